@@ -1,0 +1,41 @@
+# Needs Python 3.11 or later. `make setup` brings the rest.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+BENCHMARKS := pair tasks handoff crowd hold server
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test bench docs clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[redis,testing]'
+	scripts/install-servers
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+check: ## Lint, formatting, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: ## Run the tests
+	$(BIN)/python -m pytest
+
+# One after another, even under -j: two at once would measure each other.
+bench: ## Run each benchmark in turn, one JSON result each
+	@set -e; for name in $(BENCHMARKS); do \
+		$(BIN)/python -m benchmarks $$name --engine redis --json; \
+	done
+
+docs: ## Build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean: ## Remove what builds and checks leave behind; .venv stays
+	rm -rf build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

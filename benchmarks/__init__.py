@@ -1,0 +1,1 @@
+"""Benchmarks: each starts its own server, and measures both sides in one run."""

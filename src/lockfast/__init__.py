@@ -1,0 +1,44 @@
+"""lockfast: a distributed lock manager that fences. `connect(url)`, `client.lock(name)`, `with`."""
+
+import logging
+
+from lockfast.client import Client, Lease, Lock, connect
+from lockfast.core.validity import State
+from lockfast.errors import (
+    CapacityMismatch,
+    ClientClosed,
+    Deadlock,
+    EngineError,
+    EngineRefused,
+    EngineUnavailable,
+    LeaseLost,
+    LockfastError,
+    Loss,
+    NotAcquired,
+    WrongLoop,
+)
+from lockfast.nouns.lock import Holder
+from lockfast.who import Who
+
+__all__ = [
+    "CapacityMismatch",
+    "Client",
+    "ClientClosed",
+    "Deadlock",
+    "EngineError",
+    "EngineRefused",
+    "EngineUnavailable",
+    "Holder",
+    "Lease",
+    "LeaseLost",
+    "Lock",
+    "LockfastError",
+    "Loss",
+    "NotAcquired",
+    "State",
+    "Who",
+    "WrongLoop",
+    "connect",
+]
+__version__ = "0.1.0"
+logging.getLogger("lockfast").addHandler(logging.NullHandler())

@@ -1,0 +1,343 @@
+"""The table of live claims of one client: register, answer, wake, due, leave. It never awaits.
+
+A claim is registered before it is sent, since a wake-up on one socket can overtake the reply on
+another. Everything here is short and synchronous, under one plain lock, in both colours.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from lockfast.core.pulse import Pulse
+from lockfast.errors import ClientClosed, Loss
+from lockfast.live import ASKING, ENDED, HELD, LEAVING, WAITING, Live
+from lockfast.port import EVERYONE, Standing, Wake
+from lockfast.runtime.base import Event
+
+log = logging.getLogger("lockfast")
+NEVER = float("inf")
+BEATS = 3.0  # renewals in a ttl
+
+
+class Work(NamedTuple):
+    """What the heart has to do now."""
+
+    renew: list[list[Live]]
+    resign: list[Live]
+    lost: list[Live]
+
+
+class Claims:
+    """The table, and the timetable that goes with it."""
+
+    def __init__(self, rouse: Callable[[], None]) -> None:
+        """`rouse` makes the heart look at the timetable again."""
+        self._rouse = rouse
+        self._lock = threading.Lock()
+        self._by_id: dict[str, Live] = {}
+        self._pulse: Pulse[Live] = Pulse()
+        self._leaving: dict[Live, float] = {}
+        self._lost: list[Live] = []
+        self._resign_at = 0.0
+        self._planned = NEVER
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Count the claims that live or are still to be resigned."""
+        return len(self._by_id)
+
+    def get(self, id_: str) -> Live | None:
+        """Find a claim of this client."""
+        return self._by_id.get(id_)
+
+    def register(self, live: Live, now: float) -> None:
+        """Take a claim in, before its first copy is sent."""
+        with self._lock:
+            if self._closed:
+                raise ClientClosed("this lockfast client is closed: connect() again")
+            self._by_id[live.ask.id] = live
+            self._keep(live, now)
+
+    def answered(self, live: Live, sent: float, standing: Standing, now: float) -> None:
+        """Take in the reply to a claim."""
+        with self._lock:
+            live.copies -= 1  # an earlier copy without a reply may still be on its way
+            if live.phase is not ASKING:
+                return
+            live.observe(sent, standing.left)
+            self._read(live, standing, now)
+
+    def wait(self, live: Live, event: Event) -> None:
+        """Hand over the event to set when the claim is granted or gone."""
+        with self._lock:
+            live.event = event
+            if live.phase is not WAITING:
+                event.set()
+
+    def wake(self, wakes: Iterable[Wake], now: float) -> None:
+        """Take pushes in. They may be lost, early or doubled, and may overtake a reply."""
+        with self._lock:
+            for wake in wakes:
+                if wake is EVERYONE:
+                    for live in self._by_id.values():
+                        if live.phase is WAITING:
+                            self._pulse.appoint(live, now)
+                    continue
+                found = self._by_id.get(wake.id)
+                if found is None:
+                    continue
+                if wake.granted:
+                    found.pushed = True
+                    found.floor = wake.floor
+                if found.phase is WAITING:
+                    self._start(found, now)
+                    # At once: the engine still counts the waiter's shorter time.
+                    self._pulse.appoint(found, now)
+
+    def renewed(self, live: Live, sent: float, standing: Standing | None, now: float) -> None:
+        """Take in the reply to a renewal: None if the engine no longer has the claim."""
+        with self._lock:
+            if standing is None:
+                if live.phase is HELD:
+                    self._lose(live, Loss.GONE)
+                elif live.phase is WAITING:
+                    self._end(live)
+                return
+            if live.phase is HELD:
+                live.behind = standing.behind
+                if not live.extend(sent, standing.left, now):
+                    self._lose(live, Loss.EXPIRED)
+                    return
+            elif live.phase is WAITING:
+                live.observe(sent, standing.left)
+                self._read(live, standing, now)
+            else:
+                return
+            self._keep(live, now)
+
+    def unanswered(self, lives: Iterable[Live], now: float) -> None:
+        """Take in that a renewal failed: try again soon, and be there when the time is over."""
+        with self._lock:
+            for live in lives:
+                pause = min(live.ask.shape.wait_ttl / 12.0, 1.0)
+                if live.phase is HELD:
+                    if not live.unsure:
+                        log.warning("%r is in jeopardy: a renewal failed", live.ask.shape.name)
+                    live.doubt(now)
+                    self._pulse.appoint(live, min(now + pause, live.until))
+                elif live.phase is WAITING:
+                    self._pulse.appoint(live, now + pause)
+
+    def lose(self, live: Live, reason: Loss) -> None:
+        """End a lease from outside: a guard has refused its token."""
+        with self._lock:
+            if live.phase is HELD:
+                self._lose(live, reason)
+                self._rouse()
+
+    def on_lost(self, live: Live, callback: Callable[[], object]) -> None:
+        """Have the heart call `callback` when the lease is lost, also if it already was."""
+        with self._lock:
+            live.callbacks.append(callback)
+            if live.loss not in (None, Loss.RELEASED, Loss.FOREIGN):
+                self._lost.append(live)
+                self._rouse()
+
+    def on_end(self, live: Live, event: Event) -> None:
+        """Set `event` when the lease is lost or released, or at once if it was."""
+        with self._lock:
+            if live.loss is None:
+                live.watchers.append(event)
+            else:
+                event.set()
+
+    def leave(self, live: Live, now: float) -> bool:
+        """Give a claim up without waiting: the heart resigns it. False if there is nothing to do.
+
+        It is forgotten when the engine has confirmed, or when no copy can be alive any more.
+        """
+        with self._lock:
+            if live.phase is ENDED:
+                return False
+            if live.phase is ASKING and not live.copies:
+                self._end(live)
+                return False
+            self._leave(live, now)
+            self._resign_at = 0.0
+            self._rouse()
+            return True
+
+    def end(self, live: Live, reason: Loss = Loss.RELEASED) -> None:
+        """Forget a claim that the engine no longer has."""
+        with self._lock:
+            live.lose(reason)
+            self._end(live)
+
+    def releasing(self, live: Live, now: float) -> bool:
+        """Begin to release a lease: it is renewed no more. False if it was not held any more."""
+        with self._lock:
+            if live.phase is not HELD:
+                return False
+            if live.expired(now):
+                self._lose(live, Loss.EXPIRED)
+                self._rouse()
+                return False
+            live.loss = Loss.RELEASED
+            live.phase = LEAVING
+            if live.lane is not None:
+                live.lane.pop(live, None)
+            return True
+
+    def plan(self) -> float | None:
+        """Tell the heart until when it may sleep; an earlier appointment rouses it."""
+        with self._lock:
+            following = 0.0 if self._lost else self._pulse.next()
+            self._planned = NEVER if following is None else following
+            if self._leaving:
+                self._planned = min(self._planned, self._resign_at)
+            return None if self._planned == NEVER else self._planned
+
+    def work(self, now: float) -> Work:
+        """Tell the heart what to do now."""
+        with self._lock:
+            self._planned = -NEVER  # the heart is awake: it will plan again by itself
+            batches = [
+                [live for live in batch if self._pays(live, now)] for batch in self._pulse.take(now)
+            ]
+            lost, self._lost = self._lost, []
+            for live in [live for live, over in self._leaving.items() if now > over]:
+                self._end(live)  # every copy has expired by itself
+            leaving = list(self._leaving) if now >= self._resign_at else []
+            return Work([batch for batch in batches if batch], leaving, lost)
+
+    def resigned(self, lives: Iterable[Live]) -> None:
+        """Forget claims that the engine has confirmed to be gone."""
+        with self._lock:
+            for live in lives:
+                self._end(live)
+
+    def unresigned(self, now: float) -> None:
+        """Take in that resignations failed: they are due again in a moment."""
+        with self._lock:
+            self._resign_at = now + 0.25
+
+    def restart(self, now: float) -> None:
+        """Put everything back into the timetable: a heart has died, and took some out."""
+        with self._lock:
+            for live in self._by_id.values():
+                if live.phase is HELD:
+                    live.doubt(now)
+                if live.phase in (HELD, WAITING):
+                    self._pulse.appoint(live, now)
+
+    def close(self) -> list[Live]:
+        """Take no more claims, and give back all that live."""
+        with self._lock:
+            self._closed = True
+            return list(self._by_id.values())
+
+    def disown(self) -> None:
+        """Make every claim foreign: this is a forked child, and they are its parent's."""
+        for live in self._by_id.values():
+            live.lose(Loss.FOREIGN)
+            live.phase = ENDED
+
+    def _keep(self, live: Live, now: float) -> None:
+        shape = live.ask.shape
+        life = shape.ttl if live.phase is HELD else shape.wait_ttl
+        lane = live.lane = self._pulse.lane(life / BEATS)
+        due = now + lane.interval
+        lane.pop(live, None)
+        lane[live] = due
+        self._hurry(due)
+
+    def _appoint(self, live: Live, when: float) -> None:
+        self._pulse.appoint(live, when)
+        self._hurry(when)
+
+    def _hurry(self, when: float) -> None:
+        """Rouse the heart if it sleeps for longer than that."""
+        if when < self._planned:
+            self._planned = -NEVER
+            self._rouse()
+
+    def _read(self, live: Live, standing: Standing, now: float) -> None:
+        live.ticket = standing.ticket
+        live.behind = standing.behind
+        live.blocker = standing.blocker
+        live.phase = WAITING
+        if standing.granted:
+            live.pushed = True
+            live.floor = standing.floor
+        elif live.pushed:  # the push overtook this reply
+            self._appoint(live, now)
+        elif standing.recheck is not None:
+            self._appoint(live, now + standing.recheck + 0.001)
+        self._start(live, now)
+
+    def _start(self, live: Live, now: float) -> None:
+        """Let a waiter in, if it was granted and what is left of its last renewal is good."""
+        if live.pushed and now < live.until:
+            live.phase = HELD
+            live.blocker = None
+            if live.event is not None:
+                live.event.set()
+
+    def _pays(self, live: Live, now: float) -> bool:
+        """Decide whether a claim that is due is renewed."""
+        if live.phase not in (HELD, WAITING):
+            return False
+        if live.lease() is None:
+            if live.handed:
+                # Not resigned: whoever dropped it may still be at work under it.
+                warnings.warn(
+                    f"a lease on {live.ask.shape.name!r} was dropped without release(); it is no "
+                    "longer renewed and ends within its ttl",
+                    ResourceWarning,
+                    stacklevel=1,
+                )
+                self._end(live)
+            else:
+                self._leave(live, now)
+            return False
+        if live.phase is HELD and live.expired(now):
+            self._lose(live, Loss.EXPIRED)
+            return False
+        return True
+
+    def _lose(self, live: Live, reason: Loss) -> None:
+        live.lose(reason)
+        log.error(
+            "the lease on %r (ticket %d) is lost: %s",
+            live.ask.shape.name,
+            live.ticket,
+            live.loss.value if live.loss else reason.value,
+        )
+        self._lost.append(live)
+        self._leave(live, live.until)
+        self._tell(live)
+
+    def _leave(self, live: Live, now: float) -> None:
+        shape = live.ask.shape
+        live.phase = LEAVING
+        if live.lane is not None:
+            live.lane.pop(live, None)
+        self._leaving[live] = max(now, live.until, live.ask.not_after) + shape.ttl
+
+    def _end(self, live: Live) -> None:
+        live.phase = ENDED
+        if live.lane is not None:
+            live.lane.pop(live, None)
+        self._leaving.pop(live, None)
+        self._by_id.pop(live.ask.id, None)
+        if live.event is not None:
+            live.event.set()
+        self._tell(live)
+
+    def _tell(self, live: Live) -> None:
+        for watcher in live.watchers:
+            watcher.set()

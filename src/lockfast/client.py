@@ -1,0 +1,129 @@
+"""The blocking client: `connect`, `Client`, `Lock`, `Lease`. One line per method."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from types import TracebackType
+from typing import Self
+
+from lockfast.engines import opener
+from lockfast.errors import LockfastError
+from lockfast.nouns.lease import LeaseCore
+from lockfast.nouns.lock import LockCore
+from lockfast.port import Shape
+from lockfast.runtime.drive import blocking, drive
+from lockfast.runtime.threads import Threads
+from lockfast.session import Session, on_drop
+from lockfast.url import parse
+
+
+class Lease(LeaseCore):
+    """One acquisition. Leaving `with` releases it."""
+
+    __slots__ = ()
+
+    release = blocking(LeaseCore._release)
+    wait_lost = blocking(LeaseCore._wait_lost)
+
+    def __enter__(self) -> Self:
+        """Begin the body."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release. An error of the release never masks the body's (TRAPS 7)."""
+        try:
+            self.release()
+        except LockfastError as failure:
+            if error is None:
+                raise
+            error.add_note(f"lockfast: the release failed too: {failure}")
+
+
+class Lock(LockCore[Lease]):
+    """A lock for threads. `with lock:` acquires it, and releases it at the end."""
+
+    __slots__ = ()
+
+    acquire = blocking(LockCore[Lease]._acquire)
+    try_acquire = blocking(LockCore[Lease]._try_acquire)
+    holders = blocking(LockCore[Lease]._holders)
+    queue = blocking(LockCore[Lease]._queue)
+
+    def __enter__(self) -> Lease:
+        """Acquire. The lease is kept per thread, so that a lock can be shared (TRAPS 4, 5)."""
+        lease = self.acquire()
+        try:
+            self._push(lease)
+        except BaseException:
+            lease.release()  # Ctrl-C between the grant and the body
+            raise
+        return lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release what this thread acquired last."""
+        self._pop().__exit__(kind, error, trace)
+
+
+class Client:
+    """A connection to an engine, for threads: share one in the whole process."""
+
+    def __init__(self, session: Session) -> None:
+        """Use `connect` instead."""
+        self._session = session
+        on_drop(self, session)
+        _open.add(self)
+
+    def lock(
+        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> Lock:
+        """Describe a lock.
+
+        `ttl`: seconds for which a holder that died blocks the others; a live one renews by itself.
+        `timeout`: seconds to wait for the grant; None waits for ever.
+        `purpose`: shown to whoever asks who holds it.
+        """
+        return Lock(self._session, Lease, Shape(name, ttl), timeout, purpose)
+
+    def close(self) -> None:
+        """Release what is held and disconnect; takes two seconds at most."""
+        drive(self._session.close())
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def connect(url: str | None = None) -> Client:
+    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use."""
+    runtime = Threads()
+    return Client(Session(opener(parse(url), runtime), runtime))
+
+
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Release at exit: the next holder should not wait for a ttl because a program ended."""
+    for client in list(_open):
+        client.close()

@@ -1,0 +1,159 @@
+"""The one rule, as a reference model: the live claims of each name, in the order of tickets.
+
+> A claim is granted if and only if its weight plus the weights of all live claims ahead of it is
+> at most the capacity.
+
+Written to be read, not to be fast: every engine is held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockfast.core.token import mint
+from lockfast.errors import CapacityMismatch
+from lockfast.port import Ask, Blocker, Entry, Shape, Standing, Wake
+
+MARGIN = 1.0  # seconds a tombstone outlives the last moment at which a copy would be applied
+
+
+@dataclass(slots=True)
+class Member:
+    """A live claim in its queue."""
+
+    ask: Ask
+    ticket: int
+    expires: float
+    granted: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What it asked for."""
+        return self.ask.shape
+
+    @property
+    def life(self) -> float:
+        """How long it may live without a renewal."""
+        return self.shape.ttl if self.granted else self.shape.wait_ttl
+
+
+class Queues:
+    """All queues of an engine. `wakes` collects the pushes that each operation causes."""
+
+    def __init__(self) -> None:
+        """Start with no claim, no tombstone, and no ticket given."""
+        self.last = 0
+        self.wakes: list[Wake] = []
+        self._queues: dict[str, list[Member]] = {}
+        self._tombs: dict[str, float] = {}
+
+    def claim(self, ask: Ask, now: float) -> Standing | None:
+        """Append a claim, or find it; None if the id is dead."""
+        self._tombs = {id_: until for id_, until in self._tombs.items() if until > now}
+        if ask.id in self._tombs or now > ask.not_after:
+            return None
+        shape = ask.shape
+        queue = self._look(shape.name, now)
+        mine = _find(queue, ask.id)
+        if mine is None:
+            if queue and queue[0].shape.capacity != shape.capacity:
+                raise CapacityMismatch(shape.name, shape.capacity, queue[0].shape.capacity)
+            fits = sum(m.shape.weight for m in queue) + shape.weight <= shape.capacity
+            if not fits and not ask.queue:
+                head = queue[0]
+                blocker = Blocker(head.ask.id, head.ticket, head.ask.payload)
+                return Standing(0, granted=False, left=0.0, ahead=len(queue), blocker=blocker)
+            self.last = mint(self.last, int(now * 1e6))
+            mine = Member(ask, self.last, 0.0, granted=fits)
+            mine.expires = now + mine.life
+            queue.append(mine)
+            self._queues[shape.name] = queue
+        return _standing(queue, mine, now)
+
+    def renew(self, ask: Ask, now: float) -> Standing | None:
+        """Extend a claim to its full life from now; None if it is gone."""
+        queue = self._look(ask.shape.name, now)
+        mine = _find(queue, ask.id)
+        if mine is None:
+            return None
+        mine.expires = max(mine.expires, now + mine.life)
+        return _standing(queue, mine, now)
+
+    def resign(self, ask: Ask, now: float, *, doubt: bool) -> bool:
+        """Remove a claim for good; True if it was there."""
+        if doubt:
+            self._tombs[ask.id] = ask.not_after + MARGIN
+        queue = self._look(ask.shape.name, now)
+        mine = _find(queue, ask.id)
+        if mine is None:
+            return False
+        queue.remove(mine)
+        self._grant(ask.shape.name, queue)
+        return True
+
+    def entries(self, name: str, now: float) -> list[Entry]:
+        """Show the live claims on a name. Nothing changes, so the dead are only left out."""
+        return [
+            Entry(
+                name=name,
+                id=m.ask.id,
+                ticket=m.ticket,
+                granted=m.granted,
+                weight=m.shape.weight,
+                capacity=m.shape.capacity,
+                left=m.expires - now,
+                payload=m.ask.payload,
+            )
+            for m in self._queues.get(name, [])
+            if m.expires > now
+        ]
+
+    def names(self) -> list[str]:
+        """Show the names that have claims."""
+        return sorted(self._queues)
+
+    def _look(self, name: str, now: float) -> list[Member]:
+        """Delete the expired, grant to whom that lets in.
+
+        Deletion and not a filter: when the clock went back, a filter would bring a dead holder to
+        life beside its successor. For the same reason no expiry is further away than one life.
+        """
+        queue = self._queues.get(name, [])
+        queue[:] = [m for m in queue if m.expires > now]
+        for member in queue:
+            member.expires = min(member.expires, now + member.life)
+        self._grant(name, queue)
+        return queue
+
+    def _grant(self, name: str, queue: list[Member]) -> None:
+        """Apply the rule, and push to those it newly lets in."""
+        if not queue:
+            self._queues.pop(name, None)
+        weight = 0
+        for member in queue:
+            weight += member.shape.weight
+            if weight > member.shape.capacity:
+                break
+            if not member.granted:
+                member.granted = True
+                self.wakes.append(Wake(member.ask.id, granted=True, floor=queue[0].ticket))
+
+
+def _find(queue: list[Member], id_: str) -> Member | None:
+    return next((m for m in queue if m.ask.id == id_), None)
+
+
+def _standing(queue: list[Member], mine: Member, now: float) -> Standing:
+    head = queue[0]
+    waiting = [m for m in queue if not m.granted]
+    first = bool(waiting) and waiting[0] is mine
+    return Standing(
+        ticket=mine.ticket,
+        granted=mine.granted,
+        left=mine.expires - now,
+        ahead=sum(1 for m in queue if m.ticket < mine.ticket),
+        behind=sum(1 for m in waiting if m.ticket > mine.ticket),
+        floor=head.ticket,
+        blocker=None if mine.granted else Blocker(head.ask.id, head.ticket, head.ask.payload),
+        recheck=min(m.expires for m in queue) - now if first else None,
+    )

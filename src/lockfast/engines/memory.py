@@ -1,0 +1,198 @@
+"""The memory engine: the reference model itself, within one process. For tests and tutorials.
+
+Clients of one process that name the same `memory://NAME` meet in the same queues. Nothing of it
+is shared between processes, and a forked child has a copy of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from lockfast.core.queue import Queues
+from lockfast.port import EVERYONE, Ask, Engine, Entry, Page, Standing, Wake
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.base import Clock, now
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
+
+PAGE = 100
+
+
+class Bell(Protocol):
+    """How a listener of either colour is woken."""
+
+    def ring(self) -> None:
+        """Wake the listener, from any thread."""
+
+    async def wait(self, seconds: float | None) -> None:
+        """Sleep until it rings."""
+
+
+class ThreadBell:
+    """Wake a thread."""
+
+    def __init__(self) -> None:
+        """Begin silent."""
+        self._event = threading.Event()
+
+    def ring(self) -> None:
+        """Wake the listener."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Block until it rings."""
+        self._event.wait(seconds)
+        self._event.clear()
+
+
+class TaskBell:
+    """Wake a task, also from another thread: a blocking client may share the memory."""
+
+    def __init__(self) -> None:
+        """Begin silent."""
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake the listener, unless its loop has ended."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Suspend until it rings."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        self._event.clear()
+
+
+class Memory:
+    """The shared part: the queues, their clock, and who listens."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        """Begin empty."""
+        self.clock = clock
+        self.queues = Queues()
+        self.lock = threading.Lock()
+        self.listeners: weakref.WeakValueDictionary[str, MemoryEngine] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def deliver(self) -> None:
+        """Hand out the pushes of the last operation, by the client's part of each id."""
+        wakes, self.queues.wakes = self.queues.wakes, []
+        for wake in wakes:
+            listener = self.listeners.get(wake.id[:22])
+            if listener is not None:
+                listener.push(wake)
+
+
+class MemoryEngine:
+    """One client's view of a memory."""
+
+    def __init__(self, memory: Memory, bell: Bell) -> None:
+        """Listen from the start."""
+        self._memory = memory
+        self._bell = bell
+        self._pushes: list[Wake] = [EVERYONE]
+
+    def push(self, wake: Wake) -> None:
+        """Take a push in."""
+        self._pushes.append(wake)
+        self._bell.ring()
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:  # noqa: ARG002  # the port's
+        """Append and report."""
+        memory = self._memory
+        with memory.lock:
+            memory.listeners[ask.id[:22]] = self
+            standing = memory.queues.claim(ask, memory.clock())
+            memory.deliver()
+        return standing
+
+    async def renew(
+        self,
+        asks: Sequence[Ask],
+        deadline: float,  # noqa: ARG002  # the port's
+    ) -> list[Standing | Exception | None]:
+        """Extend and report."""
+        memory = self._memory
+        with memory.lock:
+            at = memory.clock()
+            standings: list[Standing | Exception | None] = [
+                memory.queues.renew(ask, at) for ask in asks
+            ]
+            memory.deliver()
+        return standings
+
+    async def resign(
+        self,
+        asks: Sequence[Ask],
+        deadline: float,  # noqa: ARG002  # the port's
+        *,
+        doubt: bool,
+    ) -> list[bool]:
+        """Remove for good."""
+        memory = self._memory
+        with memory.lock:
+            at = memory.clock()
+            removed = [memory.queues.resign(ask, at, doubt=doubt) for ask in asks]
+            memory.deliver()
+        return removed
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Leave it to the heart."""
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep until a push."""
+        if not self._pushes:
+            at = self._memory.clock()
+            if deadline is None or deadline > at:
+                await self._bell.wait(None if deadline is None else deadline - at)
+        pushes, self._pushes = self._pushes, []
+        return pushes
+
+    def rouse(self) -> None:
+        """Wake the listener."""
+        self._bell.ring()
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims of up to a hundred names."""
+        memory = self._memory
+        with memory.lock:
+            at = memory.clock()
+            if exact:
+                return Page(memory.queues.entries(names, at), None)
+            every = [n for n in memory.queues.names() if n.startswith(names)]
+            rest = [n for n in every if cursor is None or n > cursor]
+            shown = rest[:PAGE]
+            entries: list[Entry] = []
+            for name in shown:
+                entries += memory.queues.entries(name, at)
+        return Page(entries, shown[-1] if len(rest) > PAGE else None)
+
+    def reset(self) -> None:
+        """Begin anew after a fork: the lock may have been held by a thread that is not here."""
+        self._memory.lock = threading.Lock()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+_memories: dict[str, Memory] = {}
+
+
+def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
+    """Find the memory of that name; without a name, one of its own."""
+    target.take()
+    name = target.hosts[0][0] if target.hosts else ""
+    memory = _memories.setdefault(name, Memory()) if name else Memory()
+    return lambda: MemoryEngine(
+        memory, ThreadBell() if isinstance(runtime, Threads) else TaskBell()
+    )

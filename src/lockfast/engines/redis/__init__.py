@@ -1,0 +1,92 @@
+"""The Redis and Valkey engine: standalone, Sentinel and Cluster, in both colours."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from lockfast.engines.redis.aio import AioWire
+from lockfast.engines.redis.engine import RedisEngine
+from lockfast.engines.redis.threads import ThreadWire
+from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
+from lockfast.engines.redis.wire import Address, Login
+from lockfast.port import Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
+
+OPTIONS = (
+    "db",
+    "sentinel_password",
+    "ssl_ca_certs",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_check_hostname",
+    "ssl_keyfile",
+    "token_base",
+)
+"""What a URL may say; the names are those of redis-py."""
+
+
+def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
+    """Read a URL; the engine that comes out connects on first use."""
+    options = target.take(*OPTIONS)
+    base = int(options.get("token_base", "0"))
+    if not 0 <= base < 2**52:
+        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    name, login = _login(target, options)
+    make_topology = _topology(target, name)
+
+    def open_engine() -> Engine:
+        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(login, runtime.now)
+        return RedisEngine(wire, make_topology(), runtime.now, base)
+
+    return open_engine
+
+
+def _login(target: Target, options: dict[str, str]) -> tuple[str, Login]:
+    scheme, _, kind = target.scheme.partition("+")
+    first, _, rest = target.path.removeprefix("/").partition("/")
+    name, number = (first, rest) if kind == "sentinel" else ("", first)
+    number = options.get("db", number) or "0"
+    if not number.isdigit() or (kind == "cluster" and number != "0"):
+        raise ValueError(f"not a database of {target.scheme}://: {number!r}")
+    tls = _tls(options) if scheme in ("rediss", "valkeys") else None
+    return name, Login(
+        username=target.username,
+        password=target.password,
+        database=int(number),
+        sentinel_password=options.get("sentinel_password"),
+        tls=tls,
+    )
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
+    if options.get("ssl_cert_reqs") == "none":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
+        context.check_hostname = False
+    if "ssl_certfile" in options:
+        context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
+    return context
+
+
+def _topology(target: Target, name: str) -> Callable[[], Topology]:
+    kind = target.scheme.partition("+")[2]
+    hosts = target.hosts or (("localhost", None),)
+    if kind == "sentinel":
+        if not name:
+            raise ValueError("name the primary: redis+sentinel://host1,host2,host3/NAME")
+        sentinels = [Address(host, port or 26379, sentinel=True) for host, port in hosts]
+        return lambda: Sentinels(sentinels, name)
+    nodes = [Address(host, port or 6379) for host, port in hosts]
+    if kind == "cluster":
+        return lambda: Cluster(nodes)
+    if kind or len(nodes) != 1:
+        raise ValueError(
+            f"{target.scheme}:// with {len(nodes)} hosts: write redis+sentinel:// or "
+            "redis+cluster:// for several servers"
+        )
+    return lambda: Standalone(nodes[0])

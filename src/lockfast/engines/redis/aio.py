@@ -1,0 +1,283 @@
+"""The asyncio transport: one pipelined connection per server for all tasks, and the heart's own.
+
+A connection is an `asyncio.Protocol`, not a reader task: `asyncio.run` cancels every task on
+Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (TRAPS 52).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hiredis
+
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.wire import IO, MISSING, Address, Login, failure, reader, reason
+from lockfast.errors import EngineUnavailable
+from lockfast.runtime.base import Clock
+
+
+class Connection(asyncio.Protocol):
+    """One socket, its parser, and the futures of the replies to come."""
+
+    def __init__(self, address: Address, on_push: Callable[[list[Any]], None]) -> None:
+        """Begin unconnected."""
+        self.address = address
+        self.channel: str | None = None
+        self.open = False
+        self._loop = asyncio.get_running_loop()
+        self._on_push = on_push
+        self._reader = reader()
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[asyncio.Future[Any] | None] = deque()
+        self._out: list[bytes] = []
+        self._answers = 0
+        self._watched = -1
+        self._watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
+        self._transport = transport
+        self.open = True
+        self._watch = self._loop.call_later(IO / 2, self._check)
+
+    def send(self, packet: bytes) -> asyncio.Future[Any]:
+        """Send a command, together with all others of this turn of the loop."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.append(future)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(packet)
+        return future
+
+    def post(self, packet: bytes) -> None:
+        """Send a command now, behind the others, and forget about its reply."""
+        self._pending.append(None)
+        self._out.append(packet)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            out, self._out = self._out, []
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def data_received(self, data: bytes) -> None:
+        """Hand out replies, in the order of the requests."""
+        self._reader.feed(data)
+        gets, pending = self._reader.gets, self._pending
+        try:
+            while (reply := gets()) is not MISSING:
+                if type(reply) is hiredis.PushNotification:
+                    self._on_push(reply)
+                    continue
+                self._answers += 1
+                future = pending.popleft()
+                if future is not None and not future.done():
+                    future.set_result(reply)
+        except (hiredis.HiredisError, IndexError) as error:
+            self.drop(f"not the Redis protocol: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail what is under way."""
+        self.drop(str(error or "the server closed the connection"))
+
+    def drop(self, why: str) -> None:
+        """Give the connection up: the outcome of what is under way is unknown."""
+        self.open = False
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        pending, self._pending = self._pending, deque()
+        for future in pending:
+            if future is not None and not future.done():
+                future.set_exception(
+                    EngineUnavailable(f"Redis at {self.address}: {why}", sent=True)
+                )
+                future.exception()  # seen, should its task be gone
+        self._on_push([])  # whoever listens has to subscribe again
+
+    def _check(self) -> None:
+        """Give up on silence: one timer per connection, not one per request."""
+        if self._pending and self._watched == self._answers:
+            self.drop("no answer in time")
+            return
+        self._watched = self._answers if self._pending else -1
+        self._watch = self._loop.call_later(IO / 2, self._check)
+
+
+class AioWire:
+    """Connections of an asyncio client."""
+
+    def __init__(self, login: Login, clock: Clock) -> None:
+        """Nothing is open yet."""
+        self._login = login
+        self._now = clock
+        self._buried: list[object] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.offsets: dict[Address, float] = {}
+        self._work: dict[Address, Connection] = {}
+        self._hearts: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[Connection]] = {}
+        self._pushes: list[bytes] = []
+        self._bell = asyncio.Event()
+
+    def reset(self) -> None:
+        """Begin anew in a child. The parent's transports are kept from their finalizers, which
+        would act on a selector that both processes share.
+        """
+        self._buried += [self._work, self._hearts]
+
+    def _on_push(self, push: list[Any]) -> None:
+        if push and push[0] == b"message":
+            self._pushes.append(push[2])
+        self._bell.set()
+
+    async def _open(self, address: Address, seconds: float) -> Connection:
+        connection = Connection(address, self._on_push)
+        try:
+            async with asyncio.timeout(seconds):
+                tls = self._login.tls
+                await self._loop.create_connection(
+                    lambda: connection,
+                    address.host,
+                    address.port,
+                    ssl=tls,
+                    server_hostname=address.host if tls else None,
+                )
+                futures = [connection.send(each) for each in self._login.greeting(address)]
+                replies = [await future for future in futures]
+            self.offsets[address] = self._login.welcome(address, replies, self._now())
+        except BaseException as error:
+            connection.drop("the greeting failed")
+            if isinstance(error, OSError):
+                raise EngineUnavailable(
+                    f"no connection to Redis at {address}: {reason(error)}",
+                    sent=False,
+                ) from error
+            raise
+        return connection
+
+    async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
+        shelf = self._hearts if heart else self._work
+        connection = shelf.get(address)
+        if connection is not None and connection.open:
+            return connection
+        seconds = min(max(deadline - self._now(), 0.05), IO)
+        if heart:
+            shelf[address] = await self._open(address, seconds)
+            return shelf[address]
+        # In a task of its own: the first caller may be cancelled, and others wait for it too.
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = self._loop.create_task(self._open(address, seconds))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda task: self._opened(address, task))
+        return await asyncio.shield(opening)
+
+    def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
+        del self._opening[address]
+        if not task.cancelled() and task.exception() is None:
+            self._work[address] = task.result()
+
+    async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
+        """Send one command and give its reply."""
+        connection = self._work.get(address)
+        if connection is None or not connection.open:
+            connection = await self._connect(address, deadline, heart=False)
+        future = connection.send(packet)
+        left = deadline - self._now()
+        if left > IO * 0.9:  # the connection's own watch is near enough
+            return await future
+        return await self._by(future, left, address)
+
+    async def pipeline(
+        self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
+    ) -> list[Any]:
+        """Send commands together and give their replies."""
+        connection = await self._connect(address, deadline, heart=heart)
+        futures = [connection.send(packet) for packet in packets]
+        return [await self._by(each, deadline - self._now(), address) for each in futures]
+
+    async def _by(self, future: asyncio.Future[Any], seconds: float, address: Address) -> Any:
+        def late() -> None:
+            if not future.done():
+                future.set_exception(
+                    EngineUnavailable(f"Redis at {address}: no answer in time", sent=True)
+                )
+
+        timer = self._loop.call_later(max(seconds, 0.0), late)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def post(self, address: Address, packet: bytes) -> None:
+        """Write behind what was sent before: a claim's resignation arrives after the claim."""
+        connection = self._work.get(address)
+        if connection is not None and connection.open:
+            connection.post(packet)
+
+    async def listen(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Sleep until a push."""
+        ear = self._hearts.get(address)
+        if ear is None or not ear.open or ear.channel is None:
+            await self._subscribe(address, channel)
+            return None
+        if not self._pushes:
+            await self.pause(deadline)
+        if not ear.open:
+            raise EngineUnavailable(f"Redis at {address}: the connection ended", sent=False)
+        pushes, self._pushes = self._pushes, []
+        return pushes
+
+    async def _subscribe(self, address: Address, channel: str) -> None:
+        ear = await self._connect(address, self._now() + 1.0, heart=True)
+        # The confirmation is a push, so a PING behind it tells that it was taken, or refused.
+        reply = await self._by(
+            ear.send(command("SUBSCRIBE", channel) + command("PING")), 1.0, address
+        )
+        if isinstance(reply, hiredis.ReplyError):
+            ear.drop("not subscribed")
+            raise failure(reply, address)
+        ear.channel = channel
+
+    async def pause(self, deadline: float | None) -> None:
+        """Sleep until the bell."""
+        if not self._bell.is_set() and (deadline is None or deadline > self._now()):
+            left = None if deadline is None else deadline - self._now()
+            timer = None if left is None else self._loop.call_later(left, self._bell.set)
+            try:
+                await self._bell.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        self._bell.clear()
+
+    def rouse(self) -> None:
+        """Ring, from this loop or from elsewhere."""
+        try:
+            inside = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            inside = False
+        if inside:
+            self._bell.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._bell.set)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in list(self._opening.values()):
+            task.cancel()
+        for connection in [*self._work.values(), *self._hearts.values()]:
+            connection.drop("closed")
+        self._work.clear()
+        self._hearts.clear()

@@ -1,0 +1,301 @@
+"""The Redis engine: the port, in terms of scripts, a topology and a transport. No colour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+
+from lockfast.engines.redis import packets
+from lockfast.engines.redis.keys import BUCKETS, PREFIX, command, keys
+from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN, Script
+from lockfast.engines.redis.topology import Topology
+from lockfast.engines.redis.wire import Address, Wire, failure
+from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
+from lockfast.runtime.base import Clock
+
+SHOWN = 1000  # claims of one lock that `inspect` shows
+SCANNED = 500  # keys per page of `inspect`
+CALM = 0.1  # seconds between attempts to subscribe
+
+
+class RedisEngine:
+    """One client's engine."""
+
+    def __init__(self, wire: Wire, topology: Topology, clock: Clock, base: int) -> None:
+        """Add `base` to every new ticket."""
+        self._wire = wire
+        self._topology = topology
+        self._now = clock
+        text = str(base).encode()
+        self._base = b"$%d\r\n%b\r\n" % (len(text), text)
+        self._channel: str | None = None
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Append and report, in one round trip."""
+        self._channel = self._channel or PREFIX + ask.id[:22]
+        bucket = keys(ask.shape.name).bucket
+        address = self._topology.find(bucket) or await self._where(bucket, deadline)
+        if address not in self._wire.offsets:
+            await self._run(address, bucket, command("PING"), deadline)
+        late = int((ask.not_after + self._wire.offsets[address]) * 1000)
+        rest = packets.claim(ask, late, self._base)
+        reply = await self._script(CLAIM, bucket, rest, packets.CLAIM_ARGS, deadline)
+        if type(reply) is bytes:
+            return packets.standing(reply, ask)
+        told = packets.refusal(reply, ask)
+        if told is not None:
+            # The id is dead, or the server's clock was moved: learn it, so that the next id lives.
+            self._wire.offsets[address] = told / 1000 - self._now()
+            return None
+        return packets.standing(reply, ask)
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Extend: one call per server where names may share a call, else one per bucket."""
+        found: list[Standing | Exception | None] = [None] * len(asks)
+        for address, groups in (await self._grouped(asks, deadline)).items():
+            scripts = []
+            for group in groups:
+                rest, count = packets.renew([asks[i] for i in group])
+                scripts.append((rest, count))
+            replies = await self._scripts(RENEW, address, scripts, deadline, heart=True)
+            received = self._now()
+            for group, reply in zip(groups, replies, strict=True):
+                if isinstance(reply, hiredis.ReplyError):
+                    for i in group:
+                        found[i] = failure(reply, address)
+                    self._topology.doubt()
+                    continue
+                *standings, told = reply
+                self._wire.offsets[address] = int(told) / 1000 - received
+                for i, each in zip(group, standings, strict=True):
+                    found[i] = _renewed(each, asks[i], address)
+        return found
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove for good: one round trip."""
+        if len(asks) == 1:
+            ask = asks[0]
+            bucket = keys(ask.shape.name).bucket
+            rest = packets.resign_one(ask, self._tomb(ask, bucket) if doubt else 0)
+            reply = await self._script(RESIGN, bucket, rest, packets.RESIGN_ARGS, deadline)
+            return [reply[0] == 1]
+        removed = [False] * len(asks)
+        for address, groups in (await self._grouped(asks, deadline)).items():
+            order = [i for group in groups for i in group]
+            scripts = [
+                (
+                    packets.resign_one(
+                        asks[i],
+                        self._tomb(asks[i], keys(asks[i].shape.name).bucket) if doubt else 0,
+                    ),
+                    packets.RESIGN_ARGS,
+                )
+                for i in order
+            ]
+            replies = await self._scripts(RESIGN, address, scripts, deadline, heart=False)
+            for i, reply in zip(order, replies, strict=True):
+                if isinstance(reply, hiredis.ReplyError):
+                    self._topology.doubt()
+                    raise failure(reply, address)
+                removed[i] = reply[0] == 1
+        return removed
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Write the resignation behind the claim on the same connection, where that can be done.
+
+        A server that has not seen the script yet answers NOSCRIPT, which nobody reads; the heart
+        resigns the same claims again.
+        """
+        for ask in asks:
+            bucket = keys(ask.shape.name).bucket
+            address = self._topology.find(bucket)
+            if address is not None and address in self._wire.offsets:
+                rest = packets.resign_one(ask, self._tomb(ask, bucket))
+                self._wire.post(address, RESIGN.packet(rest, packets.RESIGN_ARGS))
+
+    def _tomb(self, ask: Ask, bucket: int) -> int:
+        """Give the server's time, in ms, until which no copy of the claim may come to life.
+
+        At least a moment from now: an expiry in the past would delete the tombstone at once.
+        """
+        address = self._topology.find(bucket)
+        offset = self._wire.offsets.get(address, 0.0) if address else 0.0
+        return int((max(ask.not_after, self._now()) + offset) * 1000)
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep on the heart's connection. A cut subscription is made anew."""
+        try:
+            if self._channel is None:
+                await self._wire.pause(deadline)
+                return []
+            address = self._topology.find(0) or await self._where(0, self._now() + 1.0)
+            messages = await self._wire.listen(address, self._channel, deadline)
+        except EngineError:
+            self._topology.doubt()
+            soon = self._now() + CALM
+            await self._wire.pause(soon if deadline is None else min(deadline, soon))
+            return []
+        if messages is None:
+            return [EVERYONE]
+        wakes = []
+        for message in messages:
+            ident, _, floor = message.decode().partition(" ")
+            wakes.append(Wake(ident, granted=True, floor=int(floor)))
+        return wakes
+
+    def rouse(self) -> None:
+        """Wake the listener."""
+        self._wire.rouse()
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims on one name, or those that one page of the key space holds."""
+        deadline = self._now() + 5.0
+        if exact:
+            bucket = keys(names).bucket
+            rest = packets.inspect(names, SHOWN)
+            reply = await self._script(INSPECT, bucket, rest, packets.INSPECT_ARGS, deadline)
+            return Page(packets.entries(names, reply), None)
+        nodes = await self._nodes(deadline)
+        number, _, position = (cursor or "0 0").partition(" ")
+        address = nodes[int(number)]
+        pattern = f"{PREFIX}{{*}}={_literal(names)}*"
+        scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
+        found = await self._wire.call(address, scan, deadline)
+        if isinstance(found, hiredis.ReplyError):
+            raise failure(found, address)
+        position, shown = found[0].decode(), [key.decode().partition("=")[2] for key in found[1]]
+        calls = [(packets.inspect(name, SHOWN), packets.INSPECT_ARGS) for name in shown]
+        replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        entries: list[Entry] = []
+        for name, reply in zip(shown, replies, strict=True):
+            if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
+                entries += packets.entries(name, reply)
+        if position != "0":
+            return Page(entries, f"{number} {position}")
+        more = int(number) + 1 < len(nodes)
+        return Page(entries, f"{int(number) + 1} 0" if more else None)
+
+    async def _nodes(self, deadline: float) -> list[Address]:
+        """List the servers that have buckets."""
+        await self._where(0, deadline)
+        every = (self._topology.find(bucket) for bucket in range(BUCKETS))
+        return sorted({address for address in every if address is not None})
+
+    def reset(self) -> None:
+        """Forget every connection."""
+        self._wire.reset()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._wire.close()
+
+    async def _where(self, bucket: int, deadline: float) -> Address:
+        """Learn which server has the bucket."""
+
+        async def call(address: Address, packet: bytes) -> Any:
+            return await self._wire.call(address, packet, min(deadline, self._now() + 1.0))
+
+        await self._topology.refresh(call)
+        found = self._topology.find(bucket)
+        if found is None:
+            raise EngineUnavailable("that part of the cluster has no primary now", sent=False)
+        return found
+
+    async def _script(
+        self, script: Script, bucket: int, rest: bytes, count: int, deadline: float
+    ) -> Any:
+        """Run a script; whole, if the server does not have it yet."""
+        address = self._topology.find(bucket) or await self._where(bucket, deadline)
+        reply = await self._run(address, bucket, script.packet(rest, count), deadline)
+        if type(reply) is hiredis.ReplyError and str(reply).startswith("NOSCRIPT"):
+            whole = script.packet(rest, count, whole=True)
+            reply = await self._run(address, bucket, whole, deadline)
+        if isinstance(reply, hiredis.ReplyError):
+            error = failure(reply, address)
+            if isinstance(error, EngineUnavailable):
+                self._topology.doubt()
+            raise error
+        return reply
+
+    async def _run(self, address: Address, bucket: int, packet: bytes, deadline: float) -> Any:
+        """Send a command to a bucket's server, and follow it if it moved."""
+        try:
+            reply = await self._wire.call(address, packet, deadline)
+            for _ in range(5):
+                if type(reply) is not hiredis.ReplyError:
+                    break
+                there = self._topology.moved(bucket, str(reply))
+                if there is None:
+                    break
+                if str(reply).startswith("ASK"):
+                    pair = [command("ASKING"), packet]
+                    reply = (await self._wire.pipeline(there, pair, deadline, heart=False))[1]
+                else:
+                    reply = await self._wire.call(there, packet, deadline)
+        except EngineUnavailable:
+            self._topology.doubt()
+            raise
+        return reply
+
+    async def _scripts(
+        self,
+        script: Script,
+        address: Address,
+        calls: Sequence[tuple[bytes, int]],
+        deadline: float,
+        *,
+        heart: bool,
+    ) -> list[Any]:
+        """Run a script several times in one round trip."""
+        some = [script.packet(rest, count) for rest, count in calls]
+        try:
+            replies = await self._wire.pipeline(address, some, deadline, heart=heart)
+            unknown = [
+                i
+                for i, reply in enumerate(replies)
+                if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
+            ]
+            if unknown:
+                some = [script.packet(*calls[i], whole=True) for i in unknown]
+                again = await self._wire.pipeline(address, some, deadline, heart=heart)
+                for i, reply in zip(unknown, again, strict=True):
+                    replies[i] = reply
+        except EngineUnavailable:
+            self._topology.doubt()
+            raise
+        return replies
+
+    async def _grouped(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> dict[Address, list[list[int]]]:
+        """Sort claims by server, and within it into those that one call may carry."""
+        if self._topology.together:
+            address = self._topology.find(0) or await self._where(0, deadline)
+            return {address: [list(range(len(asks)))]}
+        grouped: dict[Address, dict[int, list[int]]] = {}
+        for i, ask in enumerate(asks):
+            bucket = keys(ask.shape.name).bucket
+            address = self._topology.find(bucket) or await self._where(bucket, deadline)
+            grouped.setdefault(address, {}).setdefault(bucket, []).append(i)
+        return {address: list(groups.values()) for address, groups in grouped.items()}
+
+
+def _literal(text: str) -> str:
+    """Escape what SCAN's pattern would take for a wildcard."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
+
+
+def _renewed(reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
+    if reply == 1:
+        return Standing(0, True, ask.shape.ttl)  # noqa: FBT003  # a hot path
+    if reply is None:
+        return None
+    if isinstance(reply, hiredis.ReplyError):
+        return failure(reply, address)
+    return packets.standing(reply, ask)

@@ -1,0 +1,88 @@
+-- Append a claim and report its standing.
+--
+-- KEYS 1 lock       a string: the only holder, or the state of the queue
+--      2 last       the highest ticket that this bucket has given
+--      3 tombstone  of this id
+--      4 order      the queue (see queue.lua)
+--      5 records    what the claims of the queue said
+-- ARGV 1 id   2 ttl in ms   3 not_after in ms, server's clock   4 '1' to queue, '0' not to
+--      5 token base in µs   6 "capacity weight ttl wait_ttl payload"
+--
+-- Reply: "ticket" if it holds alone and for its whole ttl, {'dead', now}, {'capacity', ruling},
+--        or a standing as queue.lua writes it.
+local time = redis.call('TIME')
+local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local now = time[1] * 1000 + time[2] / 1000
+if got[3] or now > tonumber(ARGV[3]) then
+  return {'dead', string.format('%.0f', now)}
+end
+local ticket = time[1] * 1000000 + time[2] + ARGV[5]
+if got[2] and tonumber(got[2]) >= ticket then
+  ticket = got[2] + 1
+end
+if ticket >= 9007199254740992 then
+  return redis.error_reply('LOCKFAST ticket would reach 2^53: the clock is wrong')
+end
+ticket = string.format('%.0f', ticket)
+local raw = got[1]
+if not raw then
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ticket .. ' ' .. ARGV[6], 'PX', ARGV[2])
+  redis.call('SET', KEYS[2], ticket)
+  return ticket
+end
+
+--#include queue.lua
+now = math.floor(now)
+local id = ARGV[1]
+local capacity, weight, ttl, wait, payload = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+local q
+if string.sub(raw, 1, 1) == 'Q' then
+  q = open(KEYS[1], KEYS[4], KEYS[5], raw, now)
+  if q.members == 0 then
+    drop(q)
+    redis.call('SET', KEYS[1], id .. ' ' .. ticket .. ' ' .. ARGV[6], 'PX', ARGV[2])
+    redis.call('SET', KEYS[2], ticket)
+    return ticket
+  end
+  if redis.call('HEXISTS', q.records, id) == 1 then
+    advance(q, id)
+    save(q)
+    return standing(q, id, now)
+  end
+else
+  local holder = alone(raw)
+  local left = redis.call('PTTL', KEYS[1])
+  if left > holder.ttl then -- the clock went back
+    left = holder.ttl
+    redis.call('PEXPIRE', KEYS[1], left)
+  end
+  if holder.id == id then
+    return {holder.digits, 1, left, 0, 0, holder.digits, -1}
+  end
+  q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
+       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = 0, longest = 0}
+  q.head, q.unwritten = holder, left
+end
+if tonumber(capacity) ~= q.capacity then
+  return {'capacity', q.capacity}
+end
+if ARGV[4] == '0' and math.max(q.total, q.granted) + weight > q.capacity then
+  local head = q.head or first(q)
+  return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
+end
+if q.unwritten then -- a single holder becomes a queue of one
+  redis.call('DEL', q.order, q.records)
+  append(q, q.head, now + q.unwritten)
+end
+if tonumber(ticket) <= q.newest then -- the counter was lost and the clock went back
+  ticket = string.format('%.0f', q.newest + 1)
+end
+redis.call('SET', KEYS[2], ticket)
+append(q, {id = id, digits = ticket, ticket = tonumber(ticket), weight = tonumber(weight), ttl = tonumber(ttl),
+           wait = tonumber(wait), payload = payload}, now + wait)
+advance(q, id)
+if q.frontier >= tonumber(ticket) then
+  touch(q, find(q, id), now)
+end
+save(q)
+return standing(q, id, now)

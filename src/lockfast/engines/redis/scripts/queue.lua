@@ -1,0 +1,138 @@
+-- The queue of one lock, once somebody waits or shares. Included by the other scripts.
+--
+-- lock     'Q capacity total granted held frontier newest longest': the weight of all claims and
+--          of those let in, how many are let in, the highest ticket let in, the highest ticket,
+--          the longest ttl
+-- order    one sorted set with two members per claim: id by its ticket, and '~id' by minus its
+--          expiry in ms. So the expiries sort before the tickets, the latest first.
+-- records  id -> 'ticket capacity weight ttl wait_ttl payload'
+--
+-- Prefix sums grow with the ticket, so the claims let in are exactly those up to the frontier, and
+-- every step costs O(log n). A lock held by one claim alone is instead the string
+-- 'id ticket capacity weight ttl wait_ttl payload' with an expiry of its own: the fast path.
+--
+-- A standing is {ticket, granted, left in ms, ahead, behind, floor, recheck in ms or -1}, and for a
+-- waiter the head's id, ticket and payload.
+
+local function digits(number)
+  return string.format('%.0f', number) -- '..' would write 1.7e+15 (TRAPS 53)
+end
+
+local function alone(raw)
+  local id, ticket, capacity, weight, ttl, wait, payload =
+    string.match(raw, '^(%x+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return {id = id, digits = ticket, ticket = tonumber(ticket), capacity = tonumber(capacity),
+          weight = tonumber(weight), ttl = tonumber(ttl), wait = tonumber(wait), payload = payload}
+end
+
+local function find(q, id)
+  local record = redis.call('HGET', q.records, id)
+  return record and alone(id .. ' ' .. record)
+end
+
+local function append(q, claim, expires)
+  redis.call('HSET', q.records, claim.id, claim.digits .. ' ' .. q.capacity .. ' ' .. claim.weight .. ' '
+    .. digits(claim.ttl) .. ' ' .. digits(claim.wait) .. ' ' .. claim.payload)
+  redis.call('ZADD', q.order, claim.digits, claim.id, digits(-expires), '~' .. claim.id)
+  q.members = q.members + 1
+  q.total = q.total + claim.weight
+  q.newest = claim.ticket
+  q.longest = math.max(q.longest, claim.ttl)
+end
+
+local function remove(q, claim)
+  redis.call('ZREM', q.order, claim.id, '~' .. claim.id)
+  redis.call('HDEL', q.records, claim.id)
+  q.members = q.members - 1
+  q.total = q.total - claim.weight
+  if claim.ticket <= q.frontier then
+    q.granted = q.granted - claim.weight
+    q.held = q.held - 1
+  end
+end
+
+-- Extend a claim to its full life from now: never additive, never further away than that.
+local function touch(q, claim, now)
+  local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
+  redis.call('ZADD', q.order, digits(-(now + life)), '~' .. claim.id)
+  return life
+end
+
+-- Read a queue, and delete the expired. When the clock went back, pull in what is too far away.
+local function open(lock, order, records, raw, now)
+  local q = {lock = lock, order = order, records = records}
+  local capacity, total, granted, held, frontier, newest, longest =
+    string.match(raw, '^Q (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  q.capacity, q.total, q.granted = tonumber(capacity), tonumber(total), tonumber(granted)
+  q.held, q.frontier, q.newest = tonumber(held), tonumber(frontier), tonumber(newest)
+  q.longest = tonumber(longest)
+  q.members = redis.call('ZCARD', order) / 2
+  if q.members ~= redis.call('HLEN', records) then
+    q.members = 0 -- a part was evicted, or deleted by hand: nobody can be found in the rest
+    return q
+  end
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
+    remove(q, find(q, string.sub(member, 2)))
+  end
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. digits(-(now + q.longest)))) do
+    touch(q, find(q, string.sub(member, 2)), now)
+  end
+  return q
+end
+
+local function first(q)
+  if not q.head then
+    q.head = find(q, redis.call('ZRANGE', q.order, q.members, q.members)[1])
+  end
+  return q.head
+end
+
+-- Let in whoever fits now, and push to it. 'mine' is the caller's: it learns from the reply.
+local function advance(q, mine)
+  while q.held < q.members do
+    local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
+    local claim = find(q, id)
+    if q.granted + claim.weight > q.capacity then
+      break
+    end
+    q.granted = q.granted + claim.weight
+    q.held = q.held + 1
+    q.frontier = claim.ticket
+    if id ~= mine then
+      redis.call('PUBLISH', 'lockfast:' .. string.sub(id, 1, 22), id .. ' ' .. first(q).digits)
+    end
+  end
+end
+
+local function drop(q)
+  redis.call('DEL', q.lock, q.order, q.records)
+end
+
+-- Write the state back; every key ends with the last claim, and the lock itself first.
+local function save(q)
+  if q.members == 0 then
+    return drop(q)
+  end
+  local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
+  local state = string.format('Q %.0f %.0f %.0f %.0f %.0f %.0f %.0f', q.capacity, q.total, q.granted, q.held,
+    q.frontier, q.newest, q.longest)
+  redis.call('SET', q.lock, state, 'PXAT', digits(latest))
+  redis.call('PEXPIREAT', q.order, digits(latest + 1000))
+  redis.call('PEXPIREAT', q.records, digits(latest + 1000))
+end
+
+local function standing(q, id, now, claim)
+  claim = claim or find(q, id)
+  local left = -redis.call('ZSCORE', q.order, '~' .. id) - now
+  local ahead = redis.call('ZRANK', q.order, id) - q.members
+  local head = first(q)
+  if claim.ticket <= q.frontier then
+    return {claim.digits, 1, left, ahead, q.members - q.held, head.digits, -1}
+  end
+  local recheck = -1
+  if ahead == q.held then
+    recheck = -redis.call('ZREVRANGEBYSCORE', q.order, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] - now
+  end
+  return {claim.digits, 0, left, ahead, q.members - ahead - 1, head.digits, recheck, head.id, head.digits,
+          head.payload}
+end

@@ -1,0 +1,50 @@
+-- Extend claims, holders and waiters, and report their standings.
+--
+-- KEYS per claim: lock, order, records        ARGV per claim: id, ttl in ms
+--
+-- Reply: per claim 1 (it holds alone, for its whole ttl), a standing (see queue.lua), false (gone)
+-- or an error; then the server's time in ms. A claim that fails, fails alone.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local replies, queued = {}, {}
+for i = 1, #ARGV / 2 do
+  local id = ARGV[i * 2 - 1]
+  local raw = redis.pcall('GET', KEYS[i * 3 - 2])
+  if type(raw) == 'string' and string.sub(raw, 1, 32) == id then
+    redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
+    replies[i] = 1
+  elseif type(raw) == 'string' and string.sub(raw, 1, 1) == 'Q' then
+    queued[#queued + 1] = i
+  else
+    replies[i] = raw and type(raw) == 'table' and raw or false
+  end
+end
+replies[#ARGV / 2 + 1] = string.format('%.0f', now)
+if #queued == 0 then
+  return replies
+end
+
+--#include queue.lua
+local queues = {}
+for _, i in ipairs(queued) do
+  local id, lock = ARGV[i * 2 - 1], KEYS[i * 3 - 2]
+  local fine, result = pcall(function()
+    local q = queues[lock]
+    if not q then
+      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now)
+      advance(q, id)
+      queues[lock] = q
+    end
+    local claim = q.members > 0 and find(q, id)
+    if not claim then
+      return false
+    end
+    touch(q, claim, now)
+    return standing(q, id, now, claim)
+  end)
+  replies[i] = fine and result or (not fine and redis.error_reply(tostring(result)))
+end
+for _, q in pairs(queues) do
+  save(q)
+end
+return replies

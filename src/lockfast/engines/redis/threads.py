@@ -1,0 +1,283 @@
+"""The blocking transport: plain sockets, one per thread at work, and one for the heart."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.wire import IO, MISSING, Address, Login, failure, reader, reason
+from lockfast.errors import EngineUnavailable
+from lockfast.runtime.base import Clock
+
+
+class Connection:
+    """One socket and its parser."""
+
+    __slots__ = ("_gets", "_reader", "_timeout", "address", "channel", "pushes", "sock")
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, timeout: float) -> None:
+        """Connect."""
+        self.address = address
+        self.channel: str | None = None
+        self.pushes: list[bytes] = []
+        self._reader = reader()
+        self._gets = self._reader.gets
+        self._timeout = 0.0
+        sock = socket.create_connection((address.host, address.port), timeout=timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
+        self._set_timeout(timeout)
+
+    def _set_timeout(self, seconds: float) -> None:
+        """Bound every send and receive.
+
+        On Linux by the kernel: `settimeout` would cost a poll before each receive. Not under TLS,
+        where Python would take the kernel's "try again" for a reason to try again, for ever.
+        """
+        self._timeout = seconds
+        if sys.platform == "linux" and not isinstance(self.sock, ssl.SSLSocket):
+            value = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+            self.sock.settimeout(None)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        else:
+            self.sock.settimeout(seconds)
+
+    def exchange(self, packet: bytes, count: int, seconds: float) -> list[Any]:
+        """Send, and read `count` replies."""
+        seconds = min(max(seconds, 0.01), IO)
+        if not 0.9 * seconds <= self._timeout <= 1.1 * seconds:
+            self._set_timeout(seconds)
+        self.sock.sendall(packet)
+        return [self._read() for _ in range(count)]
+
+    def one(self, packet: bytes, seconds: float) -> Any:
+        """Send, and read one reply: the hot path."""
+        if not 0.9 * seconds <= self._timeout <= 1.1 * seconds:
+            self._set_timeout(max(seconds, 0.01))
+        self.sock.sendall(packet)
+        data = self.sock.recv(65536)
+        self._reader.feed(data)
+        reply = self._gets()
+        return reply if reply is not MISSING and data else self._read()
+
+    def _read(self) -> Any:
+        while True:
+            reply = self._gets()
+            if reply is MISSING:
+                data = self.sock.recv(65536)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection")
+                self._reader.feed(data)
+            elif type(reply) is hiredis.PushNotification:
+                self._take(reply)
+            else:
+                return reply
+
+    def _take(self, push: list[Any]) -> None:
+        if push[0] == b"message":
+            self.pushes.append(push[2])
+
+    def subscribe(self, channel: str, seconds: float) -> None:
+        """Subscribe; the confirmation is itself a push."""
+        self._set_timeout(seconds)
+        self.sock.sendall(command("SUBSCRIBE", channel))
+        while self.channel is None:
+            reply = self._gets()
+            if reply is MISSING:
+                data = self.sock.recv(65536)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection")
+                self._reader.feed(data)
+            elif isinstance(reply, hiredis.ReplyError):
+                raise failure(reply, self.address)
+            elif reply[0] == b"subscribe":
+                self.channel = channel
+
+    def drain(self) -> None:
+        """Read what has arrived, after the socket was found readable."""
+        data = self.sock.recv(65536)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._reader.feed(data)
+        while (reply := self._gets()) is not MISSING:
+            if type(reply) is hiredis.PushNotification:
+                self._take(reply)
+
+    def pending(self) -> bool:
+        """Tell whether bytes wait inside TLS, where poll does not see them."""
+        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+
+
+class ThreadWire:
+    """Connections of a blocking client."""
+
+    def __init__(self, login: Login, clock: Clock) -> None:
+        """Nothing is open yet."""
+        self._login = login
+        self._now = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self.offsets: dict[Address, float] = {}
+        self._idle: dict[Address, list[Connection]] = {}
+        self._hearts: dict[Address, Connection] = {}
+        self._bell, self._button = socket.socketpair()
+        self._bell.settimeout(0.0)
+        self._button.settimeout(0.0)
+
+    def _open(self, address: Address, deadline: float) -> Connection:
+        connection = None
+        try:
+            seconds = min(max(deadline - self._now(), 0.05), IO)
+            connection = Connection(address, self._login.tls, seconds)
+            greeting = self._login.greeting(address)
+            replies = connection.exchange(b"".join(greeting), len(greeting), seconds)
+            self.offsets[address] = self._login.welcome(address, replies, self._now())
+        except BaseException as error:
+            if connection is not None:
+                connection.sock.close()
+            if isinstance(error, (OSError, hiredis.HiredisError)):
+                raise EngineUnavailable(
+                    f"no connection to Redis at {address}: {reason(error)}",
+                    sent=False,
+                ) from error
+            raise
+        return connection
+
+    async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
+        """Send one command and give its reply."""
+        idle = self._idle.get(address)
+        connection = None
+        if idle:
+            try:
+                connection = idle.pop()
+            except IndexError:  # another thread took it
+                connection = None
+        if connection is None:
+            connection = self._open(address, deadline)
+        try:
+            reply = connection.one(packet, deadline - self._now())
+        except BaseException as error:
+            raise self._broken(connection, error) from error
+        if idle is None:
+            idle = self._idle.setdefault(address, [])
+        idle.append(connection)
+        return reply
+
+    async def pipeline(
+        self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
+    ) -> list[Any]:
+        """Send commands together and give their replies."""
+        idle = self._idle.setdefault(address, [])
+        connection = self._hearts.pop(address, None) if heart else idle.pop() if idle else None
+        if connection is None:
+            connection = self._open(address, deadline)
+        try:
+            replies = connection.exchange(b"".join(packets), len(packets), deadline - self._now())
+        except BaseException as error:
+            raise self._broken(connection, error) from error
+        if heart:
+            self._hearts[address] = connection
+        else:
+            idle.append(connection)
+        return replies
+
+    def _broken(self, connection: Connection, error: BaseException) -> BaseException:
+        """Give a connection up in the middle of an exchange: its replies are out of step."""
+        connection.sock.close()
+        if isinstance(error, (OSError, hiredis.HiredisError)):
+            late = isinstance(error, (BlockingIOError, TimeoutError))
+            what = "no answer in time" if late else reason(error)
+            return EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True)
+        return error
+
+    def post(self, address: Address, packet: bytes) -> None:
+        """Nothing: a blocking send is not bounded. The heart will do it."""
+
+    async def listen(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Sleep in poll, on the heart's connection and the bell."""
+        ear = self._hearts.get(address)
+        if ear is None or ear.channel is None:
+            self._subscribe(address, channel)
+            return None
+        try:
+            if not ear.pushes:
+                self._wait(ear, deadline)
+        except (OSError, hiredis.HiredisError) as error:
+            del self._hearts[address]
+            ear.sock.close()
+            raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error
+        pushes, ear.pushes = ear.pushes, []
+        return pushes
+
+    def _subscribe(self, address: Address, channel: str) -> None:
+        ear = self._hearts.pop(address, None) or self._open(address, self._now() + 1.0)
+        try:
+            ear.subscribe(channel, 1.0)
+        except BaseException as error:
+            raise self._broken(ear, error) from error
+        self._hearts[address] = ear
+
+    def _wait(self, ear: Connection, deadline: float | None) -> None:
+        if ear.pending():
+            ear.drain()
+            return
+        poll = select.poll()
+        poll.register(ear.sock, select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        left = None if deadline is None else max(deadline - self._now(), 0.0) * 1000
+        for descriptor, _ in poll.poll(left):
+            if descriptor == ear.sock.fileno():
+                ear.drain()
+            else:
+                self._silence()
+
+    async def pause(self, deadline: float | None) -> None:
+        """Sleep until the bell."""
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        left = None if deadline is None else max(deadline - self._now(), 0.0) * 1000
+        if poll.poll(left):
+            self._silence()
+
+    def _silence(self) -> None:
+        try:
+            self._bell.recv(4096)
+        except BlockingIOError:
+            return
+
+    def rouse(self) -> None:
+        """Ring. A full pipe has rung already; a closed one has nobody to wake."""
+        try:
+            self._button.send(b"!")
+        except OSError:
+            return
+
+    def reset(self) -> None:
+        """Begin anew in a child. Closing a descriptor here tells the parent's peer nothing."""
+        self._drop()
+        self._begin()
+
+    def _drop(self) -> None:
+        connections = [c for idle in self._idle.values() for c in idle]
+        for connection in [*connections, *self._hearts.values()]:
+            connection.sock.close()
+        self._idle.clear()
+        self._hearts.clear()
+        self._bell.close()
+        self._button.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._drop()

@@ -1,0 +1,136 @@
+"""What both transports share: addresses, the handshake, errors, and what the engine asks of them.
+
+The protocol is spoken here, over a plain socket with hiredis's parser, and not through redis-py:
+its commands cost two to five times as much, it sends a claim again by itself, and its asyncio
+connection is a stream reader, which one Ctrl-C cancels together with those who need it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import hiredis
+
+from lockfast.engines.redis.keys import command
+from lockfast.errors import EngineRefused, EngineUnavailable
+
+IO = 5.0  # seconds of silence after which a connection is given up
+MISSING = object()
+LATER = frozenset(
+    ["LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS"]
+)
+"""Errors of a server that cannot work now, and has done nothing: worth another attempt."""
+
+
+class Address(NamedTuple):
+    """One server."""
+
+    host: str
+    port: int
+    sentinel: bool = False
+
+    def __str__(self) -> str:
+        """Show it as in a URL."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to greet a server."""
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: int = 0
+    sentinel_password: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+
+    def greeting(self, address: Address) -> list[bytes]:
+        """Pack what is said first. A sentinel has neither databases nor a clock to show."""
+        password = self.sentinel_password if address.sentinel else self.password
+        hello: list[str | bytes | int] = ["HELLO", 3]
+        if password is not None:
+            user = "default" if address.sentinel else self.username or "default"
+            hello += ["AUTH", user, password]
+        if address.sentinel:
+            return [command(*hello)]
+        hello += ["SETNAME", "lockfast"]
+        select = [command("SELECT", self.database)] if self.database else []
+        return [command(*hello), *select, command("TIME")]
+
+    @staticmethod
+    def welcome(address: Address, replies: Sequence[Any], received: float) -> float:
+        """Check the replies; give what to add to our clock for at most the server's, in seconds."""
+        for reply in replies:
+            if isinstance(reply, hiredis.ReplyError):
+                raise failure(reply, address)
+        if address.sentinel:
+            return 0.0
+        seconds, micros = replies[-1]
+        return int(seconds) + int(micros) / 1e6 - received
+
+
+def reader() -> hiredis.Reader:
+    """Make a parser."""
+    return hiredis.Reader(notEnoughData=MISSING)
+
+
+def reason(error: BaseException) -> str:
+    """Say what went wrong, also for errors that say nothing, like a timeout's."""
+    return str(error) or type(error).__name__
+
+
+def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | EngineRefused:
+    """Turn an error reply into ours, with what to do next."""
+    text = str(error)
+    code = text.partition(" ")[0]
+    if code in LATER:
+        return EngineUnavailable(f"Redis at {address} cannot work now: {text}", sent=False)
+    hints = {
+        "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
+        "WRONGPASS": "the user or password in the URL is wrong",
+        "NOPERM": "the user needs EVALSHA, EVAL, the keys lockfast:* and the channels lockfast:*",
+        "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
+    }
+    hint = hints.get(code)
+    return EngineRefused(f"Redis at {address}: {text}" + (f" ({hint})" if hint else ""))
+
+
+class Wire(Protocol):
+    """A transport, in one colour."""
+
+    offsets: dict[Address, float]
+    """Per server, what to add to our clock for at most the server's."""
+
+    async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
+        """Send one command and give its reply; an error reply is returned, not raised."""
+        ...
+
+    async def pipeline(
+        self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
+    ) -> list[Any]:
+        """Send commands together and give their replies; on the heart's own connection or not."""
+        ...
+
+    def post(self, address: Address, packet: bytes) -> None:
+        """Send a command behind what was sent before, if that can be done at once; no reply."""
+
+    async def listen(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Sleep until messages come on the channel; None when it has just been subscribed to."""
+        ...
+
+    async def pause(self, deadline: float | None) -> None:
+        """Sleep until a rouse."""
+
+    def rouse(self) -> None:
+        """End a `listen` or a `pause` now."""
+
+    def reset(self) -> None:
+        """Forget all connections: the process has forked."""
+
+    async def close(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,1 @@
+"""What users hold in their hands, shared by both colours: each noun is written once."""

@@ -1,0 +1,118 @@
+"""A lease: one acquisition. Whoever has the object is the holder; threads and tasks are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockfast.acquire import lost, release
+from lockfast.core.validity import State
+from lockfast.errors import Loss
+from lockfast.live import Live
+from lockfast.session import Session
+
+
+class LeaseCore:
+    """What a lease is in both colours."""
+
+    __slots__ = ("__weakref__", "_now", "_session", "live")
+
+    live: Live
+
+    def __init__(self, session: Session) -> None:
+        """Begin without a grant: `acquire` puts it in."""
+        self._session = session
+        self._now = session.runtime.now
+
+    @property
+    def name(self) -> str:
+        """The resource."""
+        return self.live.ask.shape.name
+
+    @property
+    def id(self) -> str:
+        """The claim's id: with the token, the mark that a guard keeps."""
+        return self.live.ask.id
+
+    @property
+    def ticket(self) -> int:
+        """The number of this claim in the resource's queue."""
+        return self.live.ticket
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than that of every earlier holder of this resource."""
+        if not self.live.ask.shape.exclusive:
+            raise TypeError(
+                f"{self.name!r} is held by several at once, so its ticket is no fencing token: "
+                "use `fence_floor` and `ticket`."
+            )
+        return self.live.ticket
+
+    @property
+    def fence_floor(self) -> int:
+        """The ticket of the oldest claim that lived when this one was granted."""
+        return self.live.floor
+
+    @property
+    def state(self) -> State:
+        """HELD, JEOPARDY, LOST or RELEASED: computed from the clock, now."""
+        return self.live.state(self._now())
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is not held any more; None while it is."""
+        live = self.live
+        return live.loss if live.expired(self._now()) else None
+
+    @property
+    def valid_until(self) -> float:
+        """When it ends unless it is renewed, on the clock that `remaining` counts with."""
+        return self.live.until
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which it is certainly good: the most to give to I/O under it."""
+        live, now = self.live, self._now()
+        return 0.0 if live.expired(now) else live.until - now
+
+    @property
+    def waiters(self) -> int:
+        """How many waited behind this lease at its last renewal."""
+        return self.live.behind
+
+    def ensure_held(self) -> None:
+        """Raise `LeaseLost` unless the lease is good now. No I/O: cheap enough for every loop."""
+        live = self.live
+        if live.loss is not None or self._now() >= live.until:
+            live.expired(self._now())
+            raise lost(live)
+
+    def on_lost(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when the lease is lost, in the context of the acquisition.
+
+        It runs in the client's heart: in its thread, or in the event loop. It must be quick.
+        """
+        self._session.claims.on_lost(self.live, callback)
+
+    def fenced(self) -> None:
+        """Record that a guarded resource has refused the token: the lease is LOST."""
+        self._session.claims.lose(self.live, Loss.FENCED)
+
+    def __repr__(self) -> str:
+        """Show name, ticket and state."""
+        return f"<{type(self).__name__} {self.name!r} ticket={self.ticket} {self.state.value}>"
+
+    async def _release(self) -> None:
+        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+
+        After an engine's error it can be called again.
+        """
+        await release(self._session, self.live)
+
+    async def _wait_lost(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost or released; False when `timeout` seconds passed first."""
+        self._session.enter()
+        event = self._session.runtime.event()
+        until = None if timeout is None else self._now() + timeout
+        self._session.claims.on_end(self.live, event)
+        return await event.wait(until)

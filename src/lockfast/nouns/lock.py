@@ -1,0 +1,133 @@
+"""A lock: an immutable description, free to share. Acquiring it gives a lease."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Generic, NoReturn, TypeVar
+
+from lockfast import who
+from lockfast.acquire import Want, acquire
+from lockfast.errors import NotAcquired
+from lockfast.nouns.lease import LeaseCore
+from lockfast.port import Entry, Shape
+from lockfast.session import Session
+
+L = TypeVar("L", bound=LeaseCore)
+
+
+class Default(Enum):
+    """What an argument is when it is not given, where None has a meaning of its own."""
+
+    OF_LOCK = "as the lock says"
+
+
+class LockCore(Generic[L]):
+    """What a lock is in both colours. Nothing about ownership is kept here (TRAPS 4, 5)."""
+
+    __slots__ = ("_entered", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
+
+    def __init__(
+        self,
+        session: Session,
+        lease_type: type[L],
+        shape: Shape,
+        timeout: float | None,
+        purpose: str,
+    ) -> None:
+        """Describe; nothing is sent."""
+        self._session = session
+        self._lease_type = lease_type
+        self._shape = shape
+        self._timeout = checked_timeout(timeout)
+        self._purpose = purpose
+        self._entered: dict[object, list[L]] = {}
+
+    @property
+    def name(self) -> str:
+        """The resource."""
+        return self._shape.name
+
+    @property
+    def ttl(self) -> float:
+        """Seconds for which a grant lasts without a renewal."""
+        return self._shape.ttl
+
+    def __repr__(self) -> str:
+        """Show name and ttl."""
+        return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
+
+    async def _acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> L:
+        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
+
+        Raises `NotAcquired` when the time is over.
+        """
+        wait = self._timeout if isinstance(timeout, Default) else checked_timeout(timeout)
+        lease = self._lease_type(self._session)
+        await acquire(self._session, Want(self._shape, wait, self._purpose), lease)
+        return lease
+
+    async def _try_acquire(self) -> L | None:
+        """Return a lease if the lock is free now, else None."""
+        lease = self._lease_type(self._session)
+        try:
+            await acquire(self._session, Want(self._shape, 0.0, self._purpose), lease)
+        except NotAcquired:
+            return None
+        return lease
+
+    async def _holders(self) -> list[Holder]:
+        """Tell who holds it now."""
+        return [each for each in await self._queue() if each.granted]
+
+    async def _queue(self) -> list[Holder]:
+        """Tell who holds it and who waits for it, in the order of tickets."""
+        self._session.enter()
+        page = await self._session.engine.inspect(self.name, None, exact=True)
+        return [Holder(entry) for entry in page.entries]
+
+    def _push(self, lease: L) -> None:
+        self._entered.setdefault(self._session.runtime.owner(), []).append(lease)
+
+    def _pop(self) -> L:
+        owner = self._session.runtime.owner()
+        stack = self._entered[owner]
+        lease = stack.pop()
+        if not stack:
+            del self._entered[owner]
+        return lease
+
+    def release(self) -> NoReturn:
+        """Explain: a lock has no holder, a lease has."""
+        raise TypeError("a lock is a description: release the lease that acquire() returned")
+
+
+class Holder:
+    """A claim on a resource, as everybody can see it."""
+
+    __slots__ = ("granted", "id", "left", "name", "ticket", "who")
+
+    def __init__(self, entry: Entry) -> None:
+        """Read an entry."""
+        self.name = entry.name
+        self.id = entry.id
+        self.ticket = entry.ticket
+        self.granted = entry.granted
+        self.left = entry.left
+        self.who = who.read(entry.payload)
+
+    def __repr__(self) -> str:
+        """Show it in words."""
+        role = "holds" if self.granted else "waits for"
+        return f"<{self.who} {role} {self.name!r}, ticket {self.ticket}, {self.left:.1f} s left>"
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return `timeout`, or say what is wrong with it: a wait of 0.5 s is not 0 (TRAPS 8)."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
+    if math.isnan(timeout) or timeout < 0:
+        raise ValueError(f"timeout is not negative, and None waits for ever: {timeout!r}")
+    return None if math.isinf(timeout) else float(timeout)

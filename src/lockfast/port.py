@@ -1,0 +1,185 @@
+"""The port: what an engine must do, and the values that cross it. It knows no engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from lockfast.names import checked
+
+SHARED = 2**31 - 1  # the capacity of a read/write lock: a reader weighs 1, a writer all of it
+SHORTEST, LONGEST = 0.05, 86_400.0  # seconds a lease may last between two renewals
+LONGEST_WAIT = 10.0  # a crashed waiter blocks its queue for no longer than this
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is asked for, whoever asks: one per lock, shared by all its claims."""
+
+    name: str
+    ttl: float
+    capacity: int = 1
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Admit only valid values: `int(0.5)` and `None` made locks without end (TRAPS 8, 10)."""
+        checked(self.name)
+        if isinstance(self.ttl, bool) or not isinstance(self.ttl, (int, float)):
+            raise TypeError(f"ttl is a number of seconds, not {self.ttl!r}")
+        if math.isnan(self.ttl) or not SHORTEST <= self.ttl <= LONGEST:
+            raise ValueError(
+                f"ttl is {SHORTEST} to {LONGEST:.0f} seconds, not {self.ttl!r}. "
+                "A lease renews itself: the ttl is how long a crashed holder blocks others."
+            )
+        if not 1 <= self.weight <= self.capacity <= SHARED:
+            raise ValueError(
+                f"1 <= weight <= capacity <= {SHARED} does not hold: "
+                f"weight {self.weight}, capacity {self.capacity}"
+            )
+
+    @property
+    def wait_ttl(self) -> float:
+        """How long a waiter lives without a renewal."""
+        return min(self.ttl, LONGEST_WAIT)
+
+    @property
+    def exclusive(self) -> bool:
+        """A claim that leaves no room beside it: its ticket is a fencing token."""
+        return self.weight == self.capacity
+
+
+class Ask(NamedTuple):
+    """One claim, as it is sent: every copy of it is the same."""
+
+    id: str
+    """32 hexadecimal digits, used for one acquisition and never again. The first 22 name the
+    client, so that an engine can address it."""
+    shape: Shape
+    queue: bool
+    """Stand in line; otherwise the claim is kept only if it is granted at once."""
+    not_after: float
+    """By this process's clock; the engine translates to its own. No copy that arrives later is
+    applied. It is at most one life of the claim after the first sending, so that a copy either
+    finds the entry that an earlier copy made, or makes the first: a pruned id stays dead."""
+    payload: bytes
+
+
+class Blocker(NamedTuple):
+    """Who stands in the way: the head of the queue."""
+
+    id: str
+    ticket: int
+    payload: bytes
+
+
+class Standing(NamedTuple):
+    """Where a claim stands, as the engine saw it in one atomic step."""
+
+    ticket: int
+    granted: bool
+    left: float
+    """Seconds until the engine drops the claim unless it is renewed."""
+    ahead: int = 0
+    behind: int = 0
+    """How many claims wait behind this one."""
+    floor: int = 0
+    """The ticket of the oldest live claim: what a shared holder seals with."""
+    blocker: Blocker | None = None
+    recheck: float | None = None
+    """For the first in line: seconds until the next expiry that could let it in. A holder that
+    dies wakes nobody."""
+
+
+class Wake(NamedTuple):
+    """A push: this claim may be granted now. It may be lost, early or doubled."""
+
+    id: str
+    granted: bool
+    """True if the engine itself granted it; False if it is only worth a look."""
+    floor: int = 0
+
+
+EVERYONE = Wake("", granted=False)
+"""Pushes may have been missed: look at every waiter."""
+
+
+class Entry(NamedTuple):
+    """A live claim, as `inspect` shows it."""
+
+    name: str
+    id: str
+    ticket: int
+    granted: bool
+    weight: int
+    capacity: int
+    left: float
+    payload: bytes
+
+
+class Page(NamedTuple):
+    """Some entries, and where to go on (None: that was all)."""
+
+    entries: list[Entry]
+    cursor: str | None
+
+
+class Engine(Protocol):
+    """What lockfast needs of an engine, in one colour. Deadlines are of the local clock.
+
+    A method raises `EngineUnavailable` when no answer came by the deadline, and `EngineRefused`
+    when the engine said no. Methods of a blocking engine never suspend.
+    """
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Append and report, atomically and idempotently by id. None: the id is dead.
+
+        Raises `CapacityMismatch` when the claims that are there say another capacity.
+        """
+        ...
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Extend holders to their ttl and waiters to their wait_ttl, and re-read their standing.
+
+        None: gone. Never additive, never shortening, never resurrecting; one bad claim fails alone.
+        """
+        ...
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove for good, and wake exactly those that may now be granted.
+
+        `doubt`: a copy of the claim was sent and not answered; it must not come to life later.
+        """
+        ...
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Send a resignation off without waiting, if that is possible. Bounded, never raises.
+
+        The heart resigns the same claims afterwards, so doing nothing is right too.
+        """
+        ...
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep until a push, a `rouse` or the deadline. Connection trouble is not an error here:
+        return `EVERYONE` once pushes flow (again), and nothing until then.
+        """
+        ...
+
+    def rouse(self) -> None:
+        """Make `listen` return now. Callable from any thread, never raises."""
+        ...
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Read, without changing anything, the claims on one name or on names with a prefix."""
+        ...
+
+    def reset(self) -> None:
+        """Forget every connection without touching its peer: the process has forked."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections. Bounded; never raises."""
+        ...

@@ -1,0 +1,107 @@
+"""The asyncio colour: tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+
+from lockfast.errors import WrongLoop
+from lockfast.runtime.base import Clock, now
+
+
+class TaskEvent:
+    """A one-shot event made of a future."""
+
+    __slots__ = ("_future", "_loop", "_now")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        """Begin unset."""
+        self._loop = loop
+        self._now = clock
+        self._future: asyncio.Future[bool] = loop.create_future()
+
+    def set(self) -> None:
+        """Wake the waiter."""
+        if not self._future.done():
+            self._future.set_result(True)
+
+    async def wait(self, until: float | None) -> bool:
+        """Suspend this task. A timer of its own and no `asyncio.timeout`: it must not cancel."""
+        if until is None:
+            return await self._future
+        timer = self._loop.call_later(max(until - self._now(), 0.0), self._late)
+        try:
+            return await self._future
+        finally:
+            timer.cancel()
+
+    def _late(self) -> None:
+        if not self._future.done():
+            self._future.set_result(False)
+
+
+class HeartTask:
+    """A heart in a task of its own, in an empty context: it serves everybody, and must not keep
+    one caller's context variables (a request, a transaction) alive.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        main: Callable[[], Coroutine[object, object, None]],
+    ) -> None:
+        """Start it."""
+        self._task = loop.create_task(main(), name="lockfast-heart", context=contextvars.Context())
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return not self._task.done()
+
+    async def join(self, timeout: float) -> None:
+        """Wait for it, then cancel it."""
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=timeout)
+            self._task.cancel()
+
+
+class Aio:
+    """The runtime of asyncio callers; it belongs to the loop of its first use."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        """Take the time from `clock`."""
+        self.now = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def enter(self) -> None:
+        """Bind to the running loop, or refuse a second one: its sockets belong to the first."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise WrongLoop(
+                "this lockfast client belongs to another event loop. Make one client per loop: "
+                "`async with lockfast.aio.connect(url) as client:` inside the coroutine that "
+                "asyncio.run() runs."
+            )
+
+    def event(self) -> TaskEvent:
+        """Make an event."""
+        return TaskEvent(asyncio.get_running_loop(), self.now)
+
+    def owner(self) -> object:
+        """Identify the running task. The task itself: an id() could be another's later."""
+        return asyncio.current_task()
+
+    def worker(self) -> str:
+        """Name the running task."""
+        task = asyncio.current_task()
+        return task.get_name() if task else "callback"
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend this task."""
+        await asyncio.sleep(seconds)
+
+    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
+        """Run a heart in a task of its own."""
+        return HeartTask(asyncio.get_running_loop(), main)

@@ -1,0 +1,75 @@
+"""What shared code may ask of its colour: the time, a sleep, a one-shot event, a heart to run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+Clock = Callable[[], float]
+
+if sys.platform == "linux":
+
+    def now() -> float:
+        """Read the local clock: one that goes on while the machine sleeps, and never back."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+elif sys.platform == "darwin":  # here CLOCK_MONOTONIC counts sleep, and time.monotonic() does not
+
+    def now() -> float:
+        """Read the local clock: one that goes on while the machine sleeps, and never back."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+else:
+    now = time.monotonic
+
+
+class Event(Protocol):
+    """A one-shot event with one waiter."""
+
+    def set(self) -> None:
+        """Wake the waiter, now or whenever it comes. From any thread, any number of times."""
+
+    async def wait(self, until: float | None) -> bool:
+        """Wait; False when `until` came first."""
+        ...
+
+
+class Running(Protocol):
+    """A heart at work."""
+
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        ...
+
+    async def join(self, timeout: float) -> None:
+        """Wait until it has ended, but no longer than that."""
+
+
+class Runtime(Protocol):
+    """One colour."""
+
+    now: Clock
+
+    def event(self) -> Event:
+        """Make an event."""
+        ...
+
+    def owner(self) -> object:
+        """Identify the running thread or task."""
+        ...
+
+    def worker(self) -> str:
+        """Name the running thread or task, for people to read."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> Running:
+        """Run a heart beside the callers."""
+        ...
+
+    def enter(self) -> None:
+        """Refuse to go on where this colour's objects do not belong (a second event loop)."""

@@ -1,0 +1,124 @@
+"""What one client owns, in either colour: an engine, the table of its claims, and a heart."""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Callable
+from itertools import count
+
+from lockfast import fork
+from lockfast.claims import Claims
+from lockfast.errors import ClientClosed, EngineError, Loss
+from lockfast.heart import Heart
+from lockfast.live import HELD, LEAVING, WAITING
+from lockfast.port import Engine
+from lockfast.runtime.base import Runtime
+
+IO = 5.0  # seconds after which an unanswered request is given up
+PARTING = 2.0  # seconds that closing a client may take
+
+
+class Session:
+    """The engine is opened on first use, so that a client may live at module level."""
+
+    def __init__(self, open_engine: Callable[[], Engine], runtime: Runtime) -> None:
+        """Nothing is opened yet."""
+        self._open_engine = open_engine
+        self.runtime = runtime
+        self.closed = False
+        self._begin()
+        fork.watch(self)
+
+    def _begin(self) -> None:
+        self._engine: Engine | None = None
+        self.claims = Claims(self._rouse)
+        self._heart: Heart | None = None
+        self._prefix = secrets.token_hex(11)
+        self._numbers = count()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened now if it was not."""
+        if self._engine is None:
+            if self.closed:
+                raise ClientClosed("this lockfast client is closed: connect() again")
+            self._engine = self._open_engine()
+        return self._engine
+
+    def new_id(self) -> str:
+        """Make the id of a claim: 88 random bits of this client, and a number of 40."""
+        return f"{self._prefix}{next(self._numbers):010x}"
+
+    def enter(self) -> None:
+        """Make sure that this colour may work here, and that the heart beats."""
+        self.runtime.enter()
+        heart = self._heart
+        if heart is None or not heart.running.alive():
+            self._start_heart()
+
+    def _start_heart(self) -> None:
+        if self.closed:
+            raise ClientClosed("this lockfast client is closed: connect() again")
+        engine = self.engine
+        if self._heart is not None:
+            self.claims.restart(self.runtime.now())
+        self._heart = Heart(engine, self.claims, self.runtime)
+
+    def _rouse(self) -> None:
+        if self._engine is not None:
+            self._engine.rouse()
+
+    def deadline(self, until: float | None, life: float = IO) -> float:
+        """Give the deadline of a request: a reply that comes after the claim's life is useless.
+
+        A wait of a millisecond still allows for one round trip: the wait is for the grant.
+        """
+        now = self.runtime.now()
+        latest = now + min(IO, life)
+        return latest if until is None else min(latest, max(until, now + 0.25))
+
+    async def close(self) -> None:
+        """Release what is held, resign what waits, stop the heart: bounded, and for good."""
+        if self.closed:
+            return
+        self.closed = True
+        lives = self.claims.close()
+        engine, heart = self._engine, self._heart
+        if engine is None:
+            return
+        end = self.runtime.now() + PARTING
+        if heart is not None:
+            heart.stop()
+            engine.rouse()
+            await heart.running.join(PARTING / 2)
+        leaving = [live for live in lives if live.phase in (HELD, WAITING, LEAVING)]
+        for live in leaving:
+            live.lose(Loss.RELEASED)
+        try:
+            if leaving:
+                await engine.resign([live.ask for live in leaving], end, doubt=True)
+        except EngineError:
+            pass  # the claims end by themselves, within their ttl
+        finally:
+            for live in leaving:
+                self.claims.end(live)
+            await engine.close()
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
+        self.claims.disown()
+        if self._engine is not None:
+            self._engine.reset()
+        self._begin()
+
+    def orphaned(self) -> None:
+        """Stop the heart once nothing is left to keep: the client itself was dropped."""
+        if self._heart is not None:
+            self._heart.idle_stop()
+            self._rouse()
+
+
+def on_drop(client: object, session: Session) -> None:
+    """Let the heart of a client that nobody has any more end by itself."""
+    weakref.finalize(client, session.orphaned).atexit = False

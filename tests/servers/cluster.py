@@ -1,0 +1,154 @@
+"""A Redis Cluster: three primaries that share the slots, and the moving of a slot."""
+
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from tests.servers.node import rows, text
+from tests.servers.process import ServerError, free_port, program, run, wait_until
+from tests.servers.redis import Redis
+
+_PRIMARIES = 3
+_NODE_TIMEOUT = 1000
+_ALL = 1_000_000
+
+
+class SlotMove:
+    """The move of one slot, half done: the source answers ASK for keys it has not any more."""
+
+    def __init__(self, cluster: "Cluster", slot: int, source: Redis, target: Redis) -> None:
+        self.slot = slot
+        self.source = source
+        self.target = target
+        self._cluster = cluster
+        # The target first: the source must not send clients to one that would send them back.
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id_of(source))
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id_of(target))
+
+    def keys(self) -> list[bytes]:
+        """Tell the slot's keys that are still at the source."""
+        reply = self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, _ALL)
+        return [key for key in rows(reply) if isinstance(key, bytes)]
+
+    def move_keys(self, *keys: bytes | str) -> None:
+        """Move these keys; a command on moved and unmoved keys then meets TRYAGAIN."""
+        if keys:
+            head = ("MIGRATE", self.target.host, self.target.port, "", 0, 5000)
+            self.source.command(*head, "KEYS", *keys)
+
+    def finish(self) -> None:
+        """Move the keys that are left, and the slot itself: the source answers MOVED."""
+        self.move_keys(*self.keys())
+        for node in [self.target, self.source, *self._cluster.nodes]:
+            node.command("CLUSTER", "SETSLOT", self.slot, "NODE", self._cluster.id_of(self.target))
+
+    def cancel(self) -> None:
+        """Leave the slot where it was; only right while no key has moved."""
+        for node in (self.source, self.target):
+            node.command("CLUSTER", "SETSLOT", self.slot, "STABLE")
+
+
+class Cluster:
+    """Three primaries. `with` starts them and makes them a cluster."""
+
+    def __init__(self) -> None:
+        config = {
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": str(_NODE_TIMEOUT),
+            "cluster-announce-ip": "127.0.0.1",
+        }
+        # The port of the cluster bus is by default 10000 higher, where another may listen.
+        self.nodes = [
+            Redis(config={**config, "cluster-port": str(free_port())}) for _ in range(_PRIMARIES)
+        ]
+
+    @property
+    def url(self) -> str:
+        """The address for a client."""
+        return "redis+cluster://" + ",".join(node.address for node in self.nodes)
+
+    def start(self) -> Self:
+        """Start the nodes, join them, and wait until each finds the cluster in order."""
+        for node in self.nodes:
+            node.start()
+        addresses = [node.address for node in self.nodes]
+        run(program("redis-cli"), "--cluster", "create", *addresses, "--cluster-yes")
+        self.wait_ok()
+        return self
+
+    def wait_ok(self, timeout: float = 20.0) -> None:
+        """Wait until every running node says cluster_state:ok."""
+        for node in self.nodes:
+            wait_until(
+                partial(self._is_ok, node),
+                f"cluster_state:ok at {node.address}",
+                timeout,
+            )
+
+    def id_of(self, node: Redis) -> str:
+        """Tell a node's id in the cluster."""
+        return text(node.command("CLUSTER", "MYID"))
+
+    def slot_of(self, key: bytes | str) -> int:
+        """Tell a key's slot."""
+        slot = self._any().command("CLUSTER", "KEYSLOT", key)
+        if not isinstance(slot, int):
+            raise ServerError(f"not a slot: {slot!r}")
+        return slot
+
+    def owner(self, slot: int) -> Redis:
+        """Tell the node that says a slot is its own."""
+        return next(node for node in self.nodes if node.alive and self._owns(node, slot))
+
+    def begin_move(self, slot: int, target: Redis | None = None) -> SlotMove:
+        """Begin to move a slot, to the target or any other node; finish() it later."""
+        source = self.owner(slot)
+        others = (node for node in self.nodes if node.alive and node is not source)
+        return SlotMove(self, slot, source, target or next(others))
+
+    def move_slot(self, slot: int, target: Redis | None = None) -> Redis:
+        """Move a slot with its keys and return its new owner."""
+        move = self.begin_move(slot, target)
+        move.finish()
+        return move.target
+
+    def close(self) -> None:
+        """End the nodes."""
+        for node in self.nodes:
+            node.kill()
+            node.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _any(self) -> Redis:
+        return next(node for node in self.nodes if node.alive)
+
+    def _is_ok(self, node: Redis) -> bool:
+        if not node.alive:
+            return True
+        lines = text(node.command("CLUSTER", "INFO")).splitlines()
+        return {"cluster_state:ok", f"cluster_known_nodes:{_PRIMARIES}"} <= set(lines)
+
+    def _owns(self, node: Redis, slot: int) -> bool:
+        # The node's own line is marked "myself" and ends with its ranges of slots; a slot on
+        # the move stands in brackets besides.
+        for line in text(node.command("CLUSTER", "NODES")).splitlines():
+            fields = line.split()
+            if "myself" in fields[2].split(","):
+                ranges = [field for field in fields[8:] if not field.startswith("[")]
+                ends = [(part.split("-")[0], part.split("-")[-1]) for part in ranges]
+                return any(int(first) <= slot <= int(last) for first, last in ends)
+        return False
