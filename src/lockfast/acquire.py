@@ -4,113 +4,107 @@ from __future__ import annotations
 
 import random
 import weakref
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
 from lockfast import who
 from lockfast.errors import Deadlock, EngineUnavailable, LeaseLost, Loss, NotAcquired
-from lockfast.live import HELD, LEAVING, Live
-from lockfast.port import Ask, Blocker, Shape, Standing
+from lockfast.live import ENDED, HELD, LEAVING, Live
+from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
 
 
-class Want(NamedTuple):
-    """One acquisition: what, until when, and for what purpose."""
-
-    shape: Shape
-    timeout: float | None
-    purpose: str
-
-
 class Bearer(Protocol):
-    """The lease to be: whoever holds it strongly is the holder."""
+    """A lease: whoever has it strongly is the holder."""
 
     live: Live
 
+    def __init__(self, session: Session) -> None:
+        """Begin without a grant."""
 
-async def acquire(session: Session, want: Want, bearer: Bearer) -> None:
-    """Make a claim, wait until it is granted, and put it into the bearer.
+
+B = TypeVar("B", bound=Bearer)
+
+
+async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
+    session: Session,
+    shape: Shape,
+    timeout: float | None,
+    purpose: str,
+    bearer_type: type[B],
+    block: object = None,
+) -> B:
+    """Make a claim, wait until it is granted, and return its bearer.
 
     Every way out without a lease gives the claim up by its id: a reply that was lost, a
     cancellation, Ctrl-C after the grant would leave an orphan for a whole ttl (TRAPS 1, 2).
+
+    `block`: something that lives exactly as long as the lease is wanted. Without one, that is the
+    bearer, and then nobody but its owner knows when it is no longer wanted.
     """
     session.enter()
+    bearer = bearer_type(session)
     runtime, claims = session.runtime, session.claims
-    began = runtime.now()
-    until = None if want.timeout is None else began + want.timeout
+    began = now = runtime.now()
+    owner, payload = runtime.owner(), who.payload(runtime.worker(), purpose, now)
+    queue = timeout is None or timeout > 0.0
+    until = None if timeout is None else began + timeout
+    reference = weakref.ref(block or bearer)
     while True:
-        live = _new(session, want, bearer, runtime.now())
+        live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
         try:
-            claims.register(live, runtime.now())
-            standing = await _claim(session, live, until)
-            if live.phase is HELD:
-                bearer.live = live
-                live.handed = True
-                return
+            claims.register(live, now)
+            standing = await _claim(session, live, now, until)
             if standing is None:
                 claims.end(live, Loss.GONE)  # that id is dead; go on with another
-                continue
-            if not live.ask.queue:
-                claims.end(live, Loss.GONE)
-                raise _busy(want, standing.blocker, 0.0)
-            if want.timeout is None:
-                _refuse_own(session, live)
-            event = runtime.event()
-            claims.wait(live, event)
-            await event.wait(until)
+            elif live.phase is not HELD:
+                if not queue:
+                    claims.end(live, Loss.GONE)
+                    raise _busy(shape, standing.blocker, 0.0)
+                if timeout is None:
+                    _refuse_own(session, live)
+                event = runtime.event()
+                claims.wait(live, event)
+                await event.wait(until)
             if live.phase is HELD:
                 bearer.live = live
-                live.handed = True
-                return
-            if until is not None and runtime.now() >= until:
-                raise _busy(want, live.blocker, runtime.now() - began)
+                live.handed = block is None
+                return bearer
+            now = runtime.now()
+            if until is not None and now >= until:
+                raise _busy(shape, live.blocker, now - began)
         except BaseException:
             give_up(session, live)
             raise
 
 
-def _new(session: Session, want: Want, bearer: Bearer, now: float) -> Live:
-    shape = want.shape
-    ask = Ask(
-        id=session.new_id(),
-        shape=shape,
-        queue=want.timeout is None or want.timeout > 0.0,
-        not_after=now + shape.wait_ttl,
-        payload=who.payload(session.runtime.worker(), want.purpose),
-    )
-    return Live(ask, session.runtime.owner(), weakref.ref(bearer))
-
-
-async def _claim(session: Session, live: Live, until: float | None) -> Standing | None:
+async def _claim(session: Session, live: Live, sent: float, until: float | None) -> Standing | None:
     """Send the claim, and the same claim again while its outcome is unknown."""
-    runtime, ask = session.runtime, live.ask
+    runtime = session.runtime
+    if not live.queue:
+        until = None  # no wait for the grant, but time for a round trip
     pause = 0.0
     while True:
-        sent = runtime.now()
         live.copies += 1
         try:
-            standing = await session.engine.claim(
-                ask, session.deadline(until if ask.queue else None, ask.shape.wait_ttl)
-            )
+            deadline = session.deadline(sent, until, live.shape.wait_ttl)
+            standing = await session.engine.claim(live, deadline)
         except EngineUnavailable as error:
             if not error.sent:
                 live.copies -= 1
-            now = runtime.now()
-            end = ask.not_after if until is None or not ask.queue else min(until, ask.not_after)
-            if now + pause >= end or (pause and not ask.queue):
+            end = live.not_after if until is None else min(until, live.not_after)
+            if runtime.now() + pause >= end or (pause and not live.queue):
                 raise
             await runtime.sleep(pause)
             pause = _longer(pause)
+            sent = runtime.now()
             continue
-        if standing is None or (not standing.granted and not ask.queue):
-            live.copies -= 1
-        else:
-            session.claims.answered(live, sent, standing, runtime.now())
+        session.claims.answered(live, sent, standing, runtime.now())
         return standing
 
 
-def _busy(want: Want, blocker: Blocker | None, waited: float) -> NotAcquired:
+def _busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
     holder = str(who.read(blocker.payload)) if blocker else "nobody known"
-    return NotAcquired(want.shape.name, waited, holder)
+    return NotAcquired(shape.name, waited, holder)
 
 
 def _refuse_own(session: Session, live: Live) -> None:
@@ -118,7 +112,7 @@ def _refuse_own(session: Session, live: Live) -> None:
     mine = session.claims.get(live.blocker.id) if live.blocker else None
     if mine is not None and mine.phase is HELD and mine.owner == live.owner:
         raise Deadlock(
-            f"this {session.runtime.worker()} already holds {live.ask.shape.name!r} (ticket "
+            f"this {session.runtime.worker()} already holds {live.shape.name!r} (ticket "
             f"{mine.ticket}) and would wait for itself for ever: release it first, or pass a "
             "timeout."
         )
@@ -127,7 +121,7 @@ def _refuse_own(session: Session, live: Live) -> None:
 def give_up(session: Session, live: Live) -> None:
     """Leave without waiting: bounded, never raises."""
     if session.claims.leave(live, session.runtime.now()) and not session.closed:
-        session.engine.abandon([live.ask])
+        session.engine.abandon([live])
 
 
 async def release(session: Session, live: Live) -> None:
@@ -138,30 +132,32 @@ async def release(session: Session, live: Live) -> None:
     """
     claims, runtime = session.claims, session.runtime
     runtime.enter()
-    first = claims.releasing(live, runtime.now())
-    if first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
-        try:
-            removed = await _resign(session, live)
-        except BaseException:
+    try:
+        now = runtime.now()
+        first = claims.releasing(live, now)
+        if first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
+            removed = await _resign(session, live, now)
+            if first and not removed and live.phase is not ENDED:  # else the heart was quicker
+                live.loss = Loss.GONE
+            claims.end(live)
+    except BaseException:
+        if live.phase is LEAVING:
             give_up(session, live)
-            raise
-        if first and not removed:
-            live.loss = Loss.GONE
-        claims.end(live)
-    if live.loss not in (Loss.RELEASED, Loss.FOREIGN) and not live.told:
+        raise
+    if live.loss is not Loss.RELEASED and live.loss is not Loss.FOREIGN and not live.told:
         live.told = True
         raise lost(live)
 
 
-async def _resign(session: Session, live: Live) -> bool:
+async def _resign(session: Session, live: Live, now: float) -> bool:
     """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work."""
     runtime = session.runtime
-    deadline = session.deadline(None, live.ask.shape.ttl)
-    doubt, unanswered = live.copies > 0, False
+    deadline = session.deadline(now, None, live.shape.ttl)
+    unanswered = False
     pause = 0.0
     while True:
         try:
-            removed = (await session.engine.resign([live.ask], deadline, doubt=doubt))[0]
+            removed = await session.engine.resign((live,), deadline, doubt=live.copies > 0)
         except EngineUnavailable as error:
             unanswered = unanswered or error.sent
             if runtime.now() + pause >= deadline:
@@ -169,7 +165,7 @@ async def _resign(session: Session, live: Live) -> bool:
             await runtime.sleep(pause)
             pause = _longer(pause)
             continue
-        return removed or unanswered
+        return removed[0] or unanswered
 
 
 def _longer(pause: float) -> float:
@@ -179,4 +175,4 @@ def _longer(pause: float) -> float:
 
 def lost(live: Live) -> LeaseLost:
     """Say why a lease is not held."""
-    return LeaseLost(live.ask.shape.name, live.ticket, live.loss or Loss.EXPIRED)
+    return LeaseLost(live.shape.name, live.ticket, live.loss or Loss.EXPIRED)

@@ -27,7 +27,8 @@ class AsyncLease(LeaseCore):
     wait_lost = LeaseCore._wait_lost
 
     async def __aenter__(self) -> Self:
-        """Begin the body; from here on a loss cancels it (TRAPS 22)."""
+        """Begin the body, unless the lease is lost already; from here on a loss cancels it."""
+        self.ensure_held()
         self._watch()
         return self
 
@@ -35,7 +36,7 @@ class AsyncLease(LeaseCore):
         self._cancelled = False
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task else 0
-        self.live.callbacks.append(self._cancel)
+        self._session.claims.on_lost(self.live, self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:

@@ -59,17 +59,21 @@ class Claims:
         with self._lock:
             if self._closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
-            self._by_id[live.ask.id] = live
-            self._keep(live, now)
+            self._by_id[live.id] = live
+            lane = live.lane = self._pulse.lane(live.shape.wait_ttl / BEATS)
+            due = lane[live] = now + lane.interval
+            if due < self._planned:
+                self._hurry(due)
 
-    def answered(self, live: Live, sent: float, standing: Standing, now: float) -> None:
-        """Take in the reply to a claim."""
+    def answered(self, live: Live, sent: float, standing: Standing | None, now: float) -> None:
+        """Take in the reply to a claim: None if its id is dead."""
         with self._lock:
-            live.copies -= 1  # an earlier copy without a reply may still be on its way
-            if live.phase is not ASKING:
-                return
-            live.observe(sent, standing.left)
-            self._read(live, standing, now)
+            if standing is not None and standing.ticket and live.phase is ASKING:
+                live.observe(sent, standing.left)
+                self._read(live, standing, now)
+            # Last: until its reply has been taken in, the claim must not look like one that was
+            # never sent. An earlier copy without a reply may still be on its way.
+            live.copies -= 1
 
     def wait(self, live: Live, event: Event) -> None:
         """Hand over the event to set when the claim is granted or gone."""
@@ -123,10 +127,10 @@ class Claims:
         """Take in that a renewal failed: try again soon, and be there when the time is over."""
         with self._lock:
             for live in lives:
-                pause = min(live.ask.shape.wait_ttl / 12.0, 1.0)
+                pause = min(live.shape.wait_ttl / 12.0, 1.0)
                 if live.phase is HELD:
                     if not live.unsure:
-                        log.warning("%r is in jeopardy: a renewal failed", live.ask.shape.name)
+                        log.warning("%r is in jeopardy: a renewal failed", live.shape.name)
                     live.doubt(now)
                     self._pulse.appoint(live, min(now + pause, live.until))
                 elif live.phase is WAITING:
@@ -142,7 +146,7 @@ class Claims:
     def on_lost(self, live: Live, callback: Callable[[], object]) -> None:
         """Have the heart call `callback` when the lease is lost, also if it already was."""
         with self._lock:
-            live.callbacks.append(callback)
+            live.callbacks += (callback,)
             if live.loss not in (None, Loss.RELEASED, Loss.FOREIGN):
                 self._lost.append(live)
                 self._rouse()
@@ -151,7 +155,7 @@ class Claims:
         """Set `event` when the lease is lost or released, or at once if it was."""
         with self._lock:
             if live.loss is None:
-                live.watchers.append(event)
+                live.watchers += (event,)
             else:
                 event.set()
 
@@ -174,7 +178,8 @@ class Claims:
     def end(self, live: Live, reason: Loss = Loss.RELEASED) -> None:
         """Forget a claim that the engine no longer has."""
         with self._lock:
-            live.lose(reason)
+            if live.loss is None:
+                live.loss = reason
             self._end(live)
 
     def releasing(self, live: Live, now: float) -> bool:
@@ -182,14 +187,13 @@ class Claims:
         with self._lock:
             if live.phase is not HELD:
                 return False
-            if live.expired(now):
+            if live.loss is not None or now >= live.until:
+                live.expired(now)
                 self._lose(live, Loss.EXPIRED)
                 self._rouse()
                 return False
             live.loss = Loss.RELEASED
             live.phase = LEAVING
-            if live.lane is not None:
-                live.lane.pop(live, None)
             return True
 
     def plan(self) -> float | None:
@@ -247,13 +251,14 @@ class Claims:
             live.phase = ENDED
 
     def _keep(self, live: Live, now: float) -> None:
-        shape = live.ask.shape
+        shape = live.shape
         life = shape.ttl if live.phase is HELD else shape.wait_ttl
+        if live.lane is not None:
+            live.lane.pop(live, None)
         lane = live.lane = self._pulse.lane(life / BEATS)
-        due = now + lane.interval
-        lane.pop(live, None)
-        lane[live] = due
-        self._hurry(due)
+        due = lane[live] = now + lane.interval
+        if due < self._planned:
+            self._hurry(due)
 
     def _appoint(self, live: Live, when: float) -> None:
         self._pulse.appoint(live, when)
@@ -268,12 +273,14 @@ class Claims:
     def _read(self, live: Live, standing: Standing, now: float) -> None:
         live.ticket = standing.ticket
         live.behind = standing.behind
-        live.blocker = standing.blocker
         live.phase = WAITING
         if standing.granted:
-            live.pushed = True
             live.floor = standing.floor
-        elif live.pushed:  # the push overtook this reply
+            live.pushed = True
+            self._start(live, now)
+            return
+        live.blocker = standing.blocker
+        if live.pushed:  # the push overtook this reply
             self._appoint(live, now)
         elif standing.recheck is not None:
             self._appoint(live, now + standing.recheck + 0.001)
@@ -289,13 +296,17 @@ class Claims:
 
     def _pays(self, live: Live, now: float) -> bool:
         """Decide whether a claim that is due is renewed."""
-        if live.phase not in (HELD, WAITING):
+        if live.phase is ENDED:
+            return False
+        if live.phase is LEAVING:
+            # Its release has taken a whole beat, or was interrupted twice: help.
+            self._leave(live, now)
             return False
         if live.lease() is None:
             if live.handed:
                 # Not resigned: whoever dropped it may still be at work under it.
                 warnings.warn(
-                    f"a lease on {live.ask.shape.name!r} was dropped without release(); it is no "
+                    f"a lease on {live.shape.name!r} was dropped without release(); it is no "
                     "longer renewed and ends within its ttl",
                     ResourceWarning,
                     stacklevel=1,
@@ -303,6 +314,9 @@ class Claims:
                 self._end(live)
             else:
                 self._leave(live, now)
+            return False
+        if live.phase is ASKING:
+            self._keep(live, now)  # its reply is still to come
             return False
         if live.phase is HELD and live.expired(now):
             self._lose(live, Loss.EXPIRED)
@@ -313,7 +327,7 @@ class Claims:
         live.lose(reason)
         log.error(
             "the lease on %r (ticket %d) is lost: %s",
-            live.ask.shape.name,
+            live.shape.name,
             live.ticket,
             live.loss.value if live.loss else reason.value,
         )
@@ -322,21 +336,23 @@ class Claims:
         self._tell(live)
 
     def _leave(self, live: Live, now: float) -> None:
-        shape = live.ask.shape
+        shape = live.shape
         live.phase = LEAVING
         if live.lane is not None:
             live.lane.pop(live, None)
-        self._leaving[live] = max(now, live.until, live.ask.not_after) + shape.ttl
+        self._leaving[live] = max(now, live.until, live.not_after) + shape.ttl
 
     def _end(self, live: Live) -> None:
         live.phase = ENDED
         if live.lane is not None:
             live.lane.pop(live, None)
-        self._leaving.pop(live, None)
-        self._by_id.pop(live.ask.id, None)
+        if self._leaving:
+            self._leaving.pop(live, None)
+        self._by_id.pop(live.id, None)
         if live.event is not None:
             live.event.set()
-        self._tell(live)
+        if live.watchers:
+            self._tell(live)
 
     def _tell(self, live: Live) -> None:
         for watcher in live.watchers:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from collections.abc import Callable
+from threading import get_ident
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
 from lockfast.engines import opener
 from lockfast.errors import LockfastError
@@ -27,7 +29,8 @@ class Lease(LeaseCore):
     wait_lost = blocking(LeaseCore._wait_lost)
 
     def __enter__(self) -> Self:
-        """Begin the body."""
+        """Begin the body, unless the lease is lost already (TRAPS 6)."""
+        self.ensure_held()
         return self
 
     def __exit__(
@@ -45,34 +48,72 @@ class Lease(LeaseCore):
             error.add_note(f"lockfast: the release failed too: {failure}")
 
 
+class Block:
+    """One `with lock:` statement: Python keeps this object exactly as long as the statement runs.
+
+    Ctrl-C may strike before the first line of any `__exit__`, and then nobody would release. But
+    however the statement ends, its block dies, and the heart resigns a claim whose block is dead.
+    """
+
+    __slots__ = ("__weakref__", "lease")
+
+    lease: Lease
+
+    def __call__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the statement."""
+        self.lease.__exit__(kind, error, trace)
+
+
+class Leaving:
+    """`Lock.__exit__`. `with` looks it up once, before it calls `__enter__`: here blocks begin."""
+
+    @overload
+    def __get__(self, lock: None, kind: type[Lock]) -> Callable[..., None]: ...
+    @overload
+    def __get__(self, lock: Lock, kind: type[Lock]) -> Block: ...
+    def __get__(self, lock: Lock | None, kind: type[Lock]) -> Callable[..., None] | Block:
+        if lock is None:  # asked by ExitStack, which keeps no block
+            return lambda lock, *error: lock._pop().__exit__(*error)
+        block = Block()
+        lock._entering[get_ident()] = weakref.ref(block)
+        return block
+
+
 class Lock(LockCore[Lease]):
     """A lock for threads. `with lock:` acquires it, and releases it at the end."""
 
-    __slots__ = ()
+    __slots__ = ("_entering",)
 
     acquire = blocking(LockCore[Lease]._acquire)
     try_acquire = blocking(LockCore[Lease]._try_acquire)
     holders = blocking(LockCore[Lease]._holders)
     queue = blocking(LockCore[Lease]._queue)
 
-    def __enter__(self) -> Lease:
-        """Acquire. The lease is kept per thread, so that a lock can be shared (TRAPS 4, 5)."""
-        lease = self.acquire()
-        try:
-            self._push(lease)
-        except BaseException:
-            lease.release()  # Ctrl-C between the grant and the body
-            raise
-        return lease
+    def __init__(self, session: Session, shape: Shape, timeout: float | None, purpose: str) -> None:
+        """Use `Client.lock` instead."""
+        super().__init__(session, Lease, shape, timeout, purpose)
+        self._entering: dict[int, weakref.ref[Block]] = {}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release what this thread acquired last."""
-        self._pop().__exit__(kind, error, trace)
+    def __enter__(self) -> Lease:
+        """Acquire, for the block of the statement that asked for `__exit__` just before.
+
+        What is kept is kept per statement, never on the lock or the thread (TRAPS 4, 5).
+        """
+        asked = self._entering.pop(get_ident(), None)
+        block = asked() if asked is not None else None
+        if block is None:
+            lease = self.acquire()
+            self._push(lease)
+            return lease
+        block.lease = drive(self._acquire_in(block))
+        return block.lease
+
+    __exit__ = Leaving()
 
 
 class Client:
@@ -93,7 +134,7 @@ class Client:
         `timeout`: seconds to wait for the grant; None waits for ever.
         `purpose`: shown to whoever asks who holds it.
         """
-        return Lock(self._session, Lease, Shape(name, ttl), timeout, purpose)
+        return Lock(self._session, Shape(name, ttl), timeout, purpose)
 
     def close(self) -> None:
         """Release what is held and disconnect; takes two seconds at most."""

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from lockfast.core.pulse import Lane
 from lockfast.core.validity import Validity
-from lockfast.port import Ask, Blocker
+from lockfast.errors import Loss
+from lockfast.port import Ask, Blocker, Shape
 from lockfast.runtime.base import Event
 
 
@@ -27,17 +28,16 @@ ASKING, WAITING, HELD, LEAVING, ENDED = Phase
 
 
 class Ref(Protocol):
-    """A weak reference to a lease."""
+    """A weak reference to whatever lives exactly as long as the claim is wanted."""
 
     def __call__(self) -> object | None:
-        """Give the lease, or None when nobody has it any more."""
+        """Give it, or None when nobody has it any more."""
 
 
-class Live(Validity):
-    """One live claim: what the client knows of it."""
+class Live(Ask, Validity):
+    """One live claim: what is sent of it, and what its client knows of it."""
 
     __slots__ = (
-        "ask",
         "behind",
         "blocker",
         "callbacks",
@@ -48,35 +48,51 @@ class Live(Validity):
         "handed",
         "lane",
         "lease",
+        "loss",
         "owner",
         "phase",
         "pushed",
         "ticket",
         "told",
+        "unsure",
+        "until",
         "watchers",
+        "worry",
     )
 
-    def __init__(self, ask: Ask, owner: object, lease: Ref) -> None:
-        """Begin unsent."""
-        super().__init__()
-        self.ask = ask
+    def __init__(  # noqa: PLR0913, PLR0917  # the parts of an Ask, and two more; a hot path
+        self,
+        id: str,  # noqa: A002  # as in Ask
+        shape: Shape,
+        queue: bool,  # noqa: FBT001  # as in Ask
+        not_after: float,
+        payload: bytes,
+        owner: object,
+        lease: Ref,
+    ) -> None:
+        """Begin unsent, and good for no time at all."""
+        self.id = id
+        self.shape = shape
+        self.queue = queue
+        self.not_after = not_after
+        self.payload = payload
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()
+        self.until = self.worry = 0.0
+        self.unsure = False
+        self.loss: Loss | None = None
         self.phase = ASKING
         self.copies = 0
         """Copies of the claim that were sent and not answered: while there are any, a resignation
         is in doubt."""
-        self.ticket = 0
-        self.floor = 0
-        self.behind = 0
+        self.ticket = self.floor = self.behind = 0
         self.blocker: Blocker | None = None
         self.event: Event | None = None
-        self.pushed = False
-        self.told = False
+        self.pushed = self.told = False
         self.handed = False
-        """Whether the lease has reached its caller. One that was dropped before that was never
-        believed in, and can be resigned; one that was dropped after that can not."""
-        self.callbacks: list[Callable[[], object]] = []
-        self.watchers: list[Event] = []
+        """Whether the lease has reached a caller who keeps it. One that was dropped before that
+        was never believed in, and can be resigned; one that was dropped later can not."""
+        self.callbacks: tuple[Callable[[], object], ...] = ()
+        self.watchers: tuple[Event, ...] = ()
         self.lane: Lane[Live] | None = None

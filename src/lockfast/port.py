@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from lockfast.names import checked
@@ -22,6 +22,8 @@ class Shape:
     ttl: float
     capacity: int = 1
     weight: int = 1
+    wait_ttl: float = field(init=False)
+    """How long a waiter lives without a renewal."""
 
     def __post_init__(self) -> None:
         """Admit only valid values: `int(0.5)` and `None` made locks without end (TRAPS 8, 10)."""
@@ -38,11 +40,7 @@ class Shape:
                 f"1 <= weight <= capacity <= {SHARED} does not hold: "
                 f"weight {self.weight}, capacity {self.capacity}"
             )
-
-    @property
-    def wait_ttl(self) -> float:
-        """How long a waiter lives without a renewal."""
-        return min(self.ttl, LONGEST_WAIT)
+        object.__setattr__(self, "wait_ttl", min(self.ttl, LONGEST_WAIT))
 
     @property
     def exclusive(self) -> bool:
@@ -50,20 +48,34 @@ class Shape:
         return self.weight == self.capacity
 
 
-class Ask(NamedTuple):
+class Ask:
     """One claim, as it is sent: every copy of it is the same."""
 
-    id: str
-    """32 hexadecimal digits, used for one acquisition and never again. The first 22 name the
-    client, so that an engine can address it."""
-    shape: Shape
-    queue: bool
-    """Stand in line; otherwise the claim is kept only if it is granted at once."""
-    not_after: float
-    """By this process's clock; the engine translates to its own. No copy that arrives later is
-    applied. It is at most one life of the claim after the first sending, so that a copy either
-    finds the entry that an earlier copy made, or makes the first: a pruned id stays dead."""
-    payload: bytes
+    __slots__ = ("id", "not_after", "payload", "queue", "shape")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # it is the id
+        shape: Shape,
+        queue: bool,  # noqa: FBT001  # a value, not a switch
+        not_after: float,
+        payload: bytes,
+    ) -> None:
+        """Make a claim that was not sent yet.
+
+        `id`: 32 hexadecimal digits, used for one acquisition and never again. The first 22 name
+        the client, so that an engine can address it.
+        `queue`: stand in line; otherwise the claim is kept only if it is granted at once.
+        `not_after`: by this process's clock; the engine translates to its own. No copy that
+        arrives later is applied. It is at most one life of the claim after the first sending, so
+        that a copy either finds the entry that an earlier copy made, or makes the first: a pruned
+        id stays dead.
+        """
+        self.id = id
+        self.shape = shape
+        self.queue = queue
+        self.not_after = not_after
+        self.payload = payload
 
 
 class Blocker(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import weakref
 from collections.abc import Callable
 from itertools import count
@@ -22,6 +23,9 @@ PARTING = 2.0  # seconds that closing a client may take
 class Session:
     """The engine is opened on first use, so that a client may live at module level."""
 
+    engine: Engine
+    """Only after `enter`."""
+
     def __init__(self, open_engine: Callable[[], Engine], runtime: Runtime) -> None:
         """Nothing is opened yet."""
         self._open_engine = open_engine
@@ -31,20 +35,12 @@ class Session:
         fork.watch(self)
 
     def _begin(self) -> None:
-        self._engine: Engine | None = None
+        self._opened: Engine | None = None
         self.claims = Claims(self._rouse)
         self._heart: Heart | None = None
+        self._starting = threading.Lock()
         self._prefix = secrets.token_hex(11)
         self._numbers = count()
-
-    @property
-    def engine(self) -> Engine:
-        """The engine, opened now if it was not."""
-        if self._engine is None:
-            if self.closed:
-                raise ClientClosed("this lockfast client is closed: connect() again")
-            self._engine = self._open_engine()
-        return self._engine
 
     def new_id(self) -> str:
         """Make the id of a claim: 88 random bits of this client, and a number of 40."""
@@ -54,28 +50,37 @@ class Session:
         """Make sure that this colour may work here, and that the heart beats."""
         self.runtime.enter()
         heart = self._heart
-        if heart is None or not heart.running.alive():
-            self._start_heart()
+        if heart is None or not heart.beating:
+            self._start()
 
-    def _start_heart(self) -> None:
-        if self.closed:
-            raise ClientClosed("this lockfast client is closed: connect() again")
-        engine = self.engine
-        if self._heart is not None:
-            self.claims.restart(self.runtime.now())
-        self._heart = Heart(engine, self.claims, self.runtime)
+    def _start(self) -> None:
+        """Open the engine and start the heart, or another heart in place of one that died."""
+        with self._starting:
+            if self.closed:
+                raise ClientClosed("this lockfast client is closed: connect() again")
+            if self._opened is None:
+                self.engine = self._opened = self._open_engine()
+            if self._heart is None or not self._heart.beating:
+                if self._heart is not None:
+                    self.claims.restart(self.runtime.now())
+                # Known before it runs: Ctrl-C while it starts must not leave a second one.
+                self._heart = Heart(self.engine, self.claims, self.runtime, self._is_current)
+                self._heart.start()
+
+    def _is_current(self, heart: Heart) -> bool:
+        return self._heart is heart
 
     def _rouse(self) -> None:
-        if self._engine is not None:
-            self._engine.rouse()
+        if self._opened is not None:
+            self._opened.rouse()
 
-    def deadline(self, until: float | None, life: float = IO) -> float:
+    @staticmethod
+    def deadline(now: float, until: float | None, life: float) -> float:
         """Give the deadline of a request: a reply that comes after the claim's life is useless.
 
         A wait of a millisecond still allows for one round trip: the wait is for the grant.
         """
-        now = self.runtime.now()
-        latest = now + min(IO, life)
+        latest = now + (min(life, IO))
         return latest if until is None else min(latest, max(until, now + 0.25))
 
     async def close(self) -> None:
@@ -84,20 +89,20 @@ class Session:
             return
         self.closed = True
         lives = self.claims.close()
-        engine, heart = self._engine, self._heart
+        engine, heart = self._opened, self._heart
         if engine is None:
             return
         end = self.runtime.now() + PARTING
         if heart is not None:
             heart.stop()
             engine.rouse()
-            await heart.running.join(PARTING / 2)
+            await heart.join(PARTING / 2)
         leaving = [live for live in lives if live.phase in (HELD, WAITING, LEAVING)]
         for live in leaving:
             live.lose(Loss.RELEASED)
         try:
             if leaving:
-                await engine.resign([live.ask for live in leaving], end, doubt=True)
+                await engine.resign(leaving, end, doubt=True)
         except EngineError:
             pass  # the claims end by themselves, within their ttl
         finally:
@@ -108,8 +113,8 @@ class Session:
     def after_fork(self) -> None:
         """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
         self.claims.disown()
-        if self._engine is not None:
-            self._engine.reset()
+        if self._opened is not None:
+            self._opened.reset()
         self._begin()
 
     def orphaned(self) -> None:

@@ -7,8 +7,10 @@ import os
 import socket
 import sys
 import time
-from functools import lru_cache
 from typing import NamedTuple
+
+REMEMBERED = 1024  # workers whose description is kept
+_written: dict[tuple[str, str], tuple[float, bytes]] = {}
 
 
 class Who(NamedTuple):
@@ -28,9 +30,24 @@ class Who(NamedTuple):
         return f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
 
 
-def payload(worker: str, purpose: str) -> bytes:
-    """Describe the running thread or task."""
-    return _written(os.getpid(), worker, purpose) % time.time()
+def payload(worker: str, purpose: str, now: float) -> bytes:
+    """Describe the running thread or task; written anew only every second."""
+    known = _written.get((worker, purpose))
+    if known is not None and now < known[0]:
+        return known[1]
+    if len(_written) >= REMEMBERED:
+        _written.clear()
+    said = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "worker": worker[:128],
+        "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
+        "purpose": purpose,
+        "since": int(time.time()),
+    }
+    raw = json.dumps({key: value for key, value in said.items() if value}).encode()
+    _written[worker, purpose] = (now + 1.0, raw)
+    return raw
 
 
 def read(raw: bytes) -> Who:
@@ -49,15 +66,5 @@ def read(raw: bytes) -> Who:
         return Who(worker=raw[:64].decode(errors="replace") or "?")
 
 
-@lru_cache(maxsize=1024)
-def _written(pid: int, worker: str, purpose: str) -> bytes:
-    """Write all but the time once per worker: JSON costs more than the round trip's other half."""
-    said = {
-        "host": socket.gethostname(),
-        "pid": pid,
-        "worker": worker[:128],
-        "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
-        "purpose": purpose,
-    }
-    raw = json.dumps({key: value for key, value in said.items() if value}).encode()
-    return raw[:-1].replace(b"%", b"%%") + b', "since": %.3f}'
+if hasattr(os, "register_at_fork"):  # a child has another pid
+    os.register_at_fork(after_in_child=_written.clear)

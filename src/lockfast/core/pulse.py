@@ -13,6 +13,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+MEMORY = 256  # intervals whose lane is remembered
 STEPS = 8  # lanes per doubling of the interval: renewing at most 1/8 earlier than asked
 
 
@@ -33,6 +34,7 @@ class Pulse(Generic[K]):
     def __init__(self) -> None:
         """Begin with nothing due, ever."""
         self._lanes: dict[float, Lane[K]] = {}
+        self._known: dict[float, Lane[K]] = {}
         self._agenda: list[tuple[float, int, K]] = []
         self._ties = count()
 
@@ -42,11 +44,16 @@ class Pulse(Generic[K]):
         Intervals are rounded down to eight steps per doubling, so that a program with a thousand
         different ttls has a few dozen lanes to look at, not a thousand.
         """
+        known = self._known.get(interval)
+        if known is not None:
+            return known
         mantissa, exponent = math.frexp(interval)
         step = math.ldexp(math.floor(mantissa * 2 * STEPS) / (2 * STEPS), exponent)
         lane = self._lanes.get(step)
         if lane is None:
             lane = self._lanes[step] = Lane(step)
+        if len(self._known) < MEMORY:
+            self._known[interval] = lane
         return lane
 
     def appoint(self, key: K, when: float) -> None:

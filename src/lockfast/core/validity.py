@@ -11,6 +11,9 @@ DRIFT = 0.01
 daemon by 0.05 %, a bad virtual machine by more."""
 
 
+NONE: tuple[str, ...] = ()
+
+
 class State(Enum):
     """What a holder may believe. Unknown is not lost, and lost is not released."""
 
@@ -27,14 +30,15 @@ class Validity:
     extension that another thread makes in the same moment.
     """
 
-    __slots__ = ("loss", "unsure", "until", "worry")
+    __slots__ = NONE  # the claim that is valid has them: it is one object, not two
 
-    def __init__(self) -> None:
-        """Begin good for no time at all."""
-        self.until = 0.0
-        self.worry = 0.0
-        self.unsure = False
-        self.loss: Loss | None = None
+    until: float
+    """Good until then."""
+    worry: float
+    """From then on in jeopardy."""
+    unsure: bool
+    """Whether a renewal went out whose outcome is unknown."""
+    loss: Loss | None
 
     def observe(self, sent: float, left: float) -> None:
         """Learn from a reply that the engine keeps the claim for `left` more seconds.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from lockfast.acquire import lost, release
 from lockfast.core.validity import State
@@ -26,12 +27,12 @@ class LeaseCore:
     @property
     def name(self) -> str:
         """The resource."""
-        return self.live.ask.shape.name
+        return self.live.shape.name
 
     @property
     def id(self) -> str:
         """The claim's id: with the token, the mark that a guard keeps."""
-        return self.live.ask.id
+        return self.live.id
 
     @property
     def ticket(self) -> int:
@@ -41,7 +42,7 @@ class LeaseCore:
     @property
     def token(self) -> int:
         """The fencing token: higher than that of every earlier holder of this resource."""
-        if not self.live.ask.shape.exclusive:
+        if not self.live.shape.exclusive:
             raise TypeError(
                 f"{self.name!r} is held by several at once, so its ticket is no fencing token: "
                 "use `fence_floor` and `ticket`."
@@ -102,12 +103,12 @@ class LeaseCore:
         """Show name, ticket and state."""
         return f"<{type(self).__name__} {self.name!r} ticket={self.ticket} {self.state.value}>"
 
-    async def _release(self) -> None:
+    def _release(self) -> Coroutine[Any, Any, None]:
         """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """
-        await release(self._session, self.live)
+        return release(self._session, self.live)
 
     async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the lease is lost or released; False when `timeout` seconds passed first."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Coroutine
 from enum import Enum
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from lockfast import who
-from lockfast.acquire import Want, acquire
+from lockfast.acquire import acquire
 from lockfast.errors import NotAcquired
 from lockfast.nouns.lease import LeaseCore
 from lockfast.port import Entry, Shape
@@ -57,24 +58,28 @@ class LockCore(Generic[L]):
         """Show name and ttl."""
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
 
-    async def _acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> L:
+    def _acquire(
+        self, *, timeout: float | Default | None = Default.OF_LOCK
+    ) -> Coroutine[Any, Any, L]:
         """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
 
         Raises `NotAcquired` when the time is over.
         """
-        wait = self._timeout if isinstance(timeout, Default) else checked_timeout(timeout)
-        lease = self._lease_type(self._session)
-        await acquire(self._session, Want(self._shape, wait, self._purpose), lease)
-        return lease
+        wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
+        return acquire(self._session, self._shape, wait, self._purpose, self._lease_type)
+
+    def _acquire_in(self, block: object) -> Coroutine[Any, Any, L]:
+        """Acquire for as long as `block` lives, at the longest."""
+        return acquire(
+            self._session, self._shape, self._timeout, self._purpose, self._lease_type, block
+        )
 
     async def _try_acquire(self) -> L | None:
         """Return a lease if the lock is free now, else None."""
-        lease = self._lease_type(self._session)
         try:
-            await acquire(self._session, Want(self._shape, 0.0, self._purpose), lease)
+            return await self._acquire(timeout=0.0)
         except NotAcquired:
             return None
-        return lease
 
     async def _holders(self) -> list[Holder]:
         """Tell who holds it now."""

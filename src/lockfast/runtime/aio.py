@@ -54,10 +54,6 @@ class HeartTask:
         """Start it."""
         self._task = loop.create_task(main(), name="lockfast-heart", context=contextvars.Context())
 
-    def alive(self) -> bool:
-        """Tell whether it still runs."""
-        return not self._task.done()
-
     async def join(self, timeout: float) -> None:
         """Wait for it, then cancel it."""
         if self._task is not asyncio.current_task():

@@ -19,6 +19,10 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         # Nothing is called between here and the caller's assignment, so that Ctrl-C cannot fall
         # between a grant and the variable that holds its lease.
         return stop.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    return _suspended(coroutine)
+
+
+def _suspended(coroutine: Coroutine[Any, Any, T]) -> T:
     coroutine.close()
     raise RuntimeError(
         "shared code awaited something that suspends: a blocking transport must block"
@@ -32,6 +36,16 @@ def blocking(
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(method(self, *args, **kwargs))
+        coroutine = None
+        try:  # as in `drive`, without the cost of calling it
+            coroutine = method(self, *args, **kwargs)
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # StopIteration is not generic
+        except BaseException:
+            if coroutine is not None:  # Ctrl-C before it began
+                coroutine.close()
+            raise
+        return _suspended(coroutine)
 
     return call

@@ -46,10 +46,6 @@ class HeartThread:
         )
         self._thread.start()
 
-    def alive(self) -> bool:
-        """Tell whether it still runs."""
-        return self._thread.is_alive()
-
     async def join(self, timeout: float) -> None:
         """Wait for it, unless it is the caller (a callback that closes the client)."""
         if self._thread is not threading.current_thread():

@@ -36,22 +36,32 @@ class RedisEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
-        self._channel = self._channel or PREFIX + ask.id[:22]
-        bucket = keys(ask.shape.name).bucket
+        shape = ask.shape
+        form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+        address = self._topology.find(form.bucket)
+        offset = self._wire.offsets.get(address) if address else None
+        if address is None or offset is None:
+            address, offset = await self._meet(ask, form.bucket, deadline)
+        late = int((ask.not_after + offset) * 1000)
+        packet = packets.claim(form, ask, late, self._base)
+        reply = await self._script(CLAIM, address, form.bucket, packet, deadline)
+        if type(reply) is list:
+            told = packets.refusal(reply, ask)
+            if told is not None:
+                # The id is dead, or the server's clock was moved: learn, so that the next id lives.
+                self._wire.offsets[address] = told / 1000 - self._now()
+                return None
+        return packets.standing(reply, ask)
+
+    async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, float]:
+        """Find the bucket's server and learn its clock; from here on there is something to hear."""
+        if self._channel is None:
+            self._channel = PREFIX + ask.id[:22]
+            self._wire.rouse()
         address = self._topology.find(bucket) or await self._where(bucket, deadline)
         if address not in self._wire.offsets:
-            await self._run(address, bucket, command("PING"), deadline)
-        late = int((ask.not_after + self._wire.offsets[address]) * 1000)
-        rest = packets.claim(ask, late, self._base)
-        reply = await self._script(CLAIM, bucket, rest, packets.CLAIM_ARGS, deadline)
-        if type(reply) is bytes:
-            return packets.standing(reply, ask)
-        told = packets.refusal(reply, ask)
-        if told is not None:
-            # The id is dead, or the server's clock was moved: learn it, so that the next id lives.
-            self._wire.offsets[address] = told / 1000 - self._now()
-            return None
-        return packets.standing(reply, ask)
+            await self._wire.call(address, command("PING"), deadline)
+        return address, self._wire.offsets[address]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -59,11 +69,8 @@ class RedisEngine:
         """Extend: one call per server where names may share a call, else one per bucket."""
         found: list[Standing | Exception | None] = [None] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
-            scripts = []
-            for group in groups:
-                rest, count = packets.renew([asks[i] for i in group])
-                scripts.append((rest, count))
-            replies = await self._scripts(RENEW, address, scripts, deadline, heart=True)
+            calls = [packets.renew([asks[i] for i in group]) for group in groups]
+            replies = await self._scripts(RENEW, address, calls, deadline, heart=True)
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
@@ -80,25 +87,23 @@ class RedisEngine:
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
         if len(asks) == 1:
-            ask = asks[0]
-            bucket = keys(ask.shape.name).bucket
-            rest = packets.resign_one(ask, self._tomb(ask, bucket) if doubt else 0)
-            reply = await self._script(RESIGN, bucket, rest, packets.RESIGN_ARGS, deadline)
+            form = packets.resign_form(asks[0].shape.name)
+            address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
+            packet = packets.resign(form, asks[0], self._tomb(asks[0]) if doubt else 0)
+            reply = await self._script(RESIGN, address, form.bucket, packet, deadline)
             return [reply[0] == 1]
         removed = [False] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
             order = [i for group in groups for i in group]
-            scripts = [
-                (
-                    packets.resign_one(
-                        asks[i],
-                        self._tomb(asks[i], keys(asks[i].shape.name).bucket) if doubt else 0,
-                    ),
-                    packets.RESIGN_ARGS,
+            calls = [
+                packets.resign(
+                    packets.resign_form(asks[i].shape.name),
+                    asks[i],
+                    self._tomb(asks[i]) if doubt else 0,
                 )
                 for i in order
             ]
-            replies = await self._scripts(RESIGN, address, scripts, deadline, heart=False)
+            replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     self._topology.doubt()
@@ -113,18 +118,17 @@ class RedisEngine:
         resigns the same claims again.
         """
         for ask in asks:
-            bucket = keys(ask.shape.name).bucket
-            address = self._topology.find(bucket)
+            form = packets.resign_form(ask.shape.name)
+            address = self._topology.find(form.bucket)
             if address is not None and address in self._wire.offsets:
-                rest = packets.resign_one(ask, self._tomb(ask, bucket))
-                self._wire.post(address, RESIGN.packet(rest, packets.RESIGN_ARGS))
+                self._wire.post(address, packets.resign(form, ask, self._tomb(ask)))
 
-    def _tomb(self, ask: Ask, bucket: int) -> int:
+    def _tomb(self, ask: Ask) -> int:
         """Give the server's time, in ms, until which no copy of the claim may come to life.
 
         At least a moment from now: an expiry in the past would delete the tombstone at once.
         """
-        address = self._topology.find(bucket)
+        address = self._topology.find(keys(ask.shape.name).bucket)
         offset = self._wire.offsets.get(address, 0.0) if address else 0.0
         return int((max(ask.not_after, self._now()) + offset) * 1000)
 
@@ -158,8 +162,9 @@ class RedisEngine:
         deadline = self._now() + 5.0
         if exact:
             bucket = keys(names).bucket
-            rest = packets.inspect(names, SHOWN)
-            reply = await self._script(INSPECT, bucket, rest, packets.INSPECT_ARGS, deadline)
+            address = self._topology.find(bucket) or await self._where(bucket, deadline)
+            packet = packets.inspect(names, SHOWN)
+            reply = await self._script(INSPECT, address, bucket, packet, deadline)
             return Page(packets.entries(names, reply), None)
         nodes = await self._nodes(deadline)
         number, _, position = (cursor or "0 0").partition(" ")
@@ -170,7 +175,7 @@ class RedisEngine:
         if isinstance(found, hiredis.ReplyError):
             raise failure(found, address)
         position, shown = found[0].decode(), [key.decode().partition("=")[2] for key in found[1]]
-        calls = [(packets.inspect(name, SHOWN), packets.INSPECT_ARGS) for name in shown]
+        calls = [packets.inspect(name, SHOWN) for name in shown]
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
@@ -208,63 +213,55 @@ class RedisEngine:
         return found
 
     async def _script(
-        self, script: Script, bucket: int, rest: bytes, count: int, deadline: float
+        self, script: Script, address: Address, bucket: int, packet: bytes, deadline: float
     ) -> Any:
-        """Run a script; whole, if the server does not have it yet."""
-        address = self._topology.find(bucket) or await self._where(bucket, deadline)
-        reply = await self._run(address, bucket, script.packet(rest, count), deadline)
-        if type(reply) is hiredis.ReplyError and str(reply).startswith("NOSCRIPT"):
-            whole = script.packet(rest, count, whole=True)
-            reply = await self._run(address, bucket, whole, deadline)
-        if isinstance(reply, hiredis.ReplyError):
-            error = failure(reply, address)
-            if isinstance(error, EngineUnavailable):
-                self._topology.doubt()
-            raise error
-        return reply
-
-    async def _run(self, address: Address, bucket: int, packet: bytes, deadline: float) -> Any:
-        """Send a command to a bucket's server, and follow it if it moved."""
+        """Run a script on a bucket's server: follow the bucket if it moved, and bring the script
+        along if the server lacks it.
+        """
         try:
             reply = await self._wire.call(address, packet, deadline)
-            for _ in range(5):
+            for _ in range(6):
                 if type(reply) is not hiredis.ReplyError:
-                    break
-                there = self._topology.moved(bucket, str(reply))
-                if there is None:
-                    break
-                if str(reply).startswith("ASK"):
-                    pair = [command("ASKING"), packet]
-                    reply = (await self._wire.pipeline(there, pair, deadline, heart=False))[1]
+                    return reply
+                said = str(reply)
+                if said.startswith("NOSCRIPT"):
+                    packet = script.whole(packet)
                 else:
-                    reply = await self._wire.call(there, packet, deadline)
+                    there = self._topology.moved(bucket, said)
+                    if there is None:
+                        break
+                    address = there
+                if said.startswith("ASK "):
+                    pair = [command("ASKING"), packet]
+                    reply = (await self._wire.pipeline(address, pair, deadline, heart=False))[1]
+                else:
+                    reply = await self._wire.call(address, packet, deadline)
+            raise failure(reply, address)
         except EngineUnavailable:
             self._topology.doubt()
             raise
-        return reply
 
     async def _scripts(
         self,
         script: Script,
         address: Address,
-        calls: Sequence[tuple[bytes, int]],
+        calls: Sequence[bytes],
         deadline: float,
         *,
         heart: bool,
     ) -> list[Any]:
         """Run a script several times in one round trip."""
-        some = [script.packet(rest, count) for rest, count in calls]
         try:
-            replies = await self._wire.pipeline(address, some, deadline, heart=heart)
-            unknown = [
+            replies = await self._wire.pipeline(address, calls, deadline, heart=heart)
+            lacking = [
                 i
                 for i, reply in enumerate(replies)
                 if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
             ]
-            if unknown:
-                some = [script.packet(*calls[i], whole=True) for i in unknown]
+            if lacking:
+                some = [script.whole(calls[i]) for i in lacking]
                 again = await self._wire.pipeline(address, some, deadline, heart=heart)
-                for i, reply in zip(unknown, again, strict=True):
+                for i, reply in zip(lacking, again, strict=True):
                     replies[i] = reply
         except EngineUnavailable:
             self._topology.doubt()

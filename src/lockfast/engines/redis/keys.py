@@ -29,19 +29,16 @@ def command(*args: str | bytes | int) -> bytes:
 class Keys:
     """The keys of one name, packed."""
 
-    __slots__ = ("bucket", "last", "lock", "order", "queue", "raw", "records", "tomb")
+    __slots__ = ("bucket", "last", "lock", "queue", "tomb")
 
     def __init__(self, name: str) -> None:
         """Find the bucket; the kind of key is one character right behind the tag."""
         raw = name.encode()
         self.bucket = zlib.crc32(raw) % BUCKETS
         tag = f"{PREFIX}{{{self.bucket}}}".encode()
-        self.raw = tag + b"=" + raw
-        self.lock = bulk(self.raw)
+        self.lock = bulk(tag + b"=" + raw)
         self.last = bulk(tag)
-        self.order = bulk(tag + b">" + raw)
-        self.records = bulk(tag + b"#" + raw)
-        self.queue = self.order + self.records
+        self.queue = bulk(tag + b">" + raw) + bulk(tag + b"#" + raw)
         self.tomb = b"$%d\r\n%b!" % (len(tag) + 33, tag)  # the id and an end of line follow
 
 

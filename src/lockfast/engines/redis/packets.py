@@ -3,70 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from lockfast.engines.redis.keys import bulk, keys
+from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.errors import CapacityMismatch
-from lockfast.port import Ask, Blocker, Entry, Standing
+from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
 
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
 
 
-def claim(ask: Ask, not_after: int, base: bytes) -> bytes:
-    """Pack the arguments of claim.lua: 12 of them."""
-    shape, ident = ask.shape, ask.id.encode()
-    where = keys(shape.name)
-    ttl = b"%d" % (shape.ttl * 1000)
-    said = b"%d %d %b %d %b" % (
-        shape.capacity,
-        shape.weight,
-        ttl,
-        shape.wait_ttl * 1000,
-        ask.payload,
+class ClaimForm(NamedTuple):
+    """A claim's packet, but for what differs from one claim to the next."""
+
+    bucket: int
+    start: bytes
+    middle: bytes
+    ttl: bytes
+    said: bytes
+    room: int
+
+
+NO_STONE = b"$1\r\n0\r\n"
+SIZES = [b"$%d\r\n" % size for size in range(1024)]  # to format a number takes longer
+FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
+
+
+@lru_cache(maxsize=16384)
+def claim_form(name: str, ttl: float, capacity: int, weight: int) -> ClaimForm:
+    """Write what claims of one shape have in common; the last 16,384 shapes are remembered."""
+    where = keys(name)
+    life = b"%d" % (ttl * 1000)
+    said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
+    return ClaimForm(
+        bucket=where.bucket,
+        start=CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb),
+        middle=b"\r\n" + where.queue + b"$32\r\n",
+        ttl=b"\r\n" + bulk(life),
+        said=said,
+        room=len(said),
     )
-    until = b"%d" % not_after
-    return (
-        b"$1\r\n5\r\n%b%b%b%b\r\n%b$32\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$1\r\n%d\r\n%b$%d\r\n%b\r\n"
-        % (
-            where.lock,
-            where.last,
-            where.tomb,
+
+
+def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
+    """Pack a call of claim.lua."""
+    ident, until, payload = ask.id.encode(), b"%d" % not_after, ask.payload
+    size = form.room + len(payload)
+    return b"".join(
+        (
+            form.start,
             ident,
-            where.queue,
+            form.middle,
             ident,
-            len(ttl),
-            ttl,
-            len(until),
+            form.ttl,
+            SIZES[len(until)],
             until,
-            ask.queue,
+            FLAGS[ask.queue],
             base,
-            len(said),
-            said,
+            SIZES[size] if size < len(SIZES) else b"$%d\r\n" % size,
+            form.said,
+            payload,
+            b"\r\n",
         )
     )
 
 
-CLAIM_ARGS = 12
+class ResignForm(NamedTuple):
+    """A resignation's packet, but for the id."""
+
+    bucket: int
+    start: bytes
 
 
-def resign_one(ask: Ask, until: int) -> bytes:
-    """Pack the arguments of resign.lua for one claim: the common case, so by itself."""
-    where, ident = keys(ask.shape.name), ask.id.encode()
-    return b"$1\r\n4\r\n%b%b%b%b\r\n$32\r\n%b\r\n%b" % (
-        where.lock,
-        where.queue,
-        where.tomb,
-        ident,
-        ident,
-        b"$1\r\n0\r\n" if not until else bulk(b"%d" % (until + TOMB_MARGIN)),
-    )
+@lru_cache(maxsize=16384)
+def resign_form(name: str) -> ResignForm:
+    """Write what resignations from one name have in common."""
+    where = keys(name)
+    rest = b"$1\r\n4\r\n" + where.lock + where.queue + where.tomb
+    return ResignForm(where.bucket, RESIGN.packet(7, rest))
 
 
-RESIGN_ARGS = 7
+def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
+    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none."""
+    ident = ask.id.encode()
+    stone = bulk(b"%d" % (until + TOMB_MARGIN)) if until else NO_STONE
+    return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 
-def renew(asks: Sequence[Ask]) -> tuple[bytes, int]:
-    """Pack the arguments of renew.lua, and count them."""
+def renew(asks: Sequence[Ask]) -> bytes:
+    """Pack a call of renew.lua."""
     parts = [bulk(b"%d" % (3 * len(asks)))]
     for ask in asks:
         where = keys(ask.shape.name)
@@ -74,23 +100,20 @@ def renew(asks: Sequence[Ask]) -> tuple[bytes, int]:
     for ask in asks:
         ttl = b"%d" % (ask.shape.ttl * 1000)
         parts.append(b"$32\r\n%b\r\n$%d\r\n%b\r\n" % (ask.id.encode(), len(ttl), ttl))
-    return b"".join(parts), 1 + 5 * len(asks)
+    return RENEW.packet(1 + 5 * len(asks), b"".join(parts))
 
 
 def inspect(name: str, most: int) -> bytes:
-    """Pack the arguments of inspect.lua: 5 of them."""
+    """Pack a call of inspect.lua."""
     where = keys(name)
-    return b"$1\r\n3\r\n" + where.lock + where.queue + bulk(b"%d" % most)
-
-
-INSPECT_ARGS = 5
+    return INSPECT.packet(5, b"$1\r\n3\r\n" + where.lock + where.queue + bulk(b"%d" % most))
 
 
 def standing(reply: Any, ask: Ask) -> Standing:
     """Read a standing; one number alone means a sole holder with its whole ttl before it."""
     if type(reply) is bytes:
         ticket = int(reply)
-        return Standing(ticket, True, ask.shape.ttl, 0, 0, ticket)  # noqa: FBT003  # a hot path
+        return Standing(ticket, True, ask.shape.ttl, 0, 0, ticket, None, None)  # noqa: FBT003  # hot
     ticket, granted, left, ahead, behind, floor, recheck, *head = reply
     return Standing(
         ticket=int(ticket),

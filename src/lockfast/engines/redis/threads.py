@@ -108,6 +108,10 @@ class Connection:
         if not data:
             raise ConnectionResetError("the server closed the connection")
         self._reader.feed(data)
+        self.parse()
+
+    def parse(self) -> None:
+        """Take pushes out of the parser: one may have come in one read with a reply."""
         while (reply := self._gets()) is not MISSING:
             if type(reply) is hiredis.PushNotification:
                 self._take(reply)
@@ -212,6 +216,7 @@ class ThreadWire:
             self._subscribe(address, channel)
             return None
         try:
+            ear.parse()
             if not ear.pushes:
                 self._wait(ear, deadline)
         except (OSError, hiredis.HiredisError) as error:

@@ -19,22 +19,16 @@ class Script:
         self.name = name
         self.source = source.encode()
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
-        self._heads: dict[tuple[int, bool], bytes] = {}
+        self._short = b"$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % self.sha.encode()
+        self._long = b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(self.source), self.source)
 
-    def packet(self, rest: bytes, count: int, *, whole: bool = False) -> bytes:
-        """Put the command in front of `rest`, which is `count` packed arguments."""
-        head = self._heads.get((count, whole))
-        if head is None:
-            name, program = (b"EVAL", self.source) if whole else (b"EVALSHA", self.sha.encode())
-            head = b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-                count + 2,
-                len(name),
-                name,
-                len(program),
-                program,
-            )
-            self._heads[count, whole] = head
-        return head + rest
+    def packet(self, count: int, rest: bytes) -> bytes:
+        """Pack a call, by digest: `rest` is `count` packed arguments, or the first part of them."""
+        return b"*%d\r\n%b%b" % (count + 2, self._short, rest)
+
+    def whole(self, packet: bytes) -> bytes:
+        """Turn a packed call into one that brings the program along."""
+        return packet.replace(self._short, self._long, 1)
 
 
 CLAIM = Script("claim")
