@@ -1,1 +1,1 @@
-"""Benchmarks: each starts its own server, and measures both sides in one run."""
+"""Benchmarks: each starts its own server, and measures all sides in turns, in one run."""

@@ -7,7 +7,14 @@ import weakref
 from typing import Protocol, TypeVar
 
 from lockfast import who
-from lockfast.errors import Deadlock, EngineUnavailable, LeaseLost, Loss, NotAcquired
+from lockfast.errors import (
+    Deadlock,
+    EngineUnavailable,
+    LeaseLost,
+    LockfastError,
+    Loss,
+    NotAcquired,
+)
 from lockfast.live import ENDED, HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
@@ -98,6 +105,9 @@ async def _claim(session: Session, live: Live, sent: float, until: float | None)
             pause = _longer(pause)
             sent = runtime.now()
             continue
+        except LockfastError:  # the engine answered, and did nothing
+            live.copies -= 1
+            raise
         session.claims.answered(live, sent, standing, runtime.now())
         return standing
 
@@ -120,6 +130,7 @@ def _refuse_own(session: Session, live: Live) -> None:
 
 def give_up(session: Session, live: Live) -> None:
     """Leave without waiting: bounded, never raises."""
+    live.lose(Loss.RELEASED)
     if session.claims.leave(live, session.runtime.now()) and not session.closed:
         session.engine.abandon([live])
 
@@ -131,6 +142,8 @@ async def release(session: Session, live: Live) -> None:
     (TRAPS 3), and the heart goes on trying besides.
     """
     claims, runtime = session.claims, session.runtime
+    if live.loss is Loss.FOREIGN:
+        return  # a child leaves its parent's block: it has no loop, and nothing to give back
     runtime.enter()
     try:
         now = runtime.now()
@@ -141,10 +154,9 @@ async def release(session: Session, live: Live) -> None:
                 live.loss = Loss.GONE
             claims.end(live)
     except BaseException:
-        if live.phase is LEAVING:
-            give_up(session, live)
+        give_up(session, live)
         raise
-    if live.loss is not Loss.RELEASED and live.loss is not Loss.FOREIGN and not live.told:
+    if live.loss is not Loss.RELEASED and not live.told:
         live.told = True
         raise lost(live)
 

@@ -10,11 +10,12 @@ from typing import Any, Self
 from lockfast.acquire import lost
 from lockfast.engines import opener
 from lockfast.errors import LockfastError
+from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import Default, LockCore
 from lockfast.port import Shape
 from lockfast.runtime.aio import Aio
-from lockfast.session import Session, on_drop
+from lockfast.session import Session
 from lockfast.url import parse
 
 
@@ -109,20 +110,13 @@ class AsyncLock(LockCore[AsyncLease]):
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncLease:
-        """Acquire. The lease is kept per task, so that a lock can be shared."""
-        lease = await self._acquire()
+        """Acquire."""
+        block = beginning()
+        lease = block.lease = await self._acquire_in(block)
         lease._watch()
-        self._push(lease)
         return lease
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release what this task acquired last."""
-        await self._pop().__aexit__(kind, error, trace)
+    __aexit__ = Leaving(AsyncLease.__aexit__)
 
 
 class AsyncClient:
@@ -131,7 +125,6 @@ class AsyncClient:
     def __init__(self, session: Session) -> None:
         """Use `connect` instead."""
         self._session = session
-        on_drop(self, session)
 
     def lock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -21,6 +20,8 @@ from lockfast.runtime.base import Event
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
 BEATS = 3.0  # renewals in a ttl
+WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
+PLENTY = 1.0  # if at least so many are left to it
 
 
 class Work(NamedTuple):
@@ -29,19 +30,24 @@ class Work(NamedTuple):
     renew: list[list[Live]]
     resign: list[Live]
     lost: list[Live]
+    dropped: list[Live]
+    patience: float
+    """Seconds for which the heart may be kept from renewing."""
 
 
 class Claims:
     """The table, and the timetable that goes with it."""
 
-    def __init__(self, rouse: Callable[[], None]) -> None:
-        """`rouse` makes the heart look at the timetable again."""
-        self._rouse = rouse
+    def __init__(self) -> None:
+        """Begin empty, with nobody to rouse."""
+        self.rouse: Callable[[], object] = bool
+        """Makes the heart look at the timetable again."""
         self._lock = threading.Lock()
         self._by_id: dict[str, Live] = {}
         self._pulse: Pulse[Live] = Pulse()
         self._leaving: dict[Live, float] = {}
         self._lost: list[Live] = []
+        self._dropped: list[Live] = []
         self._resign_at = 0.0
         self._planned = NEVER
         self._closed = False
@@ -99,49 +105,42 @@ class Claims:
                     found.floor = wake.floor
                 if found.phase is WAITING:
                     self._start(found, now)
-                    # At once: the engine still counts the waiter's shorter time.
-                    self._pulse.appoint(found, now)
+                    # At once, since the engine still counts the waiter's shorter time; but where
+                    # there is enough of that, let the new holder begin first.
+                    pause = WELCOME if found.until - now > PLENTY else 0.0
+                    self._pulse.appoint(found, now + pause)
 
-    def renewed(self, live: Live, sent: float, standing: Standing | None, now: float) -> None:
-        """Take in the reply to a renewal: None if the engine no longer has the claim."""
+    def renewed(
+        self,
+        lives: Iterable[Live],
+        sent: float,
+        standings: Iterable[Standing | Exception | None],
+        now: float,
+    ) -> None:
+        """Take in the replies to a renewal: None for a claim that the engine no longer has."""
         with self._lock:
-            if standing is None:
-                if live.phase is HELD:
+            for live, standing in zip(lives, standings, strict=True):
+                if isinstance(standing, Standing):
+                    self._renewed(live, sent, standing, now)
+                elif standing is not None:
+                    self._unanswered(live, standing, now)
+                elif live.phase is HELD:
                     self._lose(live, Loss.GONE)
                 elif live.phase is WAITING:
                     self._end(live)
-                return
-            if live.phase is HELD:
-                live.behind = standing.behind
-                if not live.extend(sent, standing.left, now):
-                    self._lose(live, Loss.EXPIRED)
-                    return
-            elif live.phase is WAITING:
-                live.observe(sent, standing.left)
-                self._read(live, standing, now)
-            else:
-                return
-            self._keep(live, now)
 
-    def unanswered(self, lives: Iterable[Live], now: float) -> None:
+    def unanswered(self, lives: Iterable[Live], why: Exception, now: float) -> None:
         """Take in that a renewal failed: try again soon, and be there when the time is over."""
         with self._lock:
             for live in lives:
-                pause = min(live.shape.wait_ttl / 12.0, 1.0)
-                if live.phase is HELD:
-                    if not live.unsure:
-                        log.warning("%r is in jeopardy: a renewal failed", live.shape.name)
-                    live.doubt(now)
-                    self._pulse.appoint(live, min(now + pause, live.until))
-                elif live.phase is WAITING:
-                    self._pulse.appoint(live, now + pause)
+                self._unanswered(live, why, now)
 
     def lose(self, live: Live, reason: Loss) -> None:
         """End a lease from outside: a guard has refused its token."""
         with self._lock:
             if live.phase is HELD:
                 self._lose(live, reason)
-                self._rouse()
+                self.rouse()
 
     def on_lost(self, live: Live, callback: Callable[[], object]) -> None:
         """Have the heart call `callback` when the lease is lost, also if it already was."""
@@ -149,7 +148,7 @@ class Claims:
             live.callbacks += (callback,)
             if live.loss not in (None, Loss.RELEASED, Loss.FOREIGN):
                 self._lost.append(live)
-                self._rouse()
+                self.rouse()
 
     def on_end(self, live: Live, event: Event) -> None:
         """Set `event` when the lease is lost or released, or at once if it was."""
@@ -172,7 +171,7 @@ class Claims:
                 return False
             self._leave(live, now)
             self._resign_at = 0.0
-            self._rouse()
+            self.rouse()
             return True
 
     def end(self, live: Live, reason: Loss = Loss.RELEASED) -> None:
@@ -190,7 +189,7 @@ class Claims:
             if live.loss is not None or now >= live.until:
                 live.expired(now)
                 self._lose(live, Loss.EXPIRED)
-                self._rouse()
+                self.rouse()
                 return False
             live.loss = Loss.RELEASED
             live.phase = LEAVING
@@ -213,10 +212,12 @@ class Claims:
                 [live for live in batch if self._pays(live, now)] for batch in self._pulse.take(now)
             ]
             lost, self._lost = self._lost, []
+            dropped, self._dropped = self._dropped, []
             for live in [live for live, over in self._leaving.items() if now > over]:
                 self._end(live)  # every copy has expired by itself
+            patience = min(1.0, self._pulse.shortest() / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
-            return Work([batch for batch in batches if batch], leaving, lost)
+            return Work([batch for batch in batches if batch], leaving, lost, dropped, patience)
 
     def resigned(self, lives: Iterable[Live]) -> None:
         """Forget claims that the engine has confirmed to be gone."""
@@ -250,6 +251,34 @@ class Claims:
             live.lose(Loss.FOREIGN)
             live.phase = ENDED
 
+    def _renewed(self, live: Live, sent: float, standing: Standing, now: float) -> None:
+        if live.phase is HELD:
+            live.behind = standing.behind
+            if not live.extend(sent, standing.left, now):
+                self._lose(live, Loss.EXPIRED)
+                return
+        elif live.phase is WAITING:
+            live.observe(sent, standing.left)
+            self._read(live, standing, now)
+        else:
+            return
+        self._keep(live, now)
+
+    def _unanswered(self, live: Live, why: Exception, now: float) -> None:
+        pause = min(live.shape.wait_ttl / 12.0, 1.0)
+        if live.phase is HELD:
+            if not live.unsure:
+                log.warning("%r is in jeopardy, a renewal failed: %s", live.shape.name, why)
+            live.doubt(now)
+            self._pulse.appoint(live, min(now + pause, live.until))
+        elif live.phase is WAITING:
+            if now < live.until + live.shape.wait_ttl:
+                self._pulse.appoint(live, now + pause)
+            else:  # the engine has dropped it: its acquisition goes on with another
+                self._leave(live, now)
+                if live.event is not None:
+                    live.event.set()
+
     def _keep(self, live: Live, now: float) -> None:
         shape = live.shape
         life = shape.ttl if live.phase is HELD else shape.wait_ttl
@@ -268,7 +297,7 @@ class Claims:
         """Rouse the heart if it sleeps for longer than that."""
         if when < self._planned:
             self._planned = -NEVER
-            self._rouse()
+            self.rouse()
 
     def _read(self, live: Live, standing: Standing, now: float) -> None:
         live.ticket = standing.ticket
@@ -304,14 +333,8 @@ class Claims:
             return False
         if live.lease() is None:
             if live.handed:
-                # Not resigned: whoever dropped it may still be at work under it.
-                warnings.warn(
-                    f"a lease on {live.shape.name!r} was dropped without release(); it is no "
-                    "longer renewed and ends within its ttl",
-                    ResourceWarning,
-                    stacklevel=1,
-                )
                 self._end(live)
+                self._dropped.append(live)
             else:
                 self._leave(live, now)
             return False
@@ -343,12 +366,12 @@ class Claims:
         self._leaving[live] = max(now, live.until, live.not_after) + shape.ttl
 
     def _end(self, live: Live) -> None:
-        live.phase = ENDED
         if live.lane is not None:
             live.lane.pop(live, None)
         if self._leaving:
             self._leaving.pop(live, None)
         self._by_id.pop(live.id, None)
+        live.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
         if live.event is not None:
             live.event.set()
         if live.watchers:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable
-from threading import get_ident
 from types import TracebackType
-from typing import Self, overload
+from typing import Self
 
+from lockfast.acquire import give_up
 from lockfast.engines import opener
 from lockfast.errors import LockfastError
+from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import LockCore
 from lockfast.port import Shape
 from lockfast.runtime.drive import blocking, drive
 from lockfast.runtime.threads import Threads
-from lockfast.session import Session, on_drop
+from lockfast.session import Session
 from lockfast.url import parse
 
 
@@ -25,8 +25,26 @@ class Lease(LeaseCore):
 
     __slots__ = ()
 
-    release = blocking(LeaseCore._release)
     wait_lost = blocking(LeaseCore._wait_lost)
+
+    def release(self) -> None:
+        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+
+        After an engine's error it can be called again.
+        """
+        coroutine = None
+        try:
+            coroutine = self._release()
+            coroutine.send(None)
+        except StopIteration:
+            return
+        except LockfastError:
+            raise
+        except BaseException:  # Ctrl-C, perhaps before the release began: it is wanted all the same
+            if coroutine is not None:
+                coroutine.close()
+            give_up(self._session, self.live)
+            raise
 
     def __enter__(self) -> Self:
         """Begin the body, unless the lease is lost already (TRAPS 6)."""
@@ -48,72 +66,23 @@ class Lease(LeaseCore):
             error.add_note(f"lockfast: the release failed too: {failure}")
 
 
-class Block:
-    """One `with lock:` statement: Python keeps this object exactly as long as the statement runs.
-
-    Ctrl-C may strike before the first line of any `__exit__`, and then nobody would release. But
-    however the statement ends, its block dies, and the heart resigns a claim whose block is dead.
-    """
-
-    __slots__ = ("__weakref__", "lease")
-
-    lease: Lease
-
-    def __call__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the statement."""
-        self.lease.__exit__(kind, error, trace)
-
-
-class Leaving:
-    """`Lock.__exit__`. `with` looks it up once, before it calls `__enter__`: here blocks begin."""
-
-    @overload
-    def __get__(self, lock: None, kind: type[Lock]) -> Callable[..., None]: ...
-    @overload
-    def __get__(self, lock: Lock, kind: type[Lock]) -> Block: ...
-    def __get__(self, lock: Lock | None, kind: type[Lock]) -> Callable[..., None] | Block:
-        if lock is None:  # asked by ExitStack, which keeps no block
-            return lambda lock, *error: lock._pop().__exit__(*error)
-        block = Block()
-        lock._entering[get_ident()] = weakref.ref(block)
-        return block
-
-
 class Lock(LockCore[Lease]):
     """A lock for threads. `with lock:` acquires it, and releases it at the end."""
 
-    __slots__ = ("_entering",)
+    __slots__ = ()
 
     acquire = blocking(LockCore[Lease]._acquire)
     try_acquire = blocking(LockCore[Lease]._try_acquire)
     holders = blocking(LockCore[Lease]._holders)
     queue = blocking(LockCore[Lease]._queue)
 
-    def __init__(self, session: Session, shape: Shape, timeout: float | None, purpose: str) -> None:
-        """Use `Client.lock` instead."""
-        super().__init__(session, Lease, shape, timeout, purpose)
-        self._entering: dict[int, weakref.ref[Block]] = {}
-
     def __enter__(self) -> Lease:
-        """Acquire, for the block of the statement that asked for `__exit__` just before.
+        """Acquire."""
+        block = beginning()
+        lease = block.lease = drive(self._acquire_in(block))
+        return lease
 
-        What is kept is kept per statement, never on the lock or the thread (TRAPS 4, 5).
-        """
-        asked = self._entering.pop(get_ident(), None)
-        block = asked() if asked is not None else None
-        if block is None:
-            lease = self.acquire()
-            self._push(lease)
-            return lease
-        block.lease = drive(self._acquire_in(block))
-        return block.lease
-
-    __exit__ = Leaving()
+    __exit__ = Leaving(Lease.__exit__)
 
 
 class Client:
@@ -122,8 +91,6 @@ class Client:
     def __init__(self, session: Session) -> None:
         """Use `connect` instead."""
         self._session = session
-        on_drop(self, session)
-        _open.add(self)
 
     def lock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
@@ -134,7 +101,7 @@ class Client:
         `timeout`: seconds to wait for the grant; None waits for ever.
         `purpose`: shown to whoever asks who holds it.
         """
-        return Lock(self._session, Shape(name, ttl), timeout, purpose)
+        return Lock(self._session, Lease, Shape(name, ttl), timeout, purpose)
 
     def close(self) -> None:
         """Release what is held and disconnect; takes two seconds at most."""
@@ -157,14 +124,16 @@ class Client:
 def connect(url: str | None = None) -> Client:
     """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use."""
     runtime = Threads()
-    return Client(Session(opener(parse(url), runtime), runtime))
+    session = Session(opener(parse(url), runtime), runtime)
+    _open.add(session)
+    return Client(session)
 
 
-_open: weakref.WeakSet[Client] = weakref.WeakSet()
+_open: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
     """Release at exit: the next holder should not wait for a ttl because a program ended."""
-    for client in list(_open):
-        client.close()
+    for session in list(_open):
+        drive(session.close())

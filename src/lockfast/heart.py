@@ -5,7 +5,9 @@ pushes in, and tells holders what they have lost.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from lockfast.claims import Claims
 from lockfast.errors import EngineError
@@ -17,19 +19,30 @@ log = logging.getLogger("lockfast")
 CHUNK = 64  # claims per renewal: a wake-up waits for no more than one chunk
 
 
+class Owner(Protocol):
+    """Whose heart it is."""
+
+    heart: Heart | None
+
+
 class Heart:
     """Sleep in `listen`, then beat. Whatever goes wrong, it goes on."""
 
     def __init__(
-        self, engine: Engine, claims: Claims, runtime: Runtime, current: Callable[[Heart], bool]
+        self,
+        engine: Engine,
+        claims: Claims,
+        runtime: Runtime,
+        owner: Callable[[], Owner | None],
     ) -> None:
-        """Make one that stands still. It ends by itself when it is not `current` any more."""
+        """Make one that stands still. `owner` is a weak reference: the heart of a client that
+        nobody has any more ends by itself, and so does one that another has replaced.
+        """
         self._engine = engine
         self._claims = claims
         self._runtime = runtime
         self._stopping = False
-        self._idle_stopping = False
-        self._current = current
+        self._owner = owner
         self._running: Running | None = None
         self.beating = False
 
@@ -42,19 +55,14 @@ class Heart:
         """Let it end after the present beat."""
         self._stopping = True
 
-    def idle_stop(self) -> None:
-        """Let it end as soon as it has nothing to keep."""
-        self._idle_stopping = True
-
     async def join(self, timeout: float) -> None:
         """Wait until it has ended, but no longer than that."""
         if self._running is not None:
             await self._running.join(timeout)
 
     def _over(self) -> bool:
-        if self._idle_stopping and not self._claims:
-            return True
-        return self._stopping or not self._current(self)
+        owner = self._owner()
+        return self._stopping or owner is None or owner.heart is not self
 
     async def _live(self) -> None:
         try:
@@ -63,13 +71,17 @@ class Heart:
                     await self._listen(self._claims.plan())
                     await self._beat()
                 except Exception:  # a bug: a dead heart would lose every lease
+                    if self._over():
+                        break
                     log.exception("lockfast's heart stumbled; it goes on")
                     self._claims.restart(self._runtime.now())
                     await self._runtime.sleep(0.1)
         finally:
-            self.beating = (
-                False  # cancelled with its loop, say: the next acquisition starts another
-            )
+            # It may have been cancelled with its loop: then the next acquisition starts another,
+            # and the connections stay, since bodies that are being cancelled release through them.
+            self.beating = False
+            if self._owner() is None:
+                await self._engine.close()
 
     async def _listen(self, until: float | None) -> None:
         wakes = await self._engine.listen(until)
@@ -80,13 +92,15 @@ class Heart:
         work = self._claims.work(self._runtime.now())
         for live in work.lost:
             announce(live)
-        if work.resign:
-            await self._resign(work.resign)
+        for live in work.dropped:
+            warn(live)
         for batch in work.renew:
             for start in range(0, len(batch), CHUNK):
                 if start:  # a crowd of renewals must not hold a wake-up up
                     await self._listen(0.0)
                 await self._renew(batch[start : start + CHUNK])
+        if work.resign:  # last, and briefly: a renewal that is late costs more
+            await self._resign(work.resign, work.patience)
 
     async def _renew(self, lives: Sequence[Live]) -> None:
         sent = self._runtime.now()
@@ -95,19 +109,12 @@ class Heart:
         try:
             standings = await self._engine.renew(lives, deadline)
         except EngineError as error:
-            log.info("renewal of %d claims failed: %s", len(lives), error)
-            self._claims.unanswered(lives, self._runtime.now())
+            self._claims.unanswered(lives, error, self._runtime.now())
             return
-        now = self._runtime.now()
-        for live, standing in zip(lives, standings, strict=True):
-            if isinstance(standing, Exception):
-                log.warning("renewal of %r failed: %s", live.shape.name, standing)
-                self._claims.unanswered([live], now)
-            else:
-                self._claims.renewed(live, sent, standing, now)
+        self._claims.renewed(lives, sent, standings, self._runtime.now())
 
-    async def _resign(self, lives: Sequence[Live]) -> None:
-        deadline = self._runtime.now() + 1.0
+    async def _resign(self, lives: Sequence[Live], patience: float) -> None:
+        deadline = self._runtime.now() + patience
         try:
             for start in range(0, len(lives), CHUNK):
                 chunk = lives[start : start + CHUNK]
@@ -116,6 +123,15 @@ class Heart:
         except EngineError as error:
             log.info("resignation of %d claims failed: %s", len(lives), error)
             self._claims.unresigned(self._runtime.now())
+
+
+def warn(live: Live) -> None:
+    """Tell that a lease was dropped. It is not resigned: its dropper may still be at work."""
+    said = f"a lease on {live.shape.name!r} was dropped without release(): it is renewed no more"
+    try:
+        warnings.warn(said, ResourceWarning, stacklevel=1)
+    except ResourceWarning:  # under -W error; raised from here, nobody would catch it
+        log.error(said)  # noqa: TRY400  # there is no traceback worth showing
 
 
 def announce(live: Live) -> None:

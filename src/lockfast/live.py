@@ -76,6 +76,7 @@ class Live(Ask, Validity):
         self.queue = queue
         self.not_after = not_after
         self.payload = payload
+        self.packed = None
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()

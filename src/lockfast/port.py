@@ -51,7 +51,7 @@ class Shape:
 class Ask:
     """One claim, as it is sent: every copy of it is the same."""
 
-    __slots__ = ("id", "not_after", "payload", "queue", "shape")
+    __slots__ = ("id", "not_after", "packed", "payload", "queue", "shape")
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class Ask:
         self.queue = queue
         self.not_after = not_after
         self.payload = payload
+        self.packed: object = None
+        """Where an engine may keep its own form of the claim, made once."""
 
 
 class Blocker(NamedTuple):
@@ -185,7 +187,10 @@ class Engine(Protocol):
         ...
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Read, without changing anything, the claims on one name or on names with a prefix."""
+        """Read, without changing anything, the claims on one name or on names with a prefix.
+
+        Pages are read one by one: what changes in between may be shown twice, or not at all.
+        """
         ...
 
     def reset(self) -> None:

@@ -36,8 +36,8 @@ class Session:
 
     def _begin(self) -> None:
         self._opened: Engine | None = None
-        self.claims = Claims(self._rouse)
-        self._heart: Heart | None = None
+        self.claims = Claims()
+        self.heart: Heart | None = None
         self._starting = threading.Lock()
         self._prefix = secrets.token_hex(11)
         self._numbers = count()
@@ -49,7 +49,7 @@ class Session:
     def enter(self) -> None:
         """Make sure that this colour may work here, and that the heart beats."""
         self.runtime.enter()
-        heart = self._heart
+        heart = self.heart
         if heart is None or not heart.beating:
             self._start()
 
@@ -60,19 +60,14 @@ class Session:
                 raise ClientClosed("this lockfast client is closed: connect() again")
             if self._opened is None:
                 self.engine = self._opened = self._open_engine()
-            if self._heart is None or not self._heart.beating:
-                if self._heart is not None:
+                self.claims.rouse = self.engine.rouse
+                weakref.finalize(self, self.engine.rouse).atexit = False
+            if self.heart is None or not self.heart.beating:
+                if self.heart is not None:
                     self.claims.restart(self.runtime.now())
                 # Known before it runs: Ctrl-C while it starts must not leave a second one.
-                self._heart = Heart(self.engine, self.claims, self.runtime, self._is_current)
-                self._heart.start()
-
-    def _is_current(self, heart: Heart) -> bool:
-        return self._heart is heart
-
-    def _rouse(self) -> None:
-        if self._opened is not None:
-            self._opened.rouse()
+                self.heart = Heart(self.engine, self.claims, self.runtime, weakref.ref(self))
+                self.heart.start()
 
     @staticmethod
     def deadline(now: float, until: float | None, life: float) -> float:
@@ -89,7 +84,7 @@ class Session:
             return
         self.closed = True
         lives = self.claims.close()
-        engine, heart = self._opened, self._heart
+        engine, heart = self._opened, self.heart
         if engine is None:
             return
         end = self.runtime.now() + PARTING
@@ -113,17 +108,7 @@ class Session:
     def after_fork(self) -> None:
         """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
         self.claims.disown()
+        self.runtime.forget()
         if self._opened is not None:
             self._opened.reset()
         self._begin()
-
-    def orphaned(self) -> None:
-        """Stop the heart once nothing is left to keep: the client itself was dropped."""
-        if self._heart is not None:
-            self._heart.idle_stop()
-            self._rouse()
-
-
-def on_drop(client: object, session: Session) -> None:
-    """Let the heart of a client that nobody has any more end by itself."""
-    weakref.finalize(client, session.orphaned).atexit = False

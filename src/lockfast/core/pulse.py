@@ -67,6 +67,10 @@ class Pulse(Generic[K]):
             times.append(self._agenda[0][0])
         return min(times, default=None)
 
+    def shortest(self) -> float:
+        """Tell the shortest interval at which anything is renewed."""
+        return min((lane.interval for lane in self._lanes.values() if lane), default=math.inf)
+
     def take(self, now: float) -> list[list[K]]:
         """Take out what is due: one batch per lane, and one of the appointments.
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from lockfast import who
 from lockfast.acquire import acquire
-from lockfast.errors import NotAcquired
+from lockfast.errors import EngineUnavailable, NotAcquired
 from lockfast.nouns.lease import LeaseCore
 from lockfast.port import Entry, Shape
 from lockfast.session import Session
@@ -26,7 +26,7 @@ class Default(Enum):
 class LockCore(Generic[L]):
     """What a lock is in both colours. Nothing about ownership is kept here (TRAPS 4, 5)."""
 
-    __slots__ = ("_entered", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
+    __slots__ = ("_lease_type", "_purpose", "_session", "_shape", "_timeout")
 
     def __init__(
         self,
@@ -42,7 +42,6 @@ class LockCore(Generic[L]):
         self._shape = shape
         self._timeout = checked_timeout(timeout)
         self._purpose = purpose
-        self._entered: dict[object, list[L]] = {}
 
     @property
     def name(self) -> str:
@@ -87,20 +86,13 @@ class LockCore(Generic[L]):
 
     async def _queue(self) -> list[Holder]:
         """Tell who holds it and who waits for it, in the order of tickets."""
-        self._session.enter()
-        page = await self._session.engine.inspect(self.name, None, exact=True)
+        session = self._session
+        session.enter()
+        try:
+            page = await session.engine.inspect(self.name, None, exact=True)
+        except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
+            page = await session.engine.inspect(self.name, None, exact=True)
         return [Holder(entry) for entry in page.entries]
-
-    def _push(self, lease: L) -> None:
-        self._entered.setdefault(self._session.runtime.owner(), []).append(lease)
-
-    def _pop(self) -> L:
-        owner = self._session.runtime.owner()
-        stack = self._entered[owner]
-        lease = stack.pop()
-        if not stack:
-            del self._entered[owner]
-        return lease
 
     def release(self) -> NoReturn:
         """Explain: a lock has no holder, a lease has."""

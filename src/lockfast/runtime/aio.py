@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import weakref
 from collections.abc import Callable, Coroutine
 
 from lockfast.errors import WrongLoop
@@ -81,13 +82,23 @@ class Aio:
                 "asyncio.run() runs."
             )
 
+    def forget(self) -> None:
+        """Forget the parent's loop."""
+        self._loop = None
+
     def event(self) -> TaskEvent:
         """Make an event."""
         return TaskEvent(asyncio.get_running_loop(), self.now)
 
     def owner(self) -> object:
-        """Identify the running task. The task itself: an id() could be another's later."""
-        return asyncio.current_task()
+        """Identify the running task. Weakly: a finished one would keep a leaked lease, its result,
+        from being noticed. A forked child has no running loop, and so no task.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return None
+        return weakref.ref(task) if task is not None else None
 
     def worker(self) -> str:
         """Name the running task."""

@@ -62,5 +62,8 @@ class Runtime(Protocol):
         """Run a heart beside the callers."""
         ...
 
+    def forget(self) -> None:
+        """Begin anew in a forked child."""
+
     def enter(self) -> None:
         """Refuse to go on where this colour's objects do not belong (a second event loop)."""

@@ -79,5 +79,8 @@ class Threads:
         """Run a heart in a thread of its own."""
         return HeartThread(main)
 
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
     def enter(self) -> None:
         """Any thread may use a blocking client."""

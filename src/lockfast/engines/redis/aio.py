@@ -14,7 +14,16 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.wire import IO, MISSING, Address, Login, failure, reader, reason
+from lockfast.engines.redis.wire import (
+    IO,
+    MISSING,
+    Address,
+    Login,
+    failure,
+    patience,
+    reader,
+    reason,
+)
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 
@@ -230,7 +239,7 @@ class AioWire:
         """Sleep until a push."""
         ear = self._hearts.get(address)
         if ear is None or not ear.open or ear.channel is None:
-            await self._subscribe(address, channel)
+            await self._subscribe(address, channel, patience(deadline, self._now()))
             return None
         if not self._pushes:
             await self.pause(deadline)
@@ -239,12 +248,11 @@ class AioWire:
         pushes, self._pushes = self._pushes, []
         return pushes
 
-    async def _subscribe(self, address: Address, channel: str) -> None:
-        ear = await self._connect(address, self._now() + 1.0, heart=True)
+    async def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
+        ear = await self._connect(address, deadline, heart=True)
         # The confirmation is a push, so a PING behind it tells that it was taken, or refused.
-        reply = await self._by(
-            ear.send(command("SUBSCRIBE", channel) + command("PING")), 1.0, address
-        )
+        confirmed = ear.send(command("SUBSCRIBE", channel) + command("PING"))
+        reply = await self._by(confirmed, deadline - self._now(), address)
         if isinstance(reply, hiredis.ReplyError):
             ear.drop("not subscribed")
             raise failure(reply, address)

@@ -12,7 +12,7 @@ from lockfast.engines.redis import packets
 from lockfast.engines.redis.keys import BUCKETS, PREFIX, command, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, failure
+from lockfast.engines.redis.wire import Address, Wire, failure, patience
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -69,7 +69,7 @@ class RedisEngine:
         """Extend: one call per server where names may share a call, else one per bucket."""
         found: list[Standing | Exception | None] = [None] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
-            calls = [packets.renew([asks[i] for i in group]) for group in groups]
+            calls = [packets.renew([packets.renewal(asks[i]) for i in group]) for group in groups]
             replies = await self._scripts(RENEW, address, calls, deadline, heart=True)
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
@@ -89,17 +89,21 @@ class RedisEngine:
         if len(asks) == 1:
             form = packets.resign_form(asks[0].shape.name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
-            packet = packets.resign(form, asks[0], self._tomb(asks[0]) if doubt else 0)
+            if doubt:
+                await self._meet(asks[0], form.bucket, deadline)
+            packet = packets.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
             reply = await self._script(RESIGN, address, form.bucket, packet, deadline)
             return [reply[0] == 1]
         removed = [False] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
             order = [i for group in groups for i in group]
+            if doubt:
+                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, deadline)
             calls = [
                 packets.resign(
                     packets.resign_form(asks[i].shape.name),
                     asks[i],
-                    self._tomb(asks[i]) if doubt else 0,
+                    self._tomb(asks[i], address) if doubt else 0,
                 )
                 for i in order
             ]
@@ -121,16 +125,14 @@ class RedisEngine:
             form = packets.resign_form(ask.shape.name)
             address = self._topology.find(form.bucket)
             if address is not None and address in self._wire.offsets:
-                self._wire.post(address, packets.resign(form, ask, self._tomb(ask)))
+                self._wire.post(address, packets.resign(form, ask, self._tomb(ask, address)))
 
-    def _tomb(self, ask: Ask) -> int:
+    def _tomb(self, ask: Ask, address: Address) -> int:
         """Give the server's time, in ms, until which no copy of the claim may come to life.
 
         At least a moment from now: an expiry in the past would delete the tombstone at once.
         """
-        address = self._topology.find(keys(ask.shape.name).bucket)
-        offset = self._wire.offsets.get(address, 0.0) if address else 0.0
-        return int((max(ask.not_after, self._now()) + offset) * 1000)
+        return int((max(ask.not_after, self._now()) + self._wire.offsets[address]) * 1000)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on the heart's connection. A cut subscription is made anew."""
@@ -138,7 +140,9 @@ class RedisEngine:
             if self._channel is None:
                 await self._wire.pause(deadline)
                 return []
-            address = self._topology.find(0) or await self._where(0, self._now() + 1.0)
+            address = self._topology.find(0)
+            if address is None:
+                address = await self._where(0, patience(deadline, self._now()))
             messages = await self._wire.listen(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
@@ -174,7 +178,10 @@ class RedisEngine:
         found = await self._wire.call(address, scan, deadline)
         if isinstance(found, hiredis.ReplyError):
             raise failure(found, address)
-        position, shown = found[0].decode(), [key.decode().partition("=")[2] for key in found[1]]
+        position = found[0].decode()
+        # A `}=` inside of a name matches the pattern too.
+        every = (key.decode().partition("}=")[2] for key in found[1])
+        shown = [name for name in every if name.startswith(names)]
         calls = [packets.inspect(name, SHOWN) for name in shown]
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
         entries: list[Entry] = []
@@ -277,7 +284,7 @@ class RedisEngine:
             return {address: [list(range(len(asks)))]}
         grouped: dict[Address, dict[int, list[int]]] = {}
         for i, ask in enumerate(asks):
-            bucket = keys(ask.shape.name).bucket
+            bucket = packets.renewal(ask).bucket
             address = self._topology.find(bucket) or await self._where(bucket, deadline)
             grouped.setdefault(address, {}).setdefault(bucket, []).append(i)
         return {address: list(groups.values()) for address, groups in grouped.items()}
@@ -289,8 +296,6 @@ def _literal(text: str) -> str:
 
 
 def _renewed(reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
-    if reply == 1:
-        return Standing(0, True, ask.shape.ttl)  # noqa: FBT003  # a hot path
     if reply is None:
         return None
     if isinstance(reply, hiredis.ReplyError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lockfast.engines.redis.keys import bulk, keys
+from lockfast.engines.redis.keys import Keys, bulk, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.errors import CapacityMismatch
 from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
@@ -91,16 +91,30 @@ def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 
-def renew(asks: Sequence[Ask]) -> bytes:
+class Renewal(NamedTuple):
+    """A claim's part of a renewal. It is kept on the claim: 100,000 of them would drown a cache."""
+
+    bucket: int
+    keys: bytes
+    args: bytes
+
+
+def renewal(ask: Ask) -> Renewal:
+    """Give a claim's part of a renewal, made once."""
+    packed = ask.packed
+    if not isinstance(packed, Renewal):
+        where, ttl = Keys(ask.shape.name), b"%d" % (ask.shape.ttl * 1000)
+        args = b"$32\r\n%b\r\n$%d\r\n%b\r\n" % (ask.id.encode(), len(ttl), ttl)
+        packed = ask.packed = Renewal(where.bucket, where.lock + where.queue, args)
+    return packed
+
+
+def renew(parts: Sequence[Renewal]) -> bytes:
     """Pack a call of renew.lua."""
-    parts = [bulk(b"%d" % (3 * len(asks)))]
-    for ask in asks:
-        where = keys(ask.shape.name)
-        parts += (where.lock, where.queue)
-    for ask in asks:
-        ttl = b"%d" % (ask.shape.ttl * 1000)
-        parts.append(b"$32\r\n%b\r\n$%d\r\n%b\r\n" % (ask.id.encode(), len(ttl), ttl))
-    return RENEW.packet(1 + 5 * len(asks), b"".join(parts))
+    rest = [bulk(b"%d" % (3 * len(parts)))]
+    rest += [part.keys for part in parts]
+    rest += [part.args for part in parts]
+    return RENEW.packet(1 + 5 * len(parts), b"".join(rest))
 
 
 def inspect(name: str, most: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
 import select
 import socket
 import ssl
@@ -13,7 +14,16 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.wire import IO, MISSING, Address, Login, failure, reader, reason
+from lockfast.engines.redis.wire import (
+    IO,
+    MISSING,
+    Address,
+    Login,
+    failure,
+    patience,
+    reader,
+    reason,
+)
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 
@@ -213,7 +223,7 @@ class ThreadWire:
         """Sleep in poll, on the heart's connection and the bell."""
         ear = self._hearts.get(address)
         if ear is None or ear.channel is None:
-            self._subscribe(address, channel)
+            self._subscribe(address, channel, patience(deadline, self._now()))
             return None
         try:
             ear.parse()
@@ -226,10 +236,10 @@ class ThreadWire:
         pushes, ear.pushes = ear.pushes, []
         return pushes
 
-    def _subscribe(self, address: Address, channel: str) -> None:
-        ear = self._hearts.pop(address, None) or self._open(address, self._now() + 1.0)
+    def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
+        ear = self._hearts.pop(address, None) or self._open(address, deadline)
         try:
-            ear.subscribe(channel, 1.0)
+            ear.subscribe(channel, max(deadline - self._now(), 0.01))
         except BaseException as error:
             raise self._broken(ear, error) from error
         self._hearts[address] = ear

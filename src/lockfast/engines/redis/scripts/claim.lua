@@ -44,9 +44,11 @@ if string.sub(raw, 1, 1) == 'Q' then
     redis.call('SET', KEYS[2], ticket)
     return ticket
   end
-  if redis.call('HEXISTS', q.records, id) == 1 then
+  if q.changed then -- also if this claim is refused: a state with the dead in it would let nobody in
     advance(q, id)
-    save(q)
+    save(q, now)
+  end
+  if redis.call('HEXISTS', q.records, id) == 1 then
     return standing(q, id, now)
   end
 else
@@ -60,7 +62,7 @@ else
     return {holder.digits, 1, left, 0, 0, holder.digits, -1}
   end
   q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
-       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = 0, longest = 0}
+       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = 0, kept = 0}
   q.head, q.unwritten = holder, left
 end
 if tonumber(capacity) ~= q.capacity then
@@ -84,5 +86,5 @@ advance(q, id)
 if q.frontier >= tonumber(ticket) then
   touch(q, find(q, id), now)
 end
-save(q)
+save(q, now)
 return standing(q, id, now)

@@ -1,8 +1,8 @@
 -- The queue of one lock, once somebody waits or shares. Included by the other scripts.
 --
--- lock     'Q capacity total granted held frontier newest longest': the weight of all claims and
---          of those let in, how many are let in, the highest ticket let in, the highest ticket,
---          the longest ttl
+-- lock     'Q capacity total granted held frontier newest seen kept': the weight of all claims and
+--          of those let in, how many are let in, the highest ticket let in, the highest ticket, the
+--          time of the last change, and the time until which the other two keys are kept
 -- order    one sorted set with two members per claim: id by its ticket, and '~id' by minus its
 --          expiry in ms. So the expiries sort before the tickets, the latest first.
 -- records  id -> 'ticket capacity weight ttl wait_ttl payload'
@@ -37,7 +37,7 @@ local function append(q, claim, expires)
   q.members = q.members + 1
   q.total = q.total + claim.weight
   q.newest = claim.ticket
-  q.longest = math.max(q.longest, claim.ttl)
+  q.changed = true
 end
 
 local function remove(q, claim)
@@ -49,23 +49,24 @@ local function remove(q, claim)
     q.granted = q.granted - claim.weight
     q.held = q.held - 1
   end
+  q.changed = true
 end
 
 -- Extend a claim to its full life from now: never additive, never further away than that.
 local function touch(q, claim, now)
   local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
   redis.call('ZADD', q.order, digits(-(now + life)), '~' .. claim.id)
-  return life
+  q.changed = true
 end
 
 -- Read a queue, and delete the expired. When the clock went back, pull in what is too far away.
 local function open(lock, order, records, raw, now)
   local q = {lock = lock, order = order, records = records}
-  local capacity, total, granted, held, frontier, newest, longest =
-    string.match(raw, '^Q (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local capacity, total, granted, held, frontier, newest, seen, kept =
+    string.match(raw, '^Q (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   q.capacity, q.total, q.granted = tonumber(capacity), tonumber(total), tonumber(granted)
   q.held, q.frontier, q.newest = tonumber(held), tonumber(frontier), tonumber(newest)
-  q.longest = tonumber(longest)
+  q.kept = tonumber(kept)
   q.members = redis.call('ZCARD', order) / 2
   if q.members ~= redis.call('HLEN', records) then
     q.members = 0 -- a part was evicted, or deleted by hand: nobody can be found in the rest
@@ -74,8 +75,15 @@ local function open(lock, order, records, raw, now)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
     remove(q, find(q, string.sub(member, 2)))
   end
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. digits(-(now + q.longest)))) do
-    touch(q, find(q, string.sub(member, 2)), now)
+  if now < tonumber(seen) then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(0')) do
+      local claim = find(q, string.sub(member, 2))
+      local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
+      if -redis.call('ZSCORE', order, member) > now + life then
+        touch(q, claim, now)
+      end
+    end
+    q.changed = true
   end
   return q
 end
@@ -108,17 +116,22 @@ local function drop(q)
   redis.call('DEL', q.lock, q.order, q.records)
 end
 
--- Write the state back; every key ends with the last claim, and the lock itself first.
-local function save(q)
+-- Write the state back. The lock ends with the last claim, and the other keys some time later.
+local function save(q, now)
   if q.members == 0 then
     return drop(q)
+  elseif not q.changed then
+    return
   end
   local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
-  local state = string.format('Q %.0f %.0f %.0f %.0f %.0f %.0f %.0f', q.capacity, q.total, q.granted, q.held,
-    q.frontier, q.newest, q.longest)
+  if latest >= q.kept then
+    q.kept = latest + 10000
+    redis.call('PEXPIREAT', q.order, digits(q.kept))
+    redis.call('PEXPIREAT', q.records, digits(q.kept))
+  end
+  local state = string.format('Q %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', q.capacity, q.total, q.granted,
+    q.held, q.frontier, q.newest, now, q.kept)
   redis.call('SET', q.lock, state, 'PXAT', digits(latest))
-  redis.call('PEXPIREAT', q.order, digits(latest + 1000))
-  redis.call('PEXPIREAT', q.records, digits(latest + 1000))
 end
 
 local function standing(q, id, now, claim)

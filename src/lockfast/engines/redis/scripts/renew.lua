@@ -2,8 +2,8 @@
 --
 -- KEYS per claim: lock, order, records        ARGV per claim: id, ttl in ms
 --
--- Reply: per claim 1 (it holds alone, for its whole ttl), a standing (see queue.lua), false (gone)
--- or an error; then the server's time in ms. A claim that fails, fails alone.
+-- Reply: per claim its ticket (it holds alone, for its whole ttl), a standing (see queue.lua), false
+-- (gone) or an error; then the server's time in ms. A claim that fails, fails alone.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local replies, queued = {}, {}
@@ -12,7 +12,7 @@ for i = 1, #ARGV / 2 do
   local raw = redis.pcall('GET', KEYS[i * 3 - 2])
   if type(raw) == 'string' and string.sub(raw, 1, 32) == id then
     redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
-    replies[i] = 1
+    replies[i] = string.match(raw, '^%d+', 34)
   elseif type(raw) == 'string' and string.sub(raw, 1, 1) == 'Q' then
     queued[#queued + 1] = i
   else
@@ -39,12 +39,15 @@ for _, i in ipairs(queued) do
     if not claim then
       return false
     end
+    -- A full server refuses a script's first write if it could need memory; this one never does,
+    -- and opens the door for the rest. A holder must not lose its lease because Redis is full.
+    redis.call('PEXPIRE', lock, claim.ttl)
     touch(q, claim, now)
     return standing(q, id, now, claim)
   end)
   replies[i] = fine and result or (not fine and redis.error_reply(tostring(result)))
 end
 for _, q in pairs(queues) do
-  save(q)
+  save(q, now)
 end
 return replies

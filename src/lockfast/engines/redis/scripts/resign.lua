@@ -38,7 +38,7 @@ for _, i in ipairs(queued) do
       replies[i] = 1
     end
     advance(q, '')
-    save(q)
+    save(q, now)
   end
 end
 return replies

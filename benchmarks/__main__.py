@@ -1,0 +1,45 @@
+"""Run one benchmark: `python -m benchmarks NAME --engine redis --json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from benchmarks import crowd, handoff, hold, pair, server, tasks
+from benchmarks.stage import ENGINES, Stage, table
+
+# In the order in which `make bench` runs them.
+BENCHMARKS = {
+    "pair": pair,
+    "tasks": tasks,
+    "handoff": handoff,
+    "crowd": crowd,
+    "hold": hold,
+    "server": server,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure lockfast against others, both sides in turns within one run.",
+        epilog="\n".join(f"  {name:8} {module.__doc__}" for name, module in BENCHMARKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
+    parser.add_argument("--engine", choices=ENGINES, default="redis", help="on which engine")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
+    args = parser.parse_args()
+    stage = Stage(engine=args.engine, quick=args.quick)
+    result = BENCHMARKS[args.name].run(stage)
+    out = sys.stderr if args.json else sys.stdout
+    print(f"\n{table(result.head, result.rows)}\n", file=out, flush=True)
+    if args.json:
+        about = {"benchmark": args.name, "engine": args.engine, "quick": args.quick}
+        print(json.dumps({**about, **result.figures}))
+
+
+if __name__ == "__main__":  # worker processes import this module too
+    main()

@@ -1,0 +1,1 @@
+"""What lockfast is measured against: one module per engine."""

@@ -1,0 +1,114 @@
+"""On Redis: a raw socket that sends our own two scripts, and the other Python locks."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pottery
+import redis
+import redis_lock
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.lock import Lock as AsyncLock
+from redis.utils import HIREDIS_AVAILABLE
+
+from benchmarks.overheard import overhear
+from benchmarks.rounds import Work
+from tests.servers import Redis
+
+TTL = 30.0
+
+
+@contextmanager
+def pairs(server: Redis) -> Iterator[dict[str, Work]]:
+    """Give every other way to acquire and release a free lock, by name."""
+    assert HIREDIS_AVAILABLE, "redis-py would be measured without its fast parser"
+    with _raw(server) as raw, redis.Redis.from_url(server.url) as client:
+        theirs = client.lock("redis-py", timeout=TTL, blocking=False)
+        strict = redis_lock.Lock(client, "python-redis-lock", expire=int(TTL))
+        redlock = pottery.Redlock(key="pottery", masters={client}, auto_release_time=TTL)
+        yield {
+            "raw": raw,
+            "redis-py": _loop(theirs.acquire, theirs.release),
+            "python-redis-lock": _loop(lambda: strict.acquire(blocking=False), strict.release),
+            "pottery": _loop(lambda: redlock.acquire(blocking=False), redlock.release),
+        }
+
+
+def _loop(acquire: Callable[[], object], release: Callable[[], object]) -> Work:
+    def work(count: int) -> None:
+        for _ in range(count):
+            assert acquire()
+            release()
+
+    return work
+
+
+async def task_pairs(
+    server: Redis, tasks: int, runner: asyncio.Runner
+) -> tuple[dict[str, Work], Callable[[], Coroutine[object, object, None]]]:
+    """Give redis-py's asyncio lock in the set-ups that may suit it, and how to close them all."""
+    clients = {
+        "redis-py": AsyncRedis.from_url(server.url),
+        "redis-py, RESP2": AsyncRedis.from_url(server.url, protocol=2),
+        "redis-py, 32 connections": AsyncRedis.from_pool(
+            BlockingConnectionPool.from_url(server.url, max_connections=32, timeout=60)
+        ),
+    }
+
+    async def close() -> None:
+        for client in clients.values():
+            await client.aclose()
+
+    works = {
+        name: _tasks(
+            [client.lock(f"{name} {i}", timeout=TTL, blocking=False) for i in range(tasks)], runner
+        )
+        for name, client in clients.items()
+    }
+    return works, close
+
+
+def _tasks(locks: list[AsyncLock], runner: asyncio.Runner) -> Work:
+    async def loop(lock: AsyncLock, count: int) -> None:
+        for _ in range(count):
+            assert await lock.acquire()
+            await lock.release()
+
+    async def all_of_them(count: int) -> None:
+        await asyncio.gather(*(loop(lock, count) for lock in locks))
+
+    return lambda count: runner.run(all_of_them(count // len(locks)))
+
+
+@contextmanager
+def plain_socket(url: str) -> Iterator[socket.socket]:
+    """Connect, with nothing around the socket."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(None)
+        yield sock
+
+
+@contextmanager
+def _raw(server: Redis) -> Iterator[Work]:
+    """The floor: both packets are packed once, and of a reply only its last bytes are looked at."""
+    claim, resign = (script.packed() for script in overhear(server, TTL))
+    with plain_socket(server.url) as sock:
+        send, receive = sock.sendall, sock.recv
+
+        def work(count: int) -> None:
+            for _ in range(count):
+                send(claim)
+                if receive(4096)[:3] != b"$16":
+                    raise AssertionError("the raw claim was not granted at once")
+                send(resign)
+                if receive(4096)[-4:] != b":1\r\n":
+                    raise AssertionError("the raw resignation found nothing")
+
+        yield work

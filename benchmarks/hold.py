@@ -1,0 +1,108 @@
+"""One process keeps many leases alive: what it loses, and what its heart and the server cost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from benchmarks.stage import Result, Stage, cpu_of
+from benchmarks.workers import answer, orders, worker
+from lockfast import State, aio
+
+TASKS = 200  # that acquire at the same time
+SAMPLE = 1000  # leases that the engine is asked about
+
+
+class Kept(NamedTuple):
+    """What the holding process saw at the end."""
+
+    lost: int
+    """Not HELD by their own state, or unknown to the engine; the latter for a sample."""
+    cpu: float
+    server_cpu: float
+
+
+def run(stage: Stage) -> Result:
+    leases = stage.count(100_000, 2_000)
+    ttl, seconds = stage.pick(30.0, 1.5), stage.pick(90.0, 3.0)
+    with stage.start() as server, worker(_holder, server.url, leases, ttl) as pipe:
+        stage.say(f"acquiring {leases:,} leases of {ttl:g} s")
+        pipe.send("acquire")
+        acquire_seconds: float = answer(pipe)
+        stage.say(f"holding them for {seconds:g} s")
+        pipe.send((seconds, server.pid))
+        kept: Kept = answer(pipe, seconds + 60.0)
+    return Result(
+        figures={
+            "lost": kept.lost,
+            "heart_cpu": round(kept.cpu / seconds, 4),
+            "server_cpu": round(kept.server_cpu / seconds, 4),
+            "leases": leases,
+            "ttl": ttl,
+            "seconds": seconds,
+            "acquire_seconds": round(acquire_seconds, 2),
+        },
+        head=("", "leases", "lost", "heart, of a core", "server, of a core", "acquired in"),
+        rows=[
+            (
+                f"held for {seconds:g} s",
+                f"{leases:,}",
+                str(kept.lost),
+                f"{kept.cpu / seconds:.3f}",
+                f"{kept.server_cpu / seconds:.3f}",
+                f"{acquire_seconds:.1f} s",
+            )
+        ],
+    )
+
+
+# --- what the process does ----------------------------------------------------------------------
+
+
+def _holder(pipe: Connection, url: str, leases: int, ttl: float) -> None:
+    commands = orders(pipe)
+    next(commands)
+    asyncio.run(_hold(pipe, commands, url, leases, ttl))
+
+
+async def _hold(
+    pipe: Connection, commands: Iterator[tuple[float, int]], url: str, leases: int, ttl: float
+) -> None:
+    async with aio.connect(url) as client:
+        began = time.monotonic()
+        held = await _acquire(client, leases, ttl)
+        pipe.send(time.monotonic() - began)
+        seconds, server = next(commands)
+        cpu, server_cpu = time.process_time(), cpu_of(server)
+        await asyncio.sleep(seconds)
+        cpu, server_cpu = time.process_time() - cpu, cpu_of(server) - server_cpu
+        lost = {lease.id for lease in held if lease.state is not State.HELD}
+        lost |= await _absent(client, held)
+        pipe.send(Kept(len(lost), cpu, server_cpu))
+
+
+async def _acquire(client: aio.AsyncClient, leases: int, ttl: float) -> list[aio.AsyncLease]:
+    held: list[aio.AsyncLease] = []
+    numbers = iter(range(leases))
+
+    async def some() -> None:
+        held.extend(
+            [await client.lock(f"hold {number}", ttl=ttl).acquire(timeout=60) for number in numbers]
+        )
+
+    await asyncio.gather(*(some() for _ in range(TASKS)))
+    return held
+
+
+async def _absent(client: aio.AsyncClient, held: list[aio.AsyncLease]) -> set[str]:
+    """Ask the engine itself, for some of them: is this very claim there?"""
+    sample = random.sample(held, min(SAMPLE, len(held)))
+    return {
+        lease.id
+        for lease in sample
+        if [holder.id for holder in await client.lock(lease.name).holders()] != [lease.id]
+    }

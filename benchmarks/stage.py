@@ -1,0 +1,70 @@
+"""The stage: what a benchmark runs on, how it says where it is, and what it hands back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.servers import Redis
+
+Figure: TypeAlias = "bool | float | str | Mapping[str, Figure]"
+ENGINES = {"redis": Redis}
+"""How to start the server of each engine."""
+TICKS = 100.0
+"""Units of CPU time per second in /proc: fixed by Linux for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was measured: figures for programs, and a table for people."""
+
+    figures: dict[str, Figure]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a benchmark runs."""
+
+    engine: str
+    quick: bool
+
+    def start(self) -> Redis:
+        """Make this engine's own server; `with` starts it."""
+        return ENGINES[self.engine]()
+
+    def pick(self, full: float, quick: float) -> float:
+        """Choose a size."""
+        return quick if self.quick else full
+
+    def count(self, full: int, quick: int) -> int:
+        """Choose a number."""
+        return quick if self.quick else full
+
+    def say(self, text: str) -> None:
+        """Show progress: over the same line again on a terminal."""
+        end = "\x1b[K\r" if sys.stderr.isatty() else "\n"
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
+def cpu_of(pid: int) -> float:
+    """Give the CPU seconds that a process has used, in user and in kernel mode."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / TICKS
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table: the first column to the left, figures to the right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in [head, ["-" * width for width in widths], *rows]
+    ]
+    return "\n".join(lines)

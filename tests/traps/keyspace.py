@@ -1,0 +1,40 @@
+"""What Redis itself has of a lock, and an operator who deletes it."""
+
+from __future__ import annotations
+
+import time
+
+from tests.servers import Redis
+
+
+def keys(server: Redis, pattern: str) -> list[bytes]:
+    """List the keys that match."""
+    found = server.command("KEYS", pattern)
+    assert isinstance(found, list)
+    return [key for key in found if isinstance(key, bytes)]
+
+
+def left(server: Redis, name: str) -> int:
+    """Tell for how many ms Redis keeps the lock; -2 if it does not have it."""
+    ends = -2
+    for key in keys(server, f"lockfast:*={name}"):
+        reply = server.command("PTTL", key)
+        assert isinstance(reply, int)
+        ends = reply
+    return ends
+
+
+def watch(server: Redis, name: str, seconds: float) -> list[int]:
+    """Tell `left` again and again for some time."""
+    until = time.monotonic() + seconds
+    seen = []
+    while time.monotonic() < until:
+        seen.append(left(server, name))
+        time.sleep(0.01)
+    return seen
+
+
+def drop(server: Redis, name: str) -> None:
+    """Delete one lock, as an operator would."""
+    for key in keys(server, f"lockfast:*={name}"):
+        server.command("DEL", key)

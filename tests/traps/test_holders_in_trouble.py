@@ -1,0 +1,290 @@
+"""Traps 19 to 22: a holder that is busy, forks, gets late answers, or has lost its lease."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import lockfast
+from lockfast import EngineUnavailable, LeaseLost, Loss, NotAcquired, State, aio
+from tests.servers import Proxy, Redis
+from tests.traps.colours import Client
+from tests.traps.forking import WAYS
+from tests.traps.waiting import SOON, in_background, take_soon
+from tests.traps.wire import is_claim, is_renewal, is_resignation, via
+
+Connect = Callable[[str], Client]
+Body = Callable[[], Awaitable[None]]
+_ROOT = Path(__file__).parents[2]
+
+
+# --- 19: the heartbeat starves with the application's pool --------------------------------------
+
+
+def test_trap_19_leases_are_renewed_while_every_request_of_the_application_hangs(
+    either: Connect, proxy: Proxy
+) -> None:
+    client = either(via(proxy))
+    lease = client.lock("x", ttl=0.8).acquire()
+    proxy.hold_requests(lambda request: not is_renewal(request))
+    stuck = [in_background(client.lock(f"stuck-{n}").acquire) for n in range(16)]
+    proxy.wait_held()
+    time.sleep(1.2)  # well over the ttl
+    assert lease.state is State.HELD
+    proxy.release_requests()
+    for each in stuck:
+        each.result(10).release()
+    lease.release()
+
+
+def test_trap_19_leases_are_renewed_while_a_resignation_hangs(
+    either: Connect, proxy: Proxy, client: lockfast.Client
+) -> None:
+    with client.lock("busy"):
+        mine = either(via(proxy))
+        lease = mine.lock("x", ttl=0.8).acquire()
+        proxy.hold_requests(is_resignation)
+        with pytest.raises(NotAcquired):
+            mine.lock("busy").acquire(timeout=0.1)  # the heart resigns this claim, in vain
+        proxy.wait_held()
+        time.sleep(1.2)  # well over the ttl
+        assert lease.state is not State.LOST
+        proxy.release_requests()
+    lease.release()
+
+
+def test_trap_19_threads_that_begin_at_once_share_one_heart(server: Redis) -> None:
+    def hearts() -> int:
+        return sum(each.name == "lockfast-heart" for each in threading.enumerate())
+
+    before = hearts()
+    for _ in range(5):
+        client = lockfast.connect(server.url)
+        start = threading.Barrier(8)
+
+        def begin(
+            number: int, client: lockfast.Client = client, start: threading.Barrier = start
+        ) -> lockfast.Lease:
+            start.wait()
+            return client.lock(f"x-{number}").acquire()
+
+        threads = [in_background(partial(begin, number)) for number in range(8)]
+        for thread in threads:
+            thread.result(SOON).ensure_held()
+        assert hearts() == before + 1
+        client.close()
+        assert hearts() == before
+
+
+# --- 20: a forked child releases its parent's lock ----------------------------------------------
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_trap_20_whatever_a_forked_child_does_its_parent_keeps_the_lock(
+    server: Redis, client: lockfast.Client, *, in_loop: bool
+) -> None:
+    with ExitStack() as stack:
+        parents = {how: stack.enter_context(_forking(server.url, how, in_loop)) for how in WAYS}
+        kept = {how: _line(parent) for how, parent in parents.items()}
+        taken = {how: client.lock(how).try_acquire() is not None for how in WAYS}
+        ended = {how: parent.communicate("go on\n", 5) for how, parent in parents.items()}
+    assert kept == dict.fromkeys(WAYS, "HELD 0\n")
+    assert taken == dict.fromkeys(WAYS, False)
+    assert ended == dict.fromkeys(WAYS, ("", ""))  # and no complaint about it
+    for how in WAYS:
+        assert client.lock(how).try_acquire() is not None
+
+
+@contextmanager
+def _forking(url: str, how: str, in_loop: bool) -> Iterator[subprocess.Popen[str]]:  # noqa: FBT001  # see above
+    argv = [sys.executable, "-m", "tests.traps.forking", url, how, "0.6", how]
+    with subprocess.Popen(
+        [*argv, "--aio"] if in_loop else argv,
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        try:
+            yield parent
+        finally:
+            if parent.poll() is None:
+                os.killpg(parent.pid, signal.SIGKILL)  # the child too, if it hangs
+
+
+def _line(parent: subprocess.Popen[str]) -> str:
+    assert parent.stdout is not None
+    return in_background(parent.stdout.readline).result(10)
+
+
+# --- 21: how long a lease is good ---------------------------------------------------------------
+
+
+def test_trap_21_a_lease_counts_from_before_the_request_was_sent(
+    either: Connect, proxy: Proxy
+) -> None:
+    client = either(via(proxy))
+    client.lock("warm").acquire().release()
+    proxy.delay(0, replies=0.5)
+    lease = client.lock("x", ttl=1.5).acquire()
+    assert 0 < lease.remaining <= 1.0
+    assert lease.state is State.HELD
+
+
+def test_trap_21_a_reply_later_than_the_ttl_gives_no_lease(
+    either: Connect, proxy: Proxy, client: lockfast.Client
+) -> None:
+    late = either(via(proxy))
+    late.lock("warm").acquire().release()
+    proxy.delay(0, replies=0.6)
+    with pytest.raises(EngineUnavailable):
+        late.lock("x", ttl=0.5).acquire(timeout=0.7)
+    proxy.heal()
+    take_soon(client.lock("x"))
+
+
+def test_trap_21_a_retried_claim_counts_from_its_first_copy(
+    either: Connect, proxy: Proxy, client: lockfast.Client
+) -> None:
+    mine = either(via(proxy))
+    mine.lock("warm").acquire().release()
+    proxy.delay(0, replies=0.2)
+    proxy.lose_reply_matching(is_claim)
+    lease = mine.lock("x", ttl=3).acquire()
+    [entry] = client.lock("x").holders()
+    assert entry.id == lease.id
+    assert lease.remaining <= entry.left
+
+
+def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
+    source = _ROOT / "src" / "lockfast"
+    used = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if "testing" not in path.parts  # tests for engines; they hold no lease of a user
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _is_wall_clock(node)
+    }
+    assert used == {"who.py"}  # it tells people since when; nothing is computed from it
+
+
+def _is_wall_clock(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        names = {alias.name for alias in node.names}
+        return node.module == "datetime" or (
+            node.module == "time" and bool(names & {"time", "time_ns"})
+        )
+    if isinstance(node, ast.Import):
+        return any(alias.name == "datetime" for alias in node.names)
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in ("time", "time_ns", "CLOCK_REALTIME")
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "time"
+    )
+
+
+# --- 22: protected code goes on after the loss --------------------------------------------------
+
+
+def test_trap_22_a_loop_that_asks_is_stopped(server: Redis, client: lockfast.Client) -> None:
+    began = time.monotonic()
+    told = threading.Event()
+
+    def body(lease: lockfast.Lease) -> None:
+        lease.on_lost(told.set)
+        server.command("FLUSHALL")
+        while time.monotonic() < began + 10:
+            lease.ensure_held()
+
+    with pytest.raises(LeaseLost), client.lock("x", ttl=1) as lease:
+        body(lease)
+    assert time.monotonic() - began < 1.5
+    assert told.wait(SOON)
+
+
+def test_trap_22_one_that_waits_is_told(either: Connect, server: Redis) -> None:
+    lease = either(server.url).lock("x", ttl=1).acquire()
+    told = threading.Event()
+    lease.on_lost(told.set)
+    waiter = in_background(lambda: lease.wait_lost(10))
+    assert not lease.wait_lost(0.1)
+    server.command("FLUSHALL")
+    assert waiter.result(SOON)
+    assert told.wait(SOON)
+    late = threading.Event()
+    lease.on_lost(late.set)
+    assert late.wait(SOON)  # who asks later is told as well
+
+
+async def _by_lock(lock: aio.AsyncLock, body: Body) -> None:
+    async with lock:
+        await body()
+
+
+async def _by_acquire(lock: aio.AsyncLock, body: Body) -> None:
+    async with lock.acquire(timeout=SOON):
+        await body()
+
+
+async def _by_lease(lock: aio.AsyncLock, body: Body) -> None:
+    lease = await lock.acquire()
+    async with lease:
+        await body()
+
+
+@pytest.mark.parametrize("enter", [_by_lock, _by_acquire, _by_lease])
+@pytest.mark.parametrize("fault", [Loss.GONE, Loss.UNREACHABLE])
+def test_trap_22_the_body_of_async_with_is_cancelled(
+    server: Redis,
+    proxy: Proxy,
+    enter: Callable[[aio.AsyncLock, Body], Awaitable[None]],
+    fault: Loss,
+) -> None:
+    async def body() -> None:
+        if fault is Loss.GONE:
+            server.command("FLUSHALL")
+        else:
+            proxy.cut()
+        await asyncio.sleep(10)
+        pytest.fail("the body went on")
+
+    async def go_on() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        async with aio.connect(via(proxy)) as client, asyncio.timeout(10):
+            began = time.monotonic()
+            with pytest.raises(LeaseLost) as caught:
+                await enter(client.lock("x", ttl=0.6), body)
+            assert time.monotonic() - began < 2
+            assert caught.value.reason is fault
+            assert task.cancelling() == 0  # the rest of the task goes on undisturbed
+            proxy.heal()
+            await asyncio.sleep(0)
+
+    asyncio.run(go_on())
+
+
+def test_trap_22_a_cancellation_from_outside_stays_one(server: Redis) -> None:
+    async def cancelled() -> None:
+        async with aio.connect(server.url) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1), client.lock("x", ttl=1):
+                    await asyncio.sleep(10)
+            assert await client.lock("x").try_acquire() is not None
+
+    asyncio.run(cancelled())

@@ -1,0 +1,94 @@
+"""The benchmarks: each runs, and hands over the figures that it promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROMISED = {
+    "pair": {
+        "ratio_to_raw": float,
+        "ratio_to_redis_py": float,
+        "cpu_ratio_to_redis_py": float,
+        "pairs_per_second": dict,
+        "cpu_us_per_pair": dict,
+    },
+    "tasks": {"ratio_to_redis_py": float, "pairs_per_second": dict},
+    "handoff": {
+        "p50_gap_over_publish": float,
+        "publish_p50_us": float,
+        "publish_p99_us": float,
+        "threads": dict,
+        "asyncio": dict,
+    },
+    "crowd": {
+        "p50_ratio_to_10_waiters": float,
+        "grants_in_ticket_order": bool,
+        "waiters": int,
+        "stood_seconds": float,
+        "p50_us": float,
+        "p99_us": float,
+        "p50_us_10_waiters": float,
+        "p99_us_10_waiters": float,
+    },
+    "hold": {
+        "lost": int,
+        "heart_cpu": float,
+        "server_cpu": float,
+        "leases": int,
+        "seconds": float,
+        "acquire_seconds": float,
+    },
+    "server": {"ratio_to_smallest": float, "requests_per_second": dict},
+}
+
+
+def figures_of(name: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", name, "--engine", "redis", "--quick", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(figures, dict)
+    return figures
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
+    figures = figures_of(name)
+    assert figures["benchmark"] == name
+    for field, kind in PROMISED[name].items():
+        assert type(figures[field]) is kind, field
+    # What a program got wrong shows here, however noisy the machine is.
+    if name == "crowd":
+        assert figures["grants_in_ticket_order"]
+    if name == "hold":
+        assert figures["lost"] == 0
+    if name == "handoff":
+        for colour in ("threads", "asyncio"):
+            each = figures[colour]
+            assert isinstance(each, dict)
+            assert set(each) == {"p50_us", "p99_us", "p50_gap_over_publish"}
+
+
+def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "pears"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert all(name in done.stderr for name in PROMISED)

@@ -1,0 +1,31 @@
+"""Who holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockfast import who
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_what_is_written_can_be_read(worker: str, purpose: str) -> None:
+    said = who.read(who.payload(worker, purpose, 0.0))
+    assert (said.pid, said.purpose) == (os.getpid(), purpose)
+    assert said.worker == (worker[:128] or "?")
+    assert str(os.getpid()) in str(said)
+
+
+@given(
+    st.one_of(
+        st.binary(),
+        st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
+            lambda value: json.dumps(value).encode()
+        ),
+    )
+)
+def test_any_payload_gives_an_answer(raw: bytes) -> None:
+    assert str(who.read(raw))
