@@ -52,7 +52,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     bearer = bearer_type(session)
     runtime, claims = session.runtime, session.claims
     began = now = runtime.now()
-    owner, payload = runtime.owner(), who.payload(runtime.worker(), purpose, now)
+    owner, name = runtime.worker()
+    payload = who.payload(name, purpose, now)
     queue = timeout is None or timeout > 0.0
     until = None if timeout is None else began + timeout
     reference = weakref.ref(block or bearer)
@@ -122,7 +123,7 @@ def _refuse_own(session: Session, live: Live) -> None:
     mine = session.claims.get(live.blocker.id) if live.blocker else None
     if mine is not None and mine.phase is HELD and mine.owner == live.owner:
         raise Deadlock(
-            f"this {session.runtime.worker()} already holds {live.shape.name!r} (ticket "
+            f"this {session.runtime.worker()[1]} already holds {live.shape.name!r} (ticket "
             f"{mine.ticket}) and would wait for itself for ever: release it first, or pass a "
             "timeout."
         )

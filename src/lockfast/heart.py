@@ -13,7 +13,7 @@ from lockfast.claims import Claims
 from lockfast.errors import EngineError
 from lockfast.live import Live
 from lockfast.port import Engine
-from lockfast.runtime.base import Running, Runtime
+from lockfast.runtime.base import Runtime
 
 log = logging.getLogger("lockfast")
 CHUNK = 64  # claims per renewal: a wake-up waits for no more than one chunk
@@ -43,22 +43,29 @@ class Heart:
         self._runtime = runtime
         self._stopping = False
         self._owner = owner
-        self._running: Running | None = None
+        self._running = runtime.heart(self._live)
+        self._last = False
         self.beating = False
 
     def start(self) -> None:
-        """Start it."""
-        self._running = self._runtime.start(self._live)
-        self.beating = True
+        """Start it. Known to be beating even if Ctrl-C strikes right after the start."""
+        try:
+            self._running.start()
+        finally:
+            self.beating = self._running.started()
 
     def stop(self) -> None:
         """Let it end after the present beat."""
         self._stopping = True
 
-    async def join(self, timeout: float) -> None:
-        """Wait until it has ended, but no longer than that."""
-        if self._running is not None:
-            await self._running.join(timeout)
+    async def end(self, timeout: float) -> None:
+        """Wait until it has ended, but no longer than that, and close its engine.
+
+        A heart that takes longer does that itself: nobody may close a socket under its poll.
+        """
+        self._last = True
+        if await self._running.join(timeout) or not self.beating:
+            await self._engine.close()
 
     def _over(self) -> bool:
         owner = self._owner()
@@ -80,7 +87,7 @@ class Heart:
             # It may have been cancelled with its loop: then the next acquisition starts another,
             # and the connections stay, since bodies that are being cancelled release through them.
             self.beating = False
-            if self._owner() is None:
+            if self._last or self._owner() is None:
                 await self._engine.close()
 
     async def _listen(self, until: float | None) -> None:

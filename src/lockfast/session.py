@@ -67,6 +67,7 @@ class Session:
                     self.claims.restart(self.runtime.now())
                 # Known before it runs: Ctrl-C while it starts must not leave a second one.
                 self.heart = Heart(self.engine, self.claims, self.runtime, weakref.ref(self))
+                self.engine.rouse()  # one that was replaced sees it, and ends
                 self.heart.start()
 
     @staticmethod
@@ -91,7 +92,6 @@ class Session:
         if heart is not None:
             heart.stop()
             engine.rouse()
-            await heart.join(PARTING / 2)
         leaving = [live for live in lives if live.phase in (HELD, WAITING, LEAVING)]
         for live in leaving:
             live.lose(Loss.RELEASED)
@@ -101,9 +101,10 @@ class Session:
         except EngineError:
             pass  # the claims end by themselves, within their ttl
         finally:
-            for live in leaving:
+            for live in lives:
                 self.claims.end(live)
-            await engine.close()
+            if heart is not None:
+                await heart.end(max(end - self.runtime.now(), 0.1))
 
     def after_fork(self) -> None:
         """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""

@@ -90,14 +90,14 @@ def test_trap_02_a_task_cancelled_after_the_grant_leaves_no_orphan(
     async def cancelled() -> None:
         async with aio.connect(via(proxy)) as other:
             await (await other.lock("warm").acquire()).release()
-            proxy.delay(0, replies=0.7)
+            proxy.delay(0, replies=0.5)
             task = asyncio.create_task(other.lock("x").try_acquire())
             await asyncio.to_thread(wait_queue, client.lock("x"), 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             # Asked while the client lives, so that not its closing has done it.
-            await asyncio.to_thread(take_soon, client.lock("x"), 0.6)
+            await asyncio.to_thread(take_soon, client.lock("x"), 0.4)
             proxy.heal()
 
     asyncio.run(cancelled())
@@ -132,7 +132,7 @@ def test_trap_02_ctrl_c_after_the_grant_leaves_no_orphan(
     proxy.hold_requests(is_claim)
     other = hold("x", 30, url=via(proxy), aio=in_loop)
     proxy.wait_held()
-    proxy.delay(0, replies=0.7)
+    proxy.delay(0, replies=0.5)
     proxy.release_requests()
     wait_queue(client.lock("x"), 1)
     other.interrupt()

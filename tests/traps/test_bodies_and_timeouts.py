@@ -12,7 +12,7 @@ import lockfast
 from lockfast import EngineUnavailable, LeaseLost, NotAcquired, aio
 from tests.servers import Proxy, Redis, wait_until
 from tests.traps.colours import Client
-from tests.traps.keyspace import keys
+from tests.traps.keyspace import keys, left
 from tests.traps.waiting import SOON, in_background, wait_queue
 from tests.traps.wire import via
 
@@ -202,7 +202,7 @@ def test_trap_09_a_claim_that_has_to_be_made_again_does_not_restart_the_wait(
     [key] = keys(server, "*=x")
     holder = server.command("GET", key)
     assert isinstance(holder, bytes)
-    waiter = in_background(lambda: _waited(lock.acquire, 1.0))
+    waiter = in_background(lambda: _waited(lock.acquire, 0.7))
     # Each time, an operator clears the queue, and leaves the holder alone.
     while not waiter.done():
         server.command(
@@ -211,7 +211,7 @@ def test_trap_09_a_claim_that_has_to_be_made_again_does_not_restart_the_wait(
             *(1, key, holder),
         )
         wait_until(lambda: waiter.done() or len(lock.queue()) == 2, "it is in the queue again")
-    assert 1.0 <= waiter.result() < 2.0
+    assert 0.7 <= waiter.result() < 1.4
 
 
 def _waited(acquire: Callable[..., object], timeout: float) -> float:
@@ -261,10 +261,10 @@ def test_trap_10_a_lock_that_nobody_renews_ends(
     lock.acquire()
     waiter = in_background(lambda: client.lock("x").acquire(timeout=0.3))
     wait_queue(client.lock("x"), 2)
-    for key in keys(server, "*x"):
+    assert 0 < left(server, "x") <= 20_000
+    for key in keys(server, "*x"):  # what belongs to it may go a little later, but goes
         ends = server.command("PTTL", key)
         assert isinstance(ends, int)
-        # The lock itself ends with its last claim; what is kept beside it, ten seconds later.
-        assert 0 < ends <= (20_000 if b"=" in key else 30_000)
+        assert 0 < ends <= 120_000
     with pytest.raises(NotAcquired):
         waiter.result(SOON)

@@ -32,10 +32,10 @@ def test_trap_13_renewals_do_not_add_up(
 ) -> None:
     lock = either(server.url).lock("x", ttl=0.5)
     lease = lock.acquire()
-    alone = watch(server, "x", 0.7)
+    alone = watch(server, "x", 0.6)
     waiter = in_background(lambda: client.lock("x", ttl=0.4).acquire(timeout=30))
     wait_queue(client.lock("x"), 2)
-    queued = watch(server, "x", 0.7)
+    queued = watch(server, "x", 0.6)
     for seen in (alone, queued):
         beats = sum(later > sooner for sooner, later in pairwise(seen))
         assert beats >= 3
@@ -146,7 +146,7 @@ def test_trap_16_a_callback_that_fails_does_not_stop_the_renewals(
     lost.on_lost(lambda: told.append("next"))
     drop(server, "x")
     wait_until(lambda: told == ["first", "next"], "the next callback was called", SOON)
-    time.sleep(0.8)  # longer than the ttl
+    time.sleep(0.7)  # longer than the ttl
     kept.ensure_held()
 
 
@@ -160,7 +160,7 @@ def test_trap_16_a_callback_that_fails_does_not_stop_the_renewals_of_tasks(serve
             lost.on_lost(told.set)
             drop(server, "x")
             await asyncio.wait_for(told.wait(), SOON)
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(0.7)
             kept.ensure_held()
 
     asyncio.run(fail_and_go_on())
@@ -175,6 +175,6 @@ def test_trap_16_a_warning_that_is_an_error_does_not_stop_the_renewals(
         warnings.simplefilter("error")
         client.lock("dropped", ttl=0.6).acquire()  # never released: the heart warns of it
         gc.collect()  # a loop keeps its tasks' results in cycles
-        time.sleep(0.8)
+        time.sleep(0.7)
     kept.ensure_held()
     assert left(server, "dropped") == -2

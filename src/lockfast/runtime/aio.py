@@ -47,19 +47,28 @@ class HeartTask:
     one caller's context variables (a request, a transaction) alive.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        main: Callable[[], Coroutine[object, object, None]],
-    ) -> None:
-        """Start it."""
-        self._task = loop.create_task(main(), name="lockfast-heart", context=contextvars.Context())
+    def __init__(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Do not start it yet."""
+        self._main = main
+        self._task: asyncio.Task[None] | None = None
 
-    async def join(self, timeout: float) -> None:
+    def start(self) -> None:
+        """Start it."""
+        self._task = asyncio.get_running_loop().create_task(
+            self._main(), name="lockfast-heart", context=contextvars.Context()
+        )
+
+    def started(self) -> bool:
+        """Tell whether it runs, or ran."""
+        return self._task is not None
+
+    async def join(self, timeout: float) -> bool:
         """Wait for it, then cancel it."""
-        if self._task is not asyncio.current_task():
-            await asyncio.wait([self._task], timeout=timeout)
-            self._task.cancel()
+        if self._task is None or self._task is asyncio.current_task():
+            return self._task is None
+        await asyncio.wait([self._task], timeout=timeout)
+        self._task.cancel()
+        return True
 
 
 class Aio:
@@ -90,25 +99,17 @@ class Aio:
         """Make an event."""
         return TaskEvent(asyncio.get_running_loop(), self.now)
 
-    def owner(self) -> object:
-        """Identify the running task. Weakly: a finished one would keep a leaked lease, its result,
-        from being noticed. A forked child has no running loop, and so no task.
+    def worker(self) -> tuple[object, str]:
+        """Identify and name the running task. Weakly: a finished one would keep a leaked lease,
+        which may be its result, from being noticed.
         """
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            return None
-        return weakref.ref(task) if task is not None else None
-
-    def worker(self) -> str:
-        """Name the running task."""
         task = asyncio.current_task()
-        return task.get_name() if task else "callback"
+        return (weakref.ref(task), task.get_name()) if task is not None else (None, "callback")
 
     async def sleep(self, seconds: float) -> None:
         """Suspend this task."""
         await asyncio.sleep(seconds)
 
-    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
-        """Run a heart in a task of its own."""
-        return HeartTask(asyncio.get_running_loop(), main)
+    def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
+        """Make a task for a heart."""
+        return HeartTask(main)

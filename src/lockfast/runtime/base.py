@@ -32,10 +32,18 @@ class Event(Protocol):
 
 
 class Running(Protocol):
-    """A heart at work."""
+    """A heart's thread or task."""
 
-    async def join(self, timeout: float) -> None:
-        """Wait until it has ended, but no longer than that."""
+    def start(self) -> None:
+        """Start it."""
+
+    def started(self) -> bool:
+        """Tell whether it runs, or ran: Ctrl-C may have struck while it was started."""
+        ...
+
+    async def join(self, timeout: float) -> bool:
+        """Wait until it has ended, but no longer than that; False if it has not."""
+        ...
 
 
 class Runtime(Protocol):
@@ -47,19 +55,15 @@ class Runtime(Protocol):
         """Make an event."""
         ...
 
-    def owner(self) -> object:
-        """Identify the running thread or task."""
-        ...
-
-    def worker(self) -> str:
-        """Name the running thread or task, for people to read."""
+    def worker(self) -> tuple[object, str]:
+        """Identify the running thread or task, and name it for people to read."""
         ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
-    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> Running:
-        """Run a heart beside the callers."""
+    def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> Running:
+        """Make a thread or task, not started yet, beside the callers."""
         ...
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -37,19 +38,42 @@ class ThreadEvent:
 
 
 class HeartThread:
-    """A heart in a thread of its own. A daemon: it must not keep a finished program alive."""
+    """A heart in a thread of its own. A daemon: it must not keep a finished program alive.
+
+    Started without `threading.Thread`, whose `start` waits for the new thread: Ctrl-C in that wait
+    can surface as a RuntimeError of its condition variable, and leave a phantom behind.
+    """
 
     def __init__(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Start it."""
-        self._thread = threading.Thread(
-            target=lambda: drive(main()), name="lockfast-heart", daemon=True
-        )
-        self._thread.start()
+        """Do not start it yet."""
+        self._main = main
+        self._ident: int | None = None
+        self._running = threading.Lock()
 
-    async def join(self, timeout: float) -> None:
+    def start(self) -> None:
+        """Start it."""
+        self._running.acquire()
+        self._ident = _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        try:
+            drive(self._main())
+        finally:
+            self._running.release()
+
+    def started(self) -> bool:
+        """Tell whether it runs, or ran."""
+        return self._ident is not None
+
+    async def join(self, timeout: float) -> bool:
         """Wait for it, unless it is the caller (a callback that closes the client)."""
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        if not self.started() or self._ident == threading.get_ident():
+            return not self.started()
+        ended = self._running.acquire(timeout=timeout)
+        if ended:
+            self._running.release()
+        return ended
 
 
 class Threads:
@@ -63,20 +87,17 @@ class Threads:
         """Make an event."""
         return ThreadEvent(self.now)
 
-    def owner(self) -> object:
-        """Identify the running thread."""
-        return threading.get_ident()
-
-    def worker(self) -> str:
-        """Name the running thread."""
-        return threading.current_thread().name
+    def worker(self) -> tuple[object, str]:
+        """Identify and name the running thread."""
+        thread = threading.current_thread()
+        return thread.ident, thread.name
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""
         time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
-    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartThread:
-        """Run a heart in a thread of its own."""
+    def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartThread:
+        """Make a thread for a heart."""
         return HeartThread(main)
 
     def forget(self) -> None:

@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
                     EngineUnavailable(f"Redis at {self.address}: {why}", sent=True)
                 )
                 future.exception()  # seen, should its task be gone
-        self._on_push([])  # whoever listens has to subscribe again
+        self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _check(self) -> None:
         """Give up on silence: one timer per connection, not one per request."""
@@ -126,6 +126,7 @@ class AioWire:
         self._login = login
         self._now = clock
         self._buried: list[object] = []
+        self.trouble: Callable[[], object] = bool
         self._begin()
 
     def _begin(self) -> None:
@@ -144,7 +145,9 @@ class AioWire:
         self._buried += [self._work, self._hearts]
 
     def _on_push(self, push: list[Any]) -> None:
-        if push and push[0] == b"message":
+        if not push:
+            self.trouble()
+        elif push[0] == b"message":
             self._pushes.append(push[2])
         self._bell.set()
 
@@ -217,6 +220,7 @@ class AioWire:
     async def _by(self, future: asyncio.Future[Any], seconds: float, address: Address) -> Any:
         def late() -> None:
             if not future.done():
+                self.trouble()
                 future.set_exception(
                     EngineUnavailable(f"Redis at {address}: no answer in time", sent=True)
                 )

@@ -29,6 +29,7 @@ class RedisEngine:
         """Add `base` to every new ticket."""
         self._wire = wire
         self._topology = topology
+        wire.trouble = topology.doubt
         self._now = clock
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
@@ -44,7 +45,11 @@ class RedisEngine:
             address, offset = await self._meet(ask, form.bucket, deadline)
         late = int((ask.not_after + offset) * 1000)
         packet = packets.claim(form, ask, late, self._base)
-        reply = await self._script(CLAIM, address, form.bucket, packet, deadline)
+        reply = await self._wire.call(address, packet, deadline)
+        if type(reply) is bytes:
+            return packets.standing(reply, ask)
+        if type(reply) is hiredis.ReplyError:
+            reply = await self._insist(reply, CLAIM, address, form.bucket, packet, deadline)
         if type(reply) is list:
             told = packets.refusal(reply, ask)
             if told is not None:
@@ -92,7 +97,9 @@ class RedisEngine:
             if doubt:
                 await self._meet(asks[0], form.bucket, deadline)
             packet = packets.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
-            reply = await self._script(RESIGN, address, form.bucket, packet, deadline)
+            reply = await self._wire.call(address, packet, deadline)
+            if type(reply) is hiredis.ReplyError:
+                reply = await self._insist(reply, RESIGN, address, form.bucket, packet, deadline)
             return [reply[0] == 1]
         removed = [False] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
@@ -168,7 +175,9 @@ class RedisEngine:
             bucket = keys(names).bucket
             address = self._topology.find(bucket) or await self._where(bucket, deadline)
             packet = packets.inspect(names, SHOWN)
-            reply = await self._script(INSPECT, address, bucket, packet, deadline)
+            reply = await self._wire.call(address, packet, deadline)
+            if type(reply) is hiredis.ReplyError:
+                reply = await self._insist(reply, INSPECT, address, bucket, packet, deadline)
             return Page(packets.entries(names, reply), None)
         nodes = await self._nodes(deadline)
         number, _, position = (cursor or "0 0").partition(" ")
@@ -219,34 +228,36 @@ class RedisEngine:
             raise EngineUnavailable("that part of the cluster has no primary now", sent=False)
         return found
 
-    async def _script(
-        self, script: Script, address: Address, bucket: int, packet: bytes, deadline: float
+    async def _insist(  # noqa: PLR0913, PLR0917  # all that another attempt needs
+        self,
+        reply: Any,
+        script: Script,
+        address: Address,
+        bucket: int,
+        packet: bytes,
+        deadline: float,
     ) -> Any:
-        """Run a script on a bucket's server: follow the bucket if it moved, and bring the script
-        along if the server lacks it.
-        """
-        try:
-            reply = await self._wire.call(address, packet, deadline)
-            for _ in range(6):
-                if type(reply) is not hiredis.ReplyError:
-                    return reply
-                said = str(reply)
-                if said.startswith("NOSCRIPT"):
-                    packet = script.whole(packet)
-                else:
-                    there = self._topology.moved(bucket, said)
-                    if there is None:
-                        break
-                    address = there
-                if said.startswith("ASK "):
-                    pair = [command("ASKING"), packet]
-                    reply = (await self._wire.pipeline(address, pair, deadline, heart=False))[1]
-                else:
-                    reply = await self._wire.call(address, packet, deadline)
-            raise failure(reply, address)
-        except EngineUnavailable:
+        """After an error: follow a bucket that moved, bring a script along that is not there."""
+        for _ in range(6):
+            said = str(reply)
+            if said.startswith("NOSCRIPT"):
+                packet = script.whole(packet)
+            else:
+                there = self._topology.moved(bucket, said)
+                if there is None:
+                    break
+                address = there
+            if said.startswith("ASK "):
+                pair = [command("ASKING"), packet]
+                reply = (await self._wire.pipeline(address, pair, deadline, heart=False))[1]
+            else:
+                reply = await self._wire.call(address, packet, deadline)
+            if type(reply) is not hiredis.ReplyError:
+                return reply
+        error = failure(reply, address)
+        if isinstance(error, EngineUnavailable):
             self._topology.doubt()
-            raise
+        raise error
 
     async def _scripts(
         self,
@@ -258,21 +269,17 @@ class RedisEngine:
         heart: bool,
     ) -> list[Any]:
         """Run a script several times in one round trip."""
-        try:
-            replies = await self._wire.pipeline(address, calls, deadline, heart=heart)
-            lacking = [
-                i
-                for i, reply in enumerate(replies)
-                if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
-            ]
-            if lacking:
-                some = [script.whole(calls[i]) for i in lacking]
-                again = await self._wire.pipeline(address, some, deadline, heart=heart)
-                for i, reply in zip(lacking, again, strict=True):
-                    replies[i] = reply
-        except EngineUnavailable:
-            self._topology.doubt()
-            raise
+        replies = await self._wire.pipeline(address, calls, deadline, heart=heart)
+        lacking = [
+            i
+            for i, reply in enumerate(replies)
+            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
+        ]
+        if lacking:
+            some = [script.whole(calls[i]) for i in lacking]
+            again = await self._wire.pipeline(address, some, deadline, heart=heart)
+            for i, reply in zip(lacking, again, strict=True):
+                replies[i] = reply
         return replies
 
     async def _grouped(

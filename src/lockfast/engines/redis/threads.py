@@ -8,7 +8,7 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -31,7 +31,7 @@ from lockfast.runtime.base import Clock
 class Connection:
     """One socket and its parser."""
 
-    __slots__ = ("_gets", "_reader", "_timeout", "address", "channel", "pushes", "sock")
+    __slots__ = ("_gets", "_high", "_low", "_reader", "address", "channel", "pushes", "sock")
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, timeout: float) -> None:
         """Connect."""
@@ -40,7 +40,6 @@ class Connection:
         self.pushes: list[bytes] = []
         self._reader = reader()
         self._gets = self._reader.gets
-        self._timeout = 0.0
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
@@ -52,7 +51,7 @@ class Connection:
         On Linux by the kernel: `settimeout` would cost a poll before each receive. Not under TLS,
         where Python would take the kernel's "try again" for a reason to try again, for ever.
         """
-        self._timeout = seconds
+        self._low, self._high = 0.9 * seconds, 1.1 * seconds
         if sys.platform == "linux" and not isinstance(self.sock, ssl.SSLSocket):
             value = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
             self.sock.settimeout(None)
@@ -64,14 +63,14 @@ class Connection:
     def exchange(self, packet: bytes, count: int, seconds: float) -> list[Any]:
         """Send, and read `count` replies."""
         seconds = min(max(seconds, 0.01), IO)
-        if not 0.9 * seconds <= self._timeout <= 1.1 * seconds:
+        if not self._low <= seconds <= self._high:
             self._set_timeout(seconds)
         self.sock.sendall(packet)
         return [self._read() for _ in range(count)]
 
     def one(self, packet: bytes, seconds: float) -> Any:
         """Send, and read one reply: the hot path."""
-        if not 0.9 * seconds <= self._timeout <= 1.1 * seconds:
+        if not self._low <= seconds <= self._high:
             self._set_timeout(max(seconds, 0.01))
         self.sock.sendall(packet)
         data = self.sock.recv(65536)
@@ -138,6 +137,7 @@ class ThreadWire:
         """Nothing is open yet."""
         self._login = login
         self._now = clock
+        self.trouble: Callable[[], object] = bool
         self._begin()
 
     def _begin(self) -> None:
@@ -160,6 +160,7 @@ class ThreadWire:
             if connection is not None:
                 connection.sock.close()
             if isinstance(error, (OSError, hiredis.HiredisError)):
+                self.trouble()
                 raise EngineUnavailable(
                     f"no connection to Redis at {address}: {reason(error)}",
                     sent=False,
@@ -167,52 +168,52 @@ class ThreadWire:
             raise
         return connection
 
+    def _take(self, address: Address, deadline: float) -> Connection:
+        """Take an idle connection, or open one."""
+        try:
+            return self._idle[address].pop()
+        except LookupError:  # there is none, or another thread was quicker
+            return self._open(address, deadline)
+
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
-        idle = self._idle.get(address)
-        connection = None
-        if idle:
-            try:
-                connection = idle.pop()
-            except IndexError:  # another thread took it
-                connection = None
-        if connection is None:
-            connection = self._open(address, deadline)
+        connection = self._take(address, deadline)
         try:
             reply = connection.one(packet, deadline - self._now())
         except BaseException as error:
-            raise self._broken(connection, error) from error
-        if idle is None:
-            idle = self._idle.setdefault(address, [])
-        idle.append(connection)
+            self._break(connection, error)
+            raise
+        try:
+            self._idle[address].append(connection)
+        except KeyError:
+            self._idle.setdefault(address, []).append(connection)
         return reply
 
     async def pipeline(
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
         """Send commands together and give their replies."""
-        idle = self._idle.setdefault(address, [])
-        connection = self._hearts.pop(address, None) if heart else idle.pop() if idle else None
-        if connection is None:
-            connection = self._open(address, deadline)
+        ours = self._hearts.pop(address, None) if heart else None
+        connection = ours or self._take(address, deadline)
         try:
             replies = connection.exchange(b"".join(packets), len(packets), deadline - self._now())
         except BaseException as error:
-            raise self._broken(connection, error) from error
+            self._break(connection, error)
+            raise
         if heart:
             self._hearts[address] = connection
         else:
-            idle.append(connection)
+            self._idle.setdefault(address, []).append(connection)
         return replies
 
-    def _broken(self, connection: Connection, error: BaseException) -> BaseException:
+    def _break(self, connection: Connection, error: BaseException) -> None:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if isinstance(error, (OSError, hiredis.HiredisError)):
+            self.trouble()
             late = isinstance(error, (BlockingIOError, TimeoutError))
             what = "no answer in time" if late else reason(error)
-            return EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True)
-        return error
+            raise EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True) from error
 
     def post(self, address: Address, packet: bytes) -> None:
         """Nothing: a blocking send is not bounded. The heart will do it."""
@@ -241,7 +242,8 @@ class ThreadWire:
         try:
             ear.subscribe(channel, max(deadline - self._now(), 0.01))
         except BaseException as error:
-            raise self._broken(ear, error) from error
+            self._break(ear, error)
+            raise
         self._hearts[address] = ear
 
     def _wait(self, ear: Connection, deadline: float | None) -> None:

@@ -8,7 +8,7 @@ connection is a stream reader, which one Ctrl-C cancels together with those who 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -108,6 +108,9 @@ class Wire(Protocol):
 
     offsets: dict[Address, float]
     """Per server, what to add to our clock for at most the server's."""
+
+    trouble: Callable[[], object]
+    """Called when a server did not answer: it may not be the right one any more."""
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply; an error reply is returned, not raised."""
