@@ -19,8 +19,7 @@ import pytest
 
 import lockfast
 from lockfast import EngineUnavailable, LeaseLost, Loss, NotAcquired, State, aio
-from tests.servers import Proxy, Redis
-from tests.servers.process import wait_until
+from tests.servers import Proxy, Redis, wait_until
 from tests.traps.colours import Client
 from tests.traps.forking import WAYS
 from tests.traps.waiting import SOON, in_background, take_soon
@@ -70,10 +69,19 @@ def test_trap_19_leases_are_renewed_while_a_resignation_hangs(
 
 
 def test_trap_19_threads_that_begin_at_once_share_one_heart(server: Redis) -> None:
-    def hearts() -> int:
-        return sum(each.name == "lockfast-heart" for each in threading.enumerate())
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
 
-    before = hearts()
+    def threads_are(count: int) -> bool:
+        return threads() == count
+
+    def calm() -> bool:
+        known = threading.enumerate()
+        helpers = [each for each in known if each.name.startswith("ThreadPoolExecutor")]
+        return not helpers and threads() == len(known)
+
+    wait_until(calm, "the threads of the tests before this one have ended", SOON)
+    before = threads()
     for _ in range(5):
         client = lockfast.connect(server.url)
         start = threading.Barrier(8)
@@ -84,12 +92,11 @@ def test_trap_19_threads_that_begin_at_once_share_one_heart(server: Redis) -> No
             start.wait()
             return client.lock(f"x-{number}").acquire()
 
-        threads = [in_background(partial(begin, number)) for number in range(8)]
-        for thread in threads:
-            thread.result(SOON).ensure_held()
-        assert hearts() == before + 1
+        for each in [in_background(partial(begin, number)) for number in range(8)]:
+            each.result(SOON).ensure_held()
+        wait_until(partial(threads_are, before + 1), "there is one heart, and nobody else", SOON)
         client.close()
-        assert hearts() == before
+        wait_until(partial(threads_are, before), "the heart has ended", SOON)
 
 
 # --- 20: a forked child releases its parent's lock ----------------------------------------------
