@@ -6,7 +6,6 @@ another. Everything here is short and synchronous, under one plain lock, in both
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from lockfast.live import ASKING, ENDED, HELD, LEAVING, WAITING, Live
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
-log = logging.getLogger("lockfast")
 NEVER = float("inf")
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
@@ -116,24 +114,31 @@ class Claims:
         sent: float,
         standings: Iterable[Standing | Exception | None],
         now: float,
-    ) -> None:
-        """Take in the replies to a renewal: None for a claim that the engine no longer has."""
+    ) -> list[Live]:
+        """Take in the replies to a renewal: None for a claim that the engine no longer has.
+
+        Give back those that are in jeopardy since.
+        """
+        worried = []
         with self._lock:
             for live, standing in zip(lives, standings, strict=True):
                 if isinstance(standing, Standing):
                     self._renewed(live, sent, standing, now)
                 elif standing is not None:
-                    self._unanswered(live, standing, now)
+                    worried += self._unanswered(live, now)
                 elif live.phase is HELD:
                     self._lose(live, Loss.GONE)
                 elif live.phase is WAITING:
                     self._end(live)
+        return worried
 
-    def unanswered(self, lives: Iterable[Live], why: Exception, now: float) -> None:
-        """Take in that a renewal failed: try again soon, and be there when the time is over."""
+    def unanswered(self, lives: Iterable[Live], now: float) -> list[Live]:
+        """Take in that a renewal failed: try again soon, and be there when the time is over.
+
+        Give back those that are in jeopardy since.
+        """
         with self._lock:
-            for live in lives:
-                self._unanswered(live, why, now)
+            return [each for live in lives for each in self._unanswered(live, now)]
 
     def lose(self, live: Live, reason: Loss) -> None:
         """End a lease from outside: a guard has refused its token."""
@@ -264,20 +269,21 @@ class Claims:
             return
         self._keep(live, now)
 
-    def _unanswered(self, live: Live, why: Exception, now: float) -> None:
+    def _unanswered(self, live: Live, now: float) -> list[Live]:
         pause = min(live.shape.wait_ttl / 12.0, 1.0)
         if live.phase is HELD:
-            if not live.unsure:
-                log.warning("%r is in jeopardy, a renewal failed: %s", live.shape.name, why)
+            news = [] if live.unsure else [live]
             live.doubt(now)
             self._pulse.appoint(live, min(now + pause, live.until))
-        elif live.phase is WAITING:
+            return news
+        if live.phase is WAITING:
             if now < live.until + live.shape.wait_ttl:
                 self._pulse.appoint(live, now + pause)
             else:  # the engine has dropped it: its acquisition goes on with another
                 self._leave(live, now)
                 if live.event is not None:
                     live.event.set()
+        return []
 
     def _keep(self, live: Live, now: float) -> None:
         shape = live.shape
@@ -348,12 +354,6 @@ class Claims:
 
     def _lose(self, live: Live, reason: Loss) -> None:
         live.lose(reason)
-        log.error(
-            "the lease on %r (ticket %d) is lost: %s",
-            live.shape.name,
-            live.ticket,
-            live.loss.value if live.loss else reason.value,
-        )
         self._lost.append(live)
         self._leave(live, live.until)
         self._tell(live)

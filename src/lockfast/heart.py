@@ -16,6 +16,7 @@ from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
 log = logging.getLogger("lockfast")
+NAMED = 5  # leases that a warning names
 CHUNK = 64  # claims per renewal: a wake-up waits for no more than one chunk
 
 
@@ -116,9 +117,14 @@ class Heart:
         try:
             standings = await self._engine.renew(lives, deadline)
         except EngineError as error:
-            self._claims.unanswered(lives, error, self._runtime.now())
-            return
-        self._claims.renewed(lives, sent, standings, self._runtime.now())
+            worried, why = self._claims.unanswered(lives, self._runtime.now()), str(error)
+        else:
+            worried = self._claims.renewed(lives, sent, standings, self._runtime.now())
+            why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
+        if worried:
+            names = ", ".join(repr(live.shape.name) for live in worried[:NAMED])
+            more = f" and {len(worried) - NAMED} more" if len(worried) > NAMED else ""
+            log.warning("in jeopardy, a renewal failed: %s%s: %s", names, more, why)
 
     async def _resign(self, lives: Sequence[Live], patience: float) -> None:
         deadline = self._runtime.now() + patience
@@ -143,6 +149,10 @@ def warn(live: Live) -> None:
 
 def announce(live: Live) -> None:
     """Tell the holder of a lost lease, in the context in which it acquired."""
+    if not live.announced:
+        live.announced = True
+        reason = live.loss.value if live.loss else "?"
+        log.error("the lease on %r (ticket %d) is lost: %s", live.shape.name, live.ticket, reason)
     callbacks, live.callbacks = live.callbacks, ()
     for callback in callbacks:
         try:

@@ -38,6 +38,7 @@ class Live(Ask, Validity):
     """One live claim: what is sent of it, and what its client knows of it."""
 
     __slots__ = (
+        "announced",
         "behind",
         "blocker",
         "callbacks",
@@ -90,7 +91,7 @@ class Live(Ask, Validity):
         self.ticket = self.floor = self.behind = 0
         self.blocker: Blocker | None = None
         self.event: Event | None = None
-        self.pushed = self.told = False
+        self.pushed = self.told = self.announced = False
         self.handed = False
         """Whether the lease has reached a caller who keeps it. One that was dropped before that
         was never believed in, and can be resigned; one that was dropped later can not."""

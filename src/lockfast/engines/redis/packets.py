@@ -12,44 +12,45 @@ from lockfast.errors import CapacityMismatch
 from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
 
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
-
-
-class ClaimForm(NamedTuple):
-    """A claim's packet, but for what differs from one claim to the next."""
-
-    bucket: int
-    start: bytes
-    middle: bytes
-    ttl: bytes
-    said: bytes
-    room: int
-
-
 NO_STONE = b"$1\r\n0\r\n"
-SIZES = [b"$%d\r\n" % size for size in range(1024)]  # to format a number takes longer
+SIZES = [b"$%d\r\n" % size for size in range(32)]  # to format a number takes longer
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
 
 
-@lru_cache(maxsize=16384)
-def claim_form(name: str, ttl: float, capacity: int, weight: int) -> ClaimForm:
-    """Write what claims of one shape have in common; the last 16,384 shapes are remembered."""
-    where = keys(name)
-    life = b"%d" % (ttl * 1000)
-    said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
-    return ClaimForm(
-        bucket=where.bucket,
-        start=CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb),
-        middle=b"\r\n" + where.queue + b"$32\r\n",
-        ttl=b"\r\n" + bulk(life),
-        said=said,
-        room=len(said),
-    )
+class ClaimForm:
+    """A claim's packet, but for what differs from one claim to the next."""
+
+    __slots__ = ("bucket", "middle", "said", "start", "tail", "ttl")
+
+    def __init__(self, name: str, ttl: float, capacity: int, weight: int) -> None:
+        """Write what claims of one shape have in common."""
+        where = keys(name)
+        life = b"%d" % (ttl * 1000)
+        self.bucket = where.bucket
+        self.start = CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb)
+        self.middle = b"\r\n" + where.queue + b"$32\r\n"
+        self.ttl = b"\r\n" + bulk(life)
+        self.said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
+        self.tail = (b"", b"")
+        """The last payload, and a packet's end with it: a worker's is the same for a second."""
+
+    def end(self, payload: bytes) -> bytes:
+        """Write the end of a packet."""
+        tail = bulk(self.said + payload)
+        self.tail = (payload, tail)
+        return tail
+
+
+claim_form = lru_cache(maxsize=16384)(ClaimForm)
+"""Give the form of claims; the last 16,384 shapes are remembered."""
 
 
 def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
     """Pack a call of claim.lua."""
-    ident, until, payload = ask.id.encode(), b"%d" % not_after, ask.payload
-    size = form.room + len(payload)
+    ident, until = ask.id.encode(), b"%d" % not_after
+    payload, tail = form.tail
+    if payload is not ask.payload:
+        tail = form.end(ask.payload)
     return b"".join(
         (
             form.start,
@@ -61,10 +62,7 @@ def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
             until,
             FLAGS[ask.queue],
             base,
-            SIZES[size] if size < len(SIZES) else b"$%d\r\n" % size,
-            form.said,
-            payload,
-            b"\r\n",
+            tail,
         )
     )
 
