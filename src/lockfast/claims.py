@@ -74,7 +74,13 @@ class Claims:
         with self._lock:
             if standing is not None and standing.ticket and live.phase is ASKING:
                 live.observe(sent, standing.left)
-                self._read(live, standing, now)
+                if standing.granted and now < live.until:  # the common case, in short
+                    live.ticket = standing.ticket
+                    live.floor = standing.floor
+                    live.behind = standing.behind
+                    live.phase = HELD
+                else:
+                    self._read(live, standing, now)
             # Last: until its reply has been taken in, the claim must not look like one that was
             # never sent. An earlier copy without a reply may still be on its way.
             live.copies -= 1

@@ -12,7 +12,7 @@ from lockfast.engines import opener
 from lockfast.errors import LockfastError
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.lease import LeaseCore
-from lockfast.nouns.lock import LockCore
+from lockfast.nouns.lock import Default, LockCore
 from lockfast.port import Shape
 from lockfast.runtime.drive import blocking, drive
 from lockfast.runtime.threads import Threads
@@ -71,10 +71,16 @@ class Lock(LockCore[Lease]):
 
     __slots__ = ()
 
-    acquire = blocking(LockCore[Lease]._acquire)
     try_acquire = blocking(LockCore[Lease]._try_acquire)
     holders = blocking(LockCore[Lease]._holders)
     queue = blocking(LockCore[Lease]._queue)
+
+    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Lease:
+        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
+
+        Raises `NotAcquired` when the time is over.
+        """
+        return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> Lease:
         """Acquire."""

@@ -76,7 +76,9 @@ class Session:
 
         A wait of a millisecond still allows for one round trip: the wait is for the grant.
         """
-        latest = now + (min(life, IO))
+        if until is None and life >= IO:
+            return now + IO
+        latest = now + min(life, IO)
         return latest if until is None else min(latest, max(until, now + 0.25))
 
     async def close(self) -> None:

@@ -265,6 +265,6 @@ def test_trap_10_a_lock_that_nobody_renews_ends(
     for key in keys(server, "*x"):  # what belongs to it may go a little later, but goes
         ends = server.command("PTTL", key)
         assert isinstance(ends, int)
-        assert 0 < ends <= 120_000
+        assert 0 < ends <= 30_000
     with pytest.raises(NotAcquired):
         waiter.result(SOON)

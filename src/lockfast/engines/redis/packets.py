@@ -31,7 +31,7 @@ class ClaimForm:
         self.middle = b"\r\n" + where.queue + b"$32\r\n"
         self.ttl = b"\r\n" + bulk(life)
         self.said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
-        self.tail = (b"", b"")
+        self.tail: tuple[bytes | None, bytes] = (None, b"")
         """The last payload, and a packet's end with it: a worker's is the same for a second."""
 
     def end(self, payload: bytes) -> bytes:

@@ -31,15 +31,33 @@ from lockfast.runtime.base import Clock
 class Connection:
     """One socket and its parser."""
 
-    __slots__ = ("_gets", "_high", "_low", "_reader", "address", "channel", "pushes", "sock")
+    __slots__ = (
+        "_feed",
+        "_gets",
+        "_high",
+        "_low",
+        "_reader",
+        "address",
+        "channel",
+        "pushes",
+        "shelf",
+        "sock",
+    )
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, timeout: float) -> None:
-        """Connect."""
+    def __init__(
+        self,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        timeout: float,
+        shelf: list[Connection],
+    ) -> None:
+        """Connect; `shelf` is where it belongs while nobody uses it."""
         self.address = address
+        self.shelf = shelf
         self.channel: str | None = None
         self.pushes: list[bytes] = []
         self._reader = reader()
-        self._gets = self._reader.gets
+        self._gets, self._feed = self._reader.gets, self._reader.feed
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
@@ -73,10 +91,9 @@ class Connection:
         if not self._low <= seconds <= self._high:
             self._set_timeout(max(seconds, 0.01))
         self.sock.sendall(packet)
-        data = self.sock.recv(65536)
-        self._reader.feed(data)
+        self._feed(self.sock.recv(65536))
         reply = self._gets()
-        return reply if reply is not MISSING and data else self._read()
+        return self._read() if reply is MISSING else reply
 
     def _read(self) -> Any:
         while True:
@@ -85,7 +102,7 @@ class Connection:
                 data = self.sock.recv(65536)
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
-                self._reader.feed(data)
+                self._feed(data)
             elif type(reply) is hiredis.PushNotification:
                 self._take(reply)
             else:
@@ -105,7 +122,7 @@ class Connection:
                 data = self.sock.recv(65536)
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
-                self._reader.feed(data)
+                self._feed(data)
             elif isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, self.address)
             elif reply[0] == b"subscribe":
@@ -116,7 +133,7 @@ class Connection:
         data = self.sock.recv(65536)
         if not data:
             raise ConnectionResetError("the server closed the connection")
-        self._reader.feed(data)
+        self._feed(data)
         self.parse()
 
     def parse(self) -> None:
@@ -150,9 +167,10 @@ class ThreadWire:
 
     def _open(self, address: Address, deadline: float) -> Connection:
         connection = None
+        shelf = self._idle.setdefault(address, [])
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
-            connection = Connection(address, self._login.tls, seconds)
+            connection = Connection(address, self._login.tls, seconds, shelf)
             greeting = self._login.greeting(address)
             replies = connection.exchange(b"".join(greeting), len(greeting), seconds)
             self.offsets[address] = self._login.welcome(address, replies, self._now())
@@ -183,10 +201,7 @@ class ThreadWire:
         except BaseException as error:
             self._break(connection, error)
             raise
-        try:
-            self._idle[address].append(connection)
-        except KeyError:
-            self._idle.setdefault(address, []).append(connection)
+        connection.shelf.append(connection)
         return reply
 
     async def pipeline(
@@ -203,7 +218,7 @@ class ThreadWire:
         if heart:
             self._hearts[address] = connection
         else:
-            self._idle.setdefault(address, []).append(connection)
+            connection.shelf.append(connection)
         return replies
 
     def _break(self, connection: Connection, error: BaseException) -> None:

@@ -20,7 +20,17 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 IO = 5.0  # seconds of silence after which a connection is given up
 MISSING = object()
 LATER = frozenset(
-    ["LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS"]
+    [
+        "ASK",  # this and MOVED come from nodes that do not agree yet on who has a slot
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MOVED",
+        "NOREPLICAS",
+        "READONLY",
+        "TRYAGAIN",
+    ]
 )
 """Errors of a server that cannot work now, and has done nothing: worth another attempt."""
 

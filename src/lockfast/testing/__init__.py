@@ -1,0 +1,95 @@
+"""The contract suite: hold an engine of your own to what lockfast needs of one.
+
+Describe the engine in a `Bench`, give it to pytest as a fixture named `bench`, and subclass the
+contracts. Every test runs in both colours::
+
+    class MyBench(Bench):
+        def open(self, runtime):
+            return MyEngine(runtime.now)
+
+        def wipe(self):
+            ...
+
+    @pytest.fixture(scope="module")
+    def bench():
+        return MyBench()
+
+    class TestPort(PortContract): ...
+    class TestClient(ClientContract): ...
+"""
+
+# ruff: noqa: E402  # pytest rewrites the asserts of modules that are imported after it was told
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "lockfast.testing.contract",
+    "lockfast.testing.machine",
+    "lockfast.testing.programs",
+    "lockfast.testing.stage",
+    "lockfast.testing.twins",
+)
+
+from lockfast.testing.bench import Bench, UrlBench
+from lockfast.testing.colour import COLOURS, Colour, Tasked, Threaded
+from lockfast.testing.contract.bodies import BodyContract
+from lockfast.testing.contract.claiming import ClaimContract
+from lockfast.testing.contract.crowding import CrowdContract
+from lockfast.testing.contract.expiring import ClockContract, ExpiryContract
+from lockfast.testing.contract.inspecting import InspectContract
+from lockfast.testing.contract.leasing import LeaseContract
+from lockfast.testing.contract.losing import FaultContract, LossContract
+from lockfast.testing.contract.naming import NamingContract
+from lockfast.testing.contract.processes import ProcessContract
+from lockfast.testing.contract.renewing import RenewContract
+from lockfast.testing.contract.resigning import ResignContract, WakeContract
+from lockfast.testing.machine import MachineContract, QueueMachine
+from lockfast.testing.stage import Actor, Contract, Stage, driven
+
+
+class PortContract(
+    ClaimContract,
+    RenewContract,
+    ResignContract,
+    WakeContract,
+    ExpiryContract,
+    InspectContract,
+    NamingContract,
+):
+    """Everything that the port promises."""
+
+
+class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract):
+    """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
+
+
+__all__ = [
+    "COLOURS",
+    "Actor",
+    "Bench",
+    "BodyContract",
+    "ClaimContract",
+    "ClientContract",
+    "ClockContract",
+    "Colour",
+    "Contract",
+    "CrowdContract",
+    "ExpiryContract",
+    "FaultContract",
+    "InspectContract",
+    "LeaseContract",
+    "LossContract",
+    "MachineContract",
+    "NamingContract",
+    "PortContract",
+    "ProcessContract",
+    "QueueMachine",
+    "RenewContract",
+    "ResignContract",
+    "Stage",
+    "Tasked",
+    "Threaded",
+    "UrlBench",
+    "WakeContract",
+    "driven",
+]

@@ -1,0 +1,199 @@
+"""Twins: an engine and the reference model, their common time, and what must be equal in them.
+
+No expiry is ever near a moment at which anything is asked: real milliseconds decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from lockfast.core.queue import MARGIN, Queues
+from lockfast.errors import CapacityMismatch
+from lockfast.port import Ask, Standing, Wake
+from lockfast.testing.stage import Actor, Stage
+
+T = TypeVar("T")
+NAMES = ("a", "{b}*")
+CLEAR = 0.25  # seconds by which every moment stays away from every expiry
+DRIFT = 0.1  # seconds that may really pass before time is set again
+NEAR = 0.25  # seconds by which two measures of the same time may differ
+
+
+class Claim:
+    """One claim: as the engine knows it, and as the model does."""
+
+    def __init__(self, ask: Ask, late: float) -> None:
+        """`late` is its not_after on the process's clock, in the machine's time."""
+        self.ask = ask
+        self.late = late
+
+
+class Twins(RuleBasedStateMachine):
+    """Both, and the means to compare them; the rules are in `machine`."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Begin with a wiped engine and an empty model."""
+        super().__init__()
+        stage.bench.wipe()
+        self.stage = stage
+        self.model = Queues()
+        self.claims: list[Claim] = []
+        self.tickets: dict[int, int] = {}  # the model's, and the engine's for the same claim
+        self.latest: Counter[str] = Counter()
+        self.heard: Counter[str] = Counter()
+        self.expected: Counter[str] = Counter()
+        self.optional: Counter[str] = Counter()
+        self.floors: dict[str, set[int]] = {}
+        self.time = 1_000_000.0
+        self.rewound = 0.0  # how far the engine's clock has fallen behind the process's
+        self.actor = self.run(self._open())
+        self.began = stage.bench.now()
+
+    async def _open(self) -> Actor:
+        actor = self.stage.actor()
+        await actor.attend()
+        return actor
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run in the stage's colour."""
+        return self.stage.colour.run(coroutine)
+
+    def teardown(self) -> None:
+        """Close the engine, once every push has been accounted for."""
+        self.compare_pushes()
+        self.run(self.stage.clear())
+
+    def edges(self) -> list[float]:
+        """Tell every moment at which something ends by itself."""
+        edges = [
+            claim.late - self.rewound + extra for claim in self.claims for extra in (0, MARGIN)
+        ]
+        for name in NAMES:
+            edges += [self.time + entry.left for entry in self.model.entries(name, self.time)]
+        return edges
+
+    def drift(self) -> float:
+        """Tell how much real time has passed since the time was set."""
+        return self.stage.bench.now() - self.began
+
+    def set_time(self, wanted: float, step: float) -> None:
+        """Move both clocks to `wanted`, or as many steps further as it takes to be clear."""
+        edges = self.edges()
+        while any(abs(wanted - edge) < CLEAR for edge in edges):
+            wanted += step
+        bench = self.stage.bench
+        moved = wanted - (self.time + self.drift())
+        if moved > 0:
+            self.run(self.stage.advance(moved))
+        else:
+            before = bench.now()
+            bench.rewind(-moved)
+            self.rewound += -moved - (before - bench.now() if bench.now() < before else 0.0)
+        self.time = wanted
+        self.began = bench.now()
+
+    def tick(self) -> float:
+        """Give the time of the next operation; catch up first where the machine was slow."""
+        if self.drift() > DRIFT:
+            self.set_time(self.time + self.drift() + CLEAR, CLEAR)
+        return self.time
+
+    def send(self, claim: Claim) -> None:
+        """Send a claim to both."""
+        ask, now = claim.ask, self.time
+        known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+        theirs = self.caught(lambda: self.run(self.actor.engine.claim(ask, self.actor.deadline)))
+        ours = self.caught(lambda: self.model.claim(known, now))
+        if isinstance(ours, CapacityMismatch):
+            assert isinstance(theirs, CapacityMismatch), theirs
+            assert (theirs.asked, theirs.ruling) == (ours.asked, ours.ruling)
+        else:
+            assert not isinstance(theirs, CapacityMismatch), theirs
+            self.compare(ask, theirs, ours)
+        self.compare_pushes(ask)
+
+    @staticmethod
+    def caught(
+        claim: Callable[[], Standing | None],
+    ) -> Standing | CapacityMismatch | None:
+        """Take an error as an answer."""
+        try:
+            return claim()
+        except CapacityMismatch as error:
+            return error
+
+    def look(self) -> None:
+        """Claim what cannot be had, or give it back at once: both look at every name."""
+        for name in NAMES:
+            now = self.tick()
+            entries = self.model.entries(name, now)
+            capacity = entries[0].capacity if entries else 1
+            ask = self.actor.ask(name, ttl=2, capacity=capacity, weight=capacity, queue=False)
+            claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
+            self.send(claim)
+            if not entries:
+                assert self.run(self.actor.resign(ask)) == [True]
+                assert self.model.resign(ask, now, doubt=False)
+
+    def compare(self, ask: Ask, theirs: Standing | None, ours: Standing | None) -> None:
+        """Compare two standings of one claim, part by part."""
+        said = (ask.shape, theirs, ours)
+        assert (theirs is None) == (ours is None), said
+        if theirs is None or ours is None:
+            return
+        assert (theirs.granted, theirs.ahead) == (ours.granted, ours.ahead), said
+        if ours.ticket:
+            self.compare_tickets(ask, theirs.ticket, ours.ticket)
+            assert theirs.behind == ours.behind, said
+            assert theirs.floor == self.tickets[ours.floor], said
+            assert abs(theirs.left - ours.left) < NEAR, said
+        assert (theirs.recheck is None) == (ours.recheck is None), said
+        if theirs.recheck is not None and ours.recheck is not None:
+            assert abs(theirs.recheck - ours.recheck) < NEAR, said
+        assert (theirs.blocker is None) == (ours.blocker is None), said
+        if theirs.blocker is not None and ours.blocker is not None:
+            assert theirs.blocker.id == ours.blocker.id, said
+            assert theirs.blocker.ticket == self.tickets[ours.blocker.ticket], said
+            assert theirs.blocker.payload == ours.blocker.payload, said
+
+    def compare_tickets(self, ask: Ask, theirs: int, ours: int) -> None:
+        """Hold to it that a claim keeps its ticket, and that a later one has a higher."""
+        if ours not in self.tickets:
+            assert theirs > self.latest[ask.shape.name], "tickets went back"
+            self.latest[ask.shape.name] = theirs
+            self.tickets[ours] = theirs
+        assert theirs == self.tickets[ours], "a claim changed its ticket"
+
+    def compare_pushes(self, *callers: Ask) -> None:
+        """Compare the pushes so far. Who asked learns by the reply: its push may be left out."""
+        mine = {ask.id for ask in callers}
+        heads = {self.tickets.get(self._floor(ask.shape.name), 0) for ask in callers}
+        wakes, self.model.wakes = self.model.wakes, []
+        for wake in wakes:
+            floor = self.tickets[wake.floor]
+            self.floors.setdefault(wake.id, set()).update({floor}, heads)
+            (self.optional if wake.id in mine else self.expected)[wake.id] += 1
+        self.run(self._hear())
+        assert not self.expected - self.heard, "a push is missing"
+        surplus = self.heard - self.expected
+        assert not surplus - self.optional, "a push too many"
+
+    def _floor(self, name: str) -> int:
+        entries = self.model.entries(name, self.time)
+        return entries[0].ticket if entries else 0
+
+    async def _hear(self) -> None:
+        end = self.stage.bench.now() + 5.0
+        self._take(await self.actor.engine.listen(self.stage.bench.now()))
+        while self.expected - self.heard and self.stage.bench.now() < end:
+            self._take(await self.actor.engine.listen(self.stage.bench.now() + 0.5))
+
+    def _take(self, wakes: list[Wake]) -> None:
+        for wake in wakes:
+            if wake.id:
+                self.heard[wake.id] += 1
+                assert wake.floor in self.floors.get(wake.id, ()), "a push with a wrong floor"

@@ -1,0 +1,45 @@
+"""The contract on the memory engine: the reference model, and so the contract's own check."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockfast.testing import (
+    BodyContract,
+    ClientContract,
+    ClockContract,
+    MachineContract,
+    PortContract,
+)
+from tests.contract.benches import MemoryBench, MemoryUrlBench
+
+
+@pytest.fixture(scope="module")
+def bench() -> MemoryBench:
+    return MemoryBench()
+
+
+class InRealTime:
+    @pytest.fixture
+    def bench(self) -> MemoryUrlBench:
+        return MemoryUrlBench()
+
+
+class TestPort(PortContract):
+    pass
+
+
+class TestClock(ClockContract):
+    pass
+
+
+class TestMachine(MachineContract):
+    pass
+
+
+class TestClient(InRealTime, ClientContract):
+    pass
+
+
+class TestBodies(InRealTime, BodyContract):
+    pass

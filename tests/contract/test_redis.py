@@ -1,0 +1,125 @@
+"""The contract on Redis, standalone: all of it, in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.engines.redis.keys import keys
+from lockfast.port import Standing
+from lockfast.testing import (
+    BodyContract,
+    ClientContract,
+    ClockContract,
+    Contract,
+    MachineContract,
+    PortContract,
+    ProcessContract,
+    Stage,
+    driven,
+)
+from tests.contract.benches import RedisBench
+from tests.servers import Redis, ServerClock
+from tests.servers.node import rows
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[RedisBench]:
+    clock = ServerClock()
+    with Redis(env=clock.env) as server:
+        yield RedisBench(server.url, server, clock=clock)
+
+
+class TestPort(PortContract):
+    pass
+
+
+class TestClock(ClockContract):
+    pass
+
+
+class TestMachine(MachineContract):
+    pass
+
+
+class TestClient(ClientContract):
+    pass
+
+
+class TestBodies(BodyContract):
+    pass
+
+
+class TestProcesses(ProcessContract):
+    pass
+
+
+class TestKeys(Contract):
+    @driven
+    async def test_one_bad_claim_fails_alone(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        asks = [actor.ask(name) for name in ("a", "bad", "c")]
+        for ask in asks:
+            await actor.claim(ask)
+        lock = _tag("bad") + b"=bad"
+        server.command("DEL", lock)
+        server.command("RPUSH", lock, "not a lock")
+        first, bad, last = await actor.renew(*asks)
+        assert isinstance(first, Standing)
+        assert isinstance(bad, Exception)
+        assert isinstance(last, Standing)
+        assert await actor.resign(asks[0], asks[2]) == [True, True]
+
+    @driven
+    async def test_half_a_queue_that_was_deleted_by_hand_is_no_queue(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        asks = [actor.ask() for _ in range(3)]
+        for ask in asks:
+            await actor.claim(ask)
+        server.command("DEL", _tag("x") + b"#x")
+        assert await actor.renew(*asks) == [None, None, None]
+        assert (await actor.claim(actor.ask())).granted
+
+    @driven
+    async def test_a_lock_leaves_nothing_but_the_counter_of_its_bucket(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        pairs = [(actor.ask(f"name {n}"), actor.ask(f"name {n}")) for n in range(20)]
+        for holder, waiter in pairs:
+            await actor.claim(holder)
+            await actor.claim(waiter)
+            await actor.resign(holder, waiter)
+        left = {each for each in rows(server.command("KEYS", "*")) if isinstance(each, bytes)}
+        assert left == {_tag(holder.shape.name) for holder, _ in pairs}
+
+    @driven
+    async def test_a_tombstone_does_not_stay_for_ever(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        await actor.resign(actor.ask(ttl=5), doubt=True)
+        (tomb,) = rows(server.command("KEYS", "*"))
+        assert isinstance(tomb, bytes)
+        left = server.command("PTTL", tomb)
+        assert isinstance(left, int)
+        assert 5_000 < left <= 6_100
+
+    @driven
+    async def test_every_key_of_a_queue_ends_by_itself(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        for _ in range(3):
+            await actor.claim(actor.ask(ttl=5))
+        names = [n for n in rows(server.command("KEYS", "*=x")) if isinstance(n, bytes)]
+        names += [n for n in rows(server.command("KEYS", "*[>#]x")) if isinstance(n, bytes)]
+        assert len(names) == 3
+        for name in names:
+            left = server.command("PTTL", name)
+            assert isinstance(left, int)
+            assert 0 < left <= 60_000
+
+
+def _tag(name: str) -> bytes:
+    return f"lockfast:{{{keys(name).bucket}}}".encode()
+
+
+def _server(stage: Stage) -> Redis:
+    assert isinstance(stage.bench, RedisBench)
+    return stage.bench.servers[0]

@@ -1,0 +1,74 @@
+"""What may differ between the ways to run Redis: TLS with an ACL user, Sentinel, Cluster.
+
+The rule is the same script everywhere, and held to the whole contract on a standalone server. Here
+are the parts that go through addresses, greetings, slots and pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.testing import (
+    ClaimContract,
+    CrowdContract,
+    InspectContract,
+    LeaseContract,
+    RenewContract,
+    ResignContract,
+    WakeContract,
+)
+from tests.contract.benches import RedisBench
+from tests.servers import Cluster, Redis, SentinelSet, ServerClock
+
+ACL = "resetchannels ~lockfast:* &lockfast:* +@all -@admin -@dangerous"
+
+
+class Ways(
+    ClaimContract,
+    RenewContract,
+    ResignContract,
+    WakeContract,
+    InspectContract,
+    LeaseContract,
+    CrowdContract,
+):
+    pass
+
+
+@pytest.fixture(scope="module")
+def tls() -> Iterator[RedisBench]:
+    clock = ServerClock()
+    with Redis(tls=True, username="app", password="p@ss/w:rd", acl=ACL, env=clock.env) as server:  # noqa: S106  # of a server that lives for a minute
+        yield RedisBench(server.url, server, clock=clock)
+
+
+@pytest.fixture(scope="module")
+def sentinel() -> Iterator[RedisBench]:
+    with SentinelSet(password="secret") as servers:  # noqa: S106  # see above
+        yield RedisBench(servers.url, servers.primary())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisBench]:
+    with Cluster() as servers:
+        yield RedisBench(servers.url, *servers.nodes)
+
+
+class TestTls(Ways):
+    @pytest.fixture
+    def bench(self, tls: RedisBench) -> RedisBench:
+        return tls
+
+
+class TestSentinel(Ways):
+    @pytest.fixture
+    def bench(self, sentinel: RedisBench) -> RedisBench:
+        return sentinel
+
+
+class TestCluster(Ways):
+    @pytest.fixture
+    def bench(self, cluster: RedisBench) -> RedisBench:
+        return cluster
