@@ -8,10 +8,11 @@ from typing import Protocol, TypeVar
 
 from lockfast import who
 from lockfast.errors import (
+    CapacityMismatch,
     Deadlock,
+    EngineRefused,
     EngineUnavailable,
     LeaseLost,
-    LockfastError,
     Loss,
     NotAcquired,
 )
@@ -61,18 +62,18 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
         live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
         try:
             claims.register(live, now)
-            standing = await _claim(session, live, now, until)
+            live.copies = 1
+            limit = until if queue else None  # without a queue still time for a round trip
+            try:
+                deadline = session.deadline(now, limit, shape.wait_ttl)
+                standing = await session.engine.claim(live, deadline)
+            except EngineUnavailable as error:
+                now, standing = await _claim_again(session, live, limit, error)
+            claims.answered(live, now, standing, runtime.now())
             if standing is None:
                 claims.end(live, Loss.GONE)  # that id is dead; go on with another
             elif live.phase is not HELD:
-                if not queue:
-                    claims.end(live, Loss.GONE)
-                    raise _busy(shape, standing.blocker, 0.0)
-                if timeout is None:
-                    _refuse_own(session, live)
-                event = runtime.event()
-                claims.wait(live, event)
-                await event.wait(until)
+                await _wait(session, live, standing, until)
             if live.phase is HELD:
                 bearer.live = live
                 live.handed = block is None
@@ -80,37 +81,50 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
             now = runtime.now()
             if until is not None and now >= until:
                 raise _busy(shape, live.blocker, now - began)
+        except (CapacityMismatch, EngineRefused):  # the engine answered, and did nothing
+            live.copies -= 1
+            give_up(session, live)
+            raise
         except BaseException:
             give_up(session, live)
             raise
 
 
-async def _claim(session: Session, live: Live, sent: float, until: float | None) -> Standing | None:
-    """Send the claim, and the same claim again while its outcome is unknown."""
-    runtime = session.runtime
+async def _wait(session: Session, live: Live, standing: Standing, until: float | None) -> None:
+    """Wait until the claim is granted or gone, or the time is over."""
     if not live.queue:
-        until = None  # no wait for the grant, but time for a round trip
+        session.claims.end(live, Loss.GONE)
+        raise _busy(live.shape, standing.blocker, 0.0)
+    if until is None:
+        _refuse_own(session, live)
+    event = session.runtime.event()
+    session.claims.wait(live, event)
+    await event.wait(until)
+
+
+async def _claim_again(
+    session: Session, live: Live, until: float | None, error: EngineUnavailable
+) -> tuple[float, Standing | None]:
+    """Send the same claim again while its outcome is unknown; give the reply, and when its request
+    was sent.
+    """
+    runtime = session.runtime
+    end = live.not_after if until is None else min(until, live.not_after)
     pause = 0.0
     while True:
+        if not error.sent:
+            live.copies -= 1
+        if runtime.now() + pause >= end or (pause and not live.queue):
+            raise error
+        await runtime.sleep(pause)
+        pause = _longer(pause)
+        sent = runtime.now()
         live.copies += 1
         try:
             deadline = session.deadline(sent, until, live.shape.wait_ttl)
-            standing = await session.engine.claim(live, deadline)
-        except EngineUnavailable as error:
-            if not error.sent:
-                live.copies -= 1
-            end = live.not_after if until is None else min(until, live.not_after)
-            if runtime.now() + pause >= end or (pause and not live.queue):
-                raise
-            await runtime.sleep(pause)
-            pause = _longer(pause)
-            sent = runtime.now()
-            continue
-        except LockfastError:  # the engine answered, and did nothing
-            live.copies -= 1
-            raise
-        session.claims.answered(live, sent, standing, runtime.now())
-        return standing
+            return sent, await session.engine.claim(live, deadline)
+        except EngineUnavailable as again:
+            error = again
 
 
 def _busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
@@ -150,7 +164,11 @@ async def release(session: Session, live: Live) -> None:
         now = runtime.now()
         first = claims.releasing(live, now)
         if first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
-            removed = await _resign(session, live, now)
+            deadline = session.deadline(now, None, live.shape.ttl)
+            try:
+                removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]
+            except EngineUnavailable as error:
+                removed = await _resign_again(session, live, deadline, error)
             if first and not removed and live.phase is not ENDED:  # else the heart was quicker
                 live.loss = Loss.GONE
             claims.end(live)
@@ -162,23 +180,25 @@ async def release(session: Session, live: Live) -> None:
         raise lost(live)
 
 
-async def _resign(session: Session, live: Live, now: float) -> bool:
+async def _resign_again(
+    session: Session, live: Live, deadline: float, error: EngineUnavailable
+) -> bool:
     """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work."""
     runtime = session.runtime
-    deadline = session.deadline(now, None, live.shape.ttl)
     unanswered = False
     pause = 0.0
     while True:
+        unanswered = unanswered or error.sent
+        if runtime.now() + pause >= deadline:
+            raise error
+        await runtime.sleep(pause)
+        pause = _longer(pause)
         try:
             removed = await session.engine.resign((live,), deadline, doubt=live.copies > 0)
-        except EngineUnavailable as error:
-            unanswered = unanswered or error.sent
-            if runtime.now() + pause >= deadline:
-                raise
-            await runtime.sleep(pause)
-            pause = _longer(pause)
-            continue
-        return removed[0] or unanswered
+        except EngineUnavailable as again:
+            error = again
+        else:
+            return removed[0] or unanswered
 
 
 def _longer(pause: float) -> float:
