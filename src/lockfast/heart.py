@@ -95,6 +95,7 @@ class Heart:
         wakes = await self._engine.listen(until)
         if wakes:
             self._claims.wake(wakes, self._runtime.now())
+            await self._runtime.sleep(0.0)  # the woken go first: they hold something
 
     async def _beat(self) -> None:
         work = self._claims.work(self._runtime.now())

@@ -89,8 +89,7 @@ class Threads:
 
     def worker(self) -> tuple[object, str]:
         """Identify and name the running thread."""
-        thread = threading.current_thread()
-        return thread.ident, thread.name
+        return threading.get_ident(), threading.current_thread().name
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""

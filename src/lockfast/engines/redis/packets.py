@@ -13,7 +13,6 @@ from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
 
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
 NO_STONE = b"$1\r\n0\r\n"
-SIZES = [b"$%d\r\n" % size for size in range(32)]  # to format a number takes longer
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
 
 
@@ -29,7 +28,7 @@ class ClaimForm:
         self.bucket = where.bucket
         self.start = CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb)
         self.middle = b"\r\n" + where.queue + b"$32\r\n"
-        self.ttl = b"\r\n" + bulk(life)
+        self.ttl = b"\r\n" + bulk(life) + b"$13\r\n"  # what follows has 13 digits until 2286
         self.said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
         self.tail: tuple[bytes | None, bytes] = (None, b"")
         """The last payload, and a packet's end with it: a worker's is the same for a second."""
@@ -47,7 +46,7 @@ claim_form = lru_cache(maxsize=16384)(ClaimForm)
 
 def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
     """Pack a call of claim.lua."""
-    ident, until = ask.id.encode(), b"%d" % not_after
+    ident = ask.id.encode()
     payload, tail = form.tail
     if payload is not ask.payload:
         tail = form.end(ask.payload)
@@ -58,8 +57,7 @@ def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
             form.middle,
             ident,
             form.ttl,
-            SIZES[len(until)],
-            until,
+            b"%013d" % not_after,
             FLAGS[ask.queue],
             base,
             tail,

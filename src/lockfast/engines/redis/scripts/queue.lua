@@ -103,6 +103,9 @@ local function advance(q, mine)
     if q.granted + claim.weight > q.capacity then
       break
     end
+    if q.held == 0 then
+      q.head = claim
+    end
     q.granted = q.granted + claim.weight
     q.held = q.held + 1
     q.frontier = claim.ticket

@@ -5,7 +5,7 @@
 --      which the tombstone must stand (server's clock)
 --
 -- Reply: per claim 1 if it was there, else 0.
-local replies, queued = {}, {}
+local replies, queued, raws = {}, {}, {}
 for i = 1, #ARGV / 2 do
   local id, lock = ARGV[i * 2 - 1], KEYS[i * 4 - 3]
   local raw = redis.call('GET', lock)
@@ -15,6 +15,7 @@ for i = 1, #ARGV / 2 do
     replies[i] = 1
   elseif raw and string.sub(raw, 1, 1) == 'Q' then
     queued[#queued + 1] = i
+    raws[lock] = raw
   end
   if ARGV[i * 2] ~= '0' then
     redis.call('SET', KEYS[i * 4], '', 'PXAT', ARGV[i * 2])
@@ -29,7 +30,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, i in ipairs(queued) do
   local lock = KEYS[i * 4 - 3]
-  local raw = redis.call('GET', lock)
+  local raw = raws[lock] or redis.call('GET', lock)
+  raws[lock] = nil
   if raw then -- an earlier one of this call may have been the last
     local q = open(lock, KEYS[i * 4 - 2], KEYS[i * 4 - 1], raw, now)
     local claim = q.members > 0 and find(q, ARGV[i * 2 - 1])

@@ -1,0 +1,1 @@
+"""What users' type checkers see; `make check` runs mypy over it."""
