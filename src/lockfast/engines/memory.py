@@ -112,9 +112,10 @@ class MemoryEngine:
         memory = self._memory
         with memory.lock:
             memory.listeners[ask.id[:22]] = self
-            standing = memory.queues.claim(ask, memory.clock())
-            memory.deliver()
-        return standing
+            try:
+                return memory.queues.claim(ask, memory.clock())
+            finally:
+                memory.deliver()  # a claim that is refused may have found the dead
 
     async def renew(
         self,

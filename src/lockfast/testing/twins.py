@@ -187,7 +187,7 @@ class Twins(RuleBasedStateMachine):
         return entries[0].ticket if entries else 0
 
     async def _hear(self) -> None:
-        end = self.stage.bench.now() + 5.0
+        end = self.stage.bench.now() + 1.5
         self._take(await self.actor.engine.listen(self.stage.bench.now()))
         while self.expected - self.heard and self.stage.bench.now() < end:
             self._take(await self.actor.engine.listen(self.stage.bench.now() + 0.5))

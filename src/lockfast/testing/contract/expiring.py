@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lockfast.errors import CapacityMismatch
 from lockfast.testing.stage import Contract, Stage, driven
 
 
@@ -110,6 +113,20 @@ class ExpiryContract(Contract):
         await stage.advance(2.5)
         newcomer = await actor.claim(actor.ask())
         assert (newcomer.granted, newcomer.ahead) == (False, 1)
+        assert [wake.id for wake in await waiting.wakes(1)] == [waiter.id]
+
+    @driven
+    async def test_a_claim_refused_for_its_capacity_still_wakes_whom_its_look_lets_in(
+        self, stage: Stage
+    ) -> None:
+        actor, waiting = stage.actor(), stage.actor()
+        await waiting.attend()
+        await actor.claim(actor.ask(ttl=2))
+        waiter = waiting.ask(ttl=8)
+        await waiting.claim(waiter)
+        await stage.advance(2.5)
+        with pytest.raises(CapacityMismatch):
+            await actor.claim(actor.ask(capacity=2))
         assert [wake.id for wake in await waiting.wakes(1)] == [waiter.id]
 
     @driven
