@@ -92,36 +92,39 @@ BEGIN
 END
 $$;
 
--- Lock a bucket and tell the time; delete what has expired in it. Where the clock went back, no
--- expiry stays further away than one life.
-CREATE OR REPLACE FUNCTION lockfast.open_v1(p_b integer) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-  v_seen  bigint;
-  v_now   bigint;
-  v_names bytea[];
-  v_name  bytea;
+-- Lock a bucket, and then read the clock.
+CREATE OR REPLACE FUNCTION lockfast.lock_v1(p_b integer) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  SELECT seen INTO v_seen FROM lockfast.bucket WHERE b = p_b FOR UPDATE;
+  PERFORM FROM lockfast.bucket WHERE b = p_b FOR UPDATE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'lockfast.bucket has lost its row %', p_b USING ERRCODE = 'undefined_table';
   END IF;
-  v_now := lockfast.micros_v1();
+  RETURN lockfast.micros_v1();
+END
+$$;
+
+-- Delete what has expired in a locked bucket, and let in whom that lets in. Where the clock went
+-- back, no expiry stays further away than one life.
+CREATE OR REPLACE FUNCTION lockfast.sweep_v1(p_b integer, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_names bytea[];
+  v_name  bytea;
+BEGIN
   WITH gone AS (
-    DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= v_now RETURNING c.name
+    DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now RETURNING c.name
   )
   SELECT array_agg(DISTINCT gone.name) INTO v_names FROM gone;
-  IF v_now < v_seen THEN
-    UPDATE lockfast.claim c SET expires = v_now + CASE WHEN c.granted THEN c.ttl ELSE c.wait_ttl END
-    WHERE c.b = p_b AND c.expires > v_now + CASE WHEN c.granted THEN c.ttl ELSE c.wait_ttl END;
-    UPDATE lockfast.bucket SET seen = v_now WHERE b = p_b;
+  UPDATE lockfast.bucket SET seen = p_now WHERE b = p_b AND seen > p_now;
+  IF FOUND THEN
+    UPDATE lockfast.claim c SET expires = p_now + CASE WHEN c.granted THEN c.ttl ELSE c.wait_ttl END
+    WHERE c.b = p_b AND c.expires > p_now + CASE WHEN c.granted THEN c.ttl ELSE c.wait_ttl END;
   END IF;
   IF v_names IS NOT NULL THEN
     FOREACH v_name IN ARRAY v_names LOOP
       PERFORM lockfast.promote_v1(v_name);
     END LOOP;
   END IF;
-  DELETE FROM lockfast.tombstone t WHERE t.b = p_b AND t.until <= v_now;
-  RETURN v_now;
+  DELETE FROM lockfast.tombstone t WHERE t.b = p_b AND t.until <= p_now;
 END
 $$;
 
@@ -179,11 +182,13 @@ DECLARE
   v_fits   boolean;
 BEGIN
   PERFORM lockfast.enter_v1();
-  clock := lockfast.open_v1(v_b);
-  IF clock > p_late OR EXISTS (SELECT FROM lockfast.tombstone t WHERE t.id = p_id) THEN
+  clock := lockfast.lock_v1(v_b);
+  IF clock > p_late
+    OR EXISTS (SELECT FROM lockfast.tombstone t WHERE t.id = p_id AND t.until > clock) THEN
     RETURN NEXT;
     RETURN;
   END IF;
+  PERFORM lockfast.sweep_v1(v_b, clock);
   IF NOT EXISTS (SELECT FROM lockfast.claim c WHERE c.id = p_id AND c.name = p_name) THEN
     SELECT count(*), coalesce(sum(c.weight), 0) INTO ahead, v_weight
     FROM lockfast.claim c WHERE c.name = p_name;
@@ -246,7 +251,8 @@ BEGIN
   LOOP
     IF v_b IS DISTINCT FROM v_ask.b THEN
       v_b := v_ask.b;
-      clock := lockfast.open_v1(v_b);
+      clock := lockfast.lock_v1(v_b);
+      PERFORM lockfast.sweep_v1(v_b, clock);
       UPDATE lockfast.bucket SET seen = clock WHERE b = v_b AND seen < clock;
     END IF;
     UPDATE lockfast.claim c
@@ -281,7 +287,8 @@ BEGIN
   LOOP
     IF v_b IS DISTINCT FROM v_ask.b THEN
       v_b := v_ask.b;
-      v_now := lockfast.open_v1(v_b);
+      v_now := lockfast.lock_v1(v_b);
+      PERFORM lockfast.sweep_v1(v_b, v_now);
     END IF;
     IF v_ask.until IS NOT NULL THEN
       INSERT INTO lockfast.tombstone AS t (id, b, until)
