@@ -22,7 +22,9 @@ READ, WRITE = 1, 2
 Steps = Generator[int, None, T]
 """Yields READ, WRITE or both: go on once the socket is ready for one of them."""
 
-GREETING = b"SELECT pg_backend_pid(), floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+GREETING = (
+    b"SELECT pg_backend_pid(), floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+)
 NOT_NOW = frozenset(["25006", "55P03"])  # a standby, a lock that was not to be had
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
@@ -128,7 +130,9 @@ class Link:
 
     def _failure(self, result: abc.PGresult) -> EngineError:
         code = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(
+            "utf-8", "replace"
+        )
         said = f"PostgreSQL at {self.where}: {text or result.get_error_message()} [{code}]"
         if code in NOT_NOW or code[:2] in {"40", "53"}:
             if code == "25006":  # another server is the primary now

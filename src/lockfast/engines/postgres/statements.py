@@ -18,8 +18,8 @@ SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
 SHOW = (
     "SELECT encode(name, 'hex'), id, ticket, granted, weight, capacity, expires - clock, "
-    "encode(payload, 'hex') FROM lockfast.claim, LATERAL (SELECT lockfast.micros_v1() AS clock) now "
-    "WHERE expires > clock"
+    "encode(payload, 'hex') "
+    "FROM lockfast.claim, LATERAL (SELECT lockfast.micros_v1() AS clock) now WHERE expires > clock"
 )
 
 

@@ -31,8 +31,8 @@ class ThreadWire:
         self._idle: list[Link] = []
         self._ear: Link | None = None
         self._bell, self._button = socket.socketpair()
-        self._bell.setblocking(False)
-        self._button.setblocking(False)
+        self._bell.settimeout(0)
+        self._button.settimeout(0)
 
     def _drive(self, link: Link, steps: Steps[T], deadline: float) -> T:
         try:
