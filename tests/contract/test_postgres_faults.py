@@ -135,12 +135,17 @@ def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(colour: str)
             stage.colour.close()
 
 
+@pytest.fixture(scope="module")
+def pooled() -> Iterator[PostgresBench]:
+    clock = ServerClock()
+    with Postgres(env=clock.env, config={"fsync": "off"}) as server, PgBouncer(server) as pool:
+        install(server.url)
+        yield PostgresBench(server, url=pool.url, clock=clock)
+
+
 class TestPgBouncer(ClaimContract, RenewContract, ResignContract, InspectContract, CrowdContract):
     """All but the pushes, which do not come through it."""
 
-    @pytest.fixture(scope="class")
-    def bench(self) -> Iterator[PostgresBench]:
-        clock = ServerClock()
-        with Postgres(env=clock.env, config={"fsync": "off"}) as server, PgBouncer(server) as pool:
-            install(server.url)
-            yield PostgresBench(server, url=pool.url, clock=clock)
+    @pytest.fixture
+    def bench(self, pooled: PostgresBench) -> PostgresBench:
+        return pooled

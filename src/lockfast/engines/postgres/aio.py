@@ -146,7 +146,7 @@ class AioWire:
         pushes = ear.pushes()
         if not pushes:
             descriptor = ear.fileno()
-            self._loop.add_reader(descriptor, self._hear, ear)
+            self._loop.add_reader(descriptor, self._hear, ear, descriptor)
             try:
                 await self.pause(deadline)
             finally:
@@ -157,12 +157,12 @@ class AioWire:
             pushes = ear.pushes()
         return pushes
 
-    def _hear(self, ear: Link) -> None:
+    def _hear(self, ear: Link, descriptor: int) -> None:
         self._bell.set()
         try:
             ear.drain()
-        except EngineUnavailable:
-            self._loop.remove_reader(ear.fileno())
+        except EngineUnavailable:  # libpq has closed the descriptor already
+            self._loop.remove_reader(descriptor)
             self._ear = None
             ear.close()
 

@@ -48,7 +48,10 @@ class Link:
 
     def fileno(self) -> int:
         """Give the socket to wait for. While connecting, it may be another after each step."""
-        return self._pgconn.socket
+        try:
+            return self._pgconn.socket
+        except psycopg.Error as broken:
+            raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=True) from broken
 
     @property
     def idle(self) -> bool:
