@@ -18,6 +18,7 @@ from lockfast.testing import (
     RenewContract,
     ResignContract,
     Stage,
+    WakeContract,
 )
 from lockfast.testing.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import PostgresBench
@@ -143,9 +144,20 @@ def pooled() -> Iterator[PostgresBench]:
         yield PostgresBench(server, url=pool.url, clock=clock)
 
 
-class TestPgBouncer(ClaimContract, RenewContract, ResignContract, InspectContract, CrowdContract):
+class TestPgBouncer(ClaimContract, RenewContract, ResignContract, InspectContract):
     """All but the pushes, which do not come through it."""
 
     @pytest.fixture
     def bench(self, pooled: PostgresBench) -> PostgresBench:
         return pooled
+
+
+class TestPgBouncerWithAnEar(WakeContract, CrowdContract):
+    """The pushes too, where the heart has a connection past it."""
+
+    @pytest.fixture
+    def bench(self, pooled: PostgresBench) -> Iterator[PostgresBench]:
+        without = pooled.url
+        pooled.url = f"{without}?listen={pooled.server.url}"
+        yield pooled
+        pooled.url = without

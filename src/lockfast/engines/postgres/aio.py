@@ -67,7 +67,13 @@ class AioWire:
 
     async def _open(self, address: Address, deadline: float) -> Link:
         deadline = min(max(deadline, self._now() + 0.05), self._now() + IO)
-        link = Link(address.resolved(await self._lookup(address)), str(address))
+        try:
+            async with asyncio.timeout(deadline - self._now()):
+                hosts = await self._lookup(address)
+        except TimeoutError as error:
+            said = f"no address of PostgreSQL at {address} in time"
+            raise EngineUnavailable(said, sent=False) from error
+        link = Link(address.resolved(hosts), str(address))
         try:
             await self._drive(link, link.connect(), deadline)
         except EngineUnavailable as error:
@@ -127,6 +133,10 @@ class AioWire:
             link.close()
             if link is self._ear:
                 self._ear = None
+            # The server may have gone: the others would only fail one by one.
+            idle, self._idle = self._idle, []
+            for each in idle:
+                each.close()
         elif link is not self._ear:
             if len(self._idle) < IDLE:
                 self._idle.append(link)

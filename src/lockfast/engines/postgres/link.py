@@ -149,7 +149,7 @@ class Link:
 def unconnected(text: str, where: str) -> EngineError:
     """Tell a server that is not there, or not yet, from one that said no. libpq gives no code."""
     text = " ".join(text.split())
-    later = ("starting up", "shutting down", "recovery", "too many", "connection slots", "terminat")
+    later = ("starting", "shutting", "recovery", "accepting", "too many", "slots", "terminat")
     if "FATAL:" in text and not any(word in text for word in later):
         return EngineRefused(f"PostgreSQL at {where}: {text}")
     return EngineUnavailable(f"no connection to PostgreSQL at {where}: {text}", sent=False)

@@ -84,8 +84,10 @@ class ThreadWire:
             link.close()
             if link is self._ear:
                 self._ear = None
-            while self._idle:  # the server may have gone: the others would only fail one by one
-                self._idle.pop().close()
+            # The server may have gone: the others would only fail one by one.
+            idle, self._idle = self._idle, []
+            for each in idle:
+                each.close()
         elif link is not self._ear:
             if len(self._idle) < IDLE:
                 self._idle.append(link)
@@ -157,8 +159,9 @@ class ThreadWire:
 
     async def close(self) -> None:
         """Close all connections."""
-        while self._idle:
-            self._idle.pop().close()
+        idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
         ear, self._ear = self._ear, None
         if ear is not None:
             ear.close()
