@@ -9,7 +9,7 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Redis, ServerClock
+from tests.servers import Postgres, Redis, ServerClock
 
 
 class MemoryBench(Bench):
@@ -56,6 +56,34 @@ class RedisBench(UrlBench):
     def wipe(self) -> None:
         for server in self.servers:
             server.command("FLUSHALL")
+
+    def move(self, seconds: float) -> bool:
+        if self._clock is None:
+            return False
+        self._clock.advance(seconds)
+        return True
+
+    def rewind(self, seconds: float) -> None:
+        assert self._clock is not None, "this server's clock cannot be moved"
+        self._clock.advance(-seconds)
+
+
+class PostgresBench(UrlBench):
+    """A server that is wiped by deleting every row that a claim leaves."""
+
+    def __init__(
+        self, server: Postgres, *, url: str | None = None, clock: ServerClock | None = None
+    ) -> None:
+        super().__init__(url or server.url)
+        self.server = server
+        self._clock = clock
+        self.unit = 0.25 if clock is None else 1.0
+
+    def wipe(self) -> None:
+        self.server.command(
+            "DELETE FROM lockfast.claim; DELETE FROM lockfast.tombstone; "
+            "UPDATE lockfast.bucket SET seen = 0 WHERE seen <> 0"
+        )
 
     def move(self, seconds: float) -> bool:
         if self._clock is None:

@@ -2,6 +2,7 @@
 
 from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
+from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
@@ -11,6 +12,8 @@ from tests.servers.sentinel import Sentinel, SentinelSet
 __all__ = [
     "Cluster",
     "Connection",
+    "PgBouncer",
+    "Postgres",
     "Proxy",
     "Redis",
     "Reply",

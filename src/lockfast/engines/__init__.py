@@ -25,7 +25,15 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
                 "the Redis engine needs hiredis: pip install 'lockfast[redis]'"
             ) from error
         return redis.opener(target, runtime)
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from lockfast.engines import postgres
+        except ImportError as error:
+            raise ImportError(
+                "the PostgreSQL engine needs psycopg: pip install 'lockfast[postgres]'"
+            ) from error
+        return postgres.opener(target, runtime)
     raise ValueError(
         f"no engine for {scheme}://. There are redis://, rediss://, valkey://, valkeys://, "
-        "redis+sentinel://, redis+cluster:// and memory://"
+        "redis+sentinel://, redis+cluster://, postgresql:// and memory://"
     )

@@ -133,11 +133,14 @@ class QueueMachine(Twins):
 class MachineContract(Contract):
     """Any engine whose clock a test can move, forward and back."""
 
+    examples = EXAMPLES
+    """How many histories to try: fewer where each request is a write to a disk."""
+
     def test_the_engine_and_the_reference_model_agree(self, stage: Stage) -> None:
         run_state_machine_as_test(
             lambda: QueueMachine(stage),  # type: ignore[arg-type]  # a factory is documented too
             settings=settings(
-                max_examples=EXAMPLES,
+                max_examples=self.examples,
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

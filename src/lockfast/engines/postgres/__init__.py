@@ -1,0 +1,57 @@
+"""The PostgreSQL engine, in both colours, over psycopg 3. Its schema is installed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import psycopg
+
+from lockfast.engines.postgres.address import LIBPQ, Address
+from lockfast.engines.postgres.aio import AioWire
+from lockfast.engines.postgres.engine import PostgresEngine
+from lockfast.engines.postgres.threads import ThreadWire
+from lockfast.port import Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target, parse
+
+OURS = ("listen", "token_base")
+
+
+def schema() -> str:
+    """Give the SQL that `install` runs, for those who keep their migrations themselves."""
+    return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
+
+
+def install(url: str) -> None:
+    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once."""
+    target = parse(url)
+    target.take(*LIBPQ, *OURS)
+    with psycopg.connect(Address.of(target).conninfo, autocommit=True) as connection:
+        # Bytes: this text is ours, and has several statements, which are one transaction.
+        connection.execute(schema().encode())
+
+
+def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
+    """Read a URL; the engine that comes out connects on first use."""
+    options = target.take(*LIBPQ, *OURS)
+    base = int(options.get("token_base", "0"))
+    if not 0 <= base < 2**52:
+        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    address = Address.of(target)
+    ear = _ear(options.get("listen"))
+
+    def open_engine() -> Engine:
+        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(address, ear, runtime.now)
+        return PostgresEngine(wire, runtime.now, base)
+
+    return open_engine
+
+
+def _ear(url: str | None) -> Address | None:
+    if url is None:
+        return None
+    target = parse(url)
+    target.take(*LIBPQ)
+    return Address.of(target)

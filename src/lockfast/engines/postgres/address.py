@@ -1,0 +1,99 @@
+"""Where a database is, and how to log in: what a URL says, in libpq's words."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from psycopg.conninfo import make_conninfo
+
+from lockfast.url import Target
+
+LIBPQ = (
+    "application_name",
+    "channel_binding",
+    "dbname",
+    "gssencmode",
+    "host",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "options",
+    "passfile",
+    "password",
+    "port",
+    "require_auth",
+    "service",
+    "sslcert",
+    "sslcrl",
+    "sslkey",
+    "sslmode",
+    "sslnegotiation",
+    "sslpassword",
+    "sslrootcert",
+    "target_session_attrs",
+    "tcp_user_timeout",
+    "user",
+)
+"""What a URL may say beside our own options; libpq's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One database, on one or several hosts."""
+
+    hosts: tuple[tuple[str, str], ...]
+    """Host and port, as text; a host may be empty, or the folder of a socket."""
+    words: dict[str, str] = field(repr=False)
+
+    @staticmethod
+    def of(target: Target) -> Address:
+        """Read a URL."""
+        words = {word: text for word, text in target.options.items() if word in LIBPQ}
+        hosts = tuple((host, str(port or "")) for host, port in target.hosts)
+        if "host" in words or not hosts:
+            hosts = tuple((h, "") for h in words.pop("host", "").split(","))
+        if "port" in words:
+            port = words.pop("port")
+            hosts = tuple((host, port) for host, _ in hosts)
+        login = (("user", target.username), ("password", target.password))
+        words |= {word: text for word, text in login if text is not None}
+        if len(target.path) > 1:
+            words["dbname"] = target.path[1:]
+        words.setdefault("application_name", "lockfast")
+        if len(hosts) > 1:  # a standby cannot grant
+            words.setdefault("target_session_attrs", "read-write")
+        return Address(hosts, words)
+
+    def __str__(self) -> str:
+        """Show it without its password."""
+        hosts = ",".join(f"{host}:{port}" if port else host for host, port in self.hosts)
+        return f"{hosts or 'localhost'}/{self.words.get('dbname', '')}"
+
+    @property
+    def conninfo(self) -> str:
+        """Give the words in which libpq wants to hear it, names not resolved."""
+        return self.resolved([(host, port, "") for host, port in self.hosts])
+
+    def resolved(self, hosts: list[tuple[str, str, str]]) -> str:
+        """Give the same with addresses that were looked up: libpq would block while it does."""
+        where = {
+            "host": ",".join(host for host, _, _ in hosts),
+            "port": ",".join(port for _, port, _ in hosts),
+            "hostaddr": ",".join(found for _, _, found in hosts),
+        }
+        return make_conninfo(
+            "", **self.words, **{word: text for word, text in where.items() if text.strip(",")}
+        )
+
+
+def is_name(host: str) -> bool:
+    """Tell whether a host has to be looked up."""
+    if not host or host.startswith(("/", "@")):
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False

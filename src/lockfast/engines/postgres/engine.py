@@ -1,0 +1,134 @@
+"""The PostgreSQL engine: the port, in terms of statements and a transport. No colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockfast.engines.postgres import statements
+from lockfast.engines.postgres.wire import Wire
+from lockfast.errors import EngineError
+from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.runtime.base import Clock
+
+CALM = 0.1  # seconds between attempts to listen
+GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
+MARGIN = 1_000_000  # µs a tombstone outlives the last moment at which a copy would be applied
+
+
+class PostgresEngine:
+    """One client's engine."""
+
+    def __init__(self, wire: Wire, clock: Clock, base: int) -> None:
+        """Add `base` to every new ticket."""
+        self._wire = wire
+        self._now = clock
+        self._base = base
+        self._channel: str | None = None
+        self._waiting = 0.0  # the time until which a claim of ours may wait
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Append and report, in one round trip."""
+        if self._channel is None:  # from here on there is something to hear
+            self._channel = f"lockfast_{ask.id[:22]}"
+            self._wire.rouse()
+        late = await self._translate(ask.not_after, deadline)
+        rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
+        micros, standing = statements.claimed(rows[0], ask)
+        if standing is None:
+            # The id is dead, or the server's clock was moved: learn, so that the next id lives.
+            self._wire.offset = micros / 1e6 - self._now()
+        elif standing.ticket and not standing.granted:
+            self._wait(ask)
+            if self._wire.deaf:
+                self._wire.rouse()
+        return standing
+
+    def _wait(self, ask: Ask) -> None:
+        self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
+
+    async def _translate(self, when: float, deadline: float) -> int:
+        """Give a time of ours by the server's clock, in µs; at most, never later."""
+        if self._wire.offset is None:
+            await self._wire.call(b"SELECT 1", deadline)
+        return int((when + (self._wire.offset or 0.0)) * 1e6)
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Extend: one call, one transaction."""
+        found: list[Standing | Exception | None] = [None] * len(asks)
+        if not asks:
+            return found
+        rows = await self._wire.call(statements.renew(asks), deadline, heart=True)
+        received = self._now()
+        for row in rows:
+            place, micros, standing = statements.renewed(row)
+            found[place] = standing
+            self._wire.offset = micros / 1e6 - received
+            if standing is not None and not standing.granted:
+                self._wait(asks[place])
+        return found
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove for good: one call, one transaction."""
+        removed = [False] * len(asks)
+        if not asks:
+            return removed
+        untils = None
+        if doubt:
+            untils = [await self._translate(ask.not_after, deadline) + MARGIN for ask in asks]
+        for row in await self._wire.call(statements.resign(asks, untils), deadline):
+            place, there = statements.resigned(row)
+            removed[place] = there
+        return removed
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Leave it to the heart: nothing can be written behind a claim that is under way."""
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep on the heart's connection. One that was cut is made anew.
+
+        Behind a pooler nothing can be heard: while somebody waits, look at all every half second.
+        """
+        try:
+            if self._channel is None:
+                await self._wire.pause(deadline)
+                return []
+            if self._wire.deaf and self._waiting > self._now():
+                soon = self._now() + GLANCE
+                await self._wire.pause(soon if deadline is None else min(deadline, soon))
+                return [EVERYONE] if self._now() >= soon else []
+            messages = await self._wire.listen(self._channel, deadline)
+        except EngineError:
+            soon = self._now() + CALM
+            await self._wire.pause(soon if deadline is None else min(deadline, soon))
+            return []
+        if messages is None:
+            return [EVERYONE]
+        wakes = []
+        for message in messages:
+            ident, _, floor = message.decode().partition(" ")
+            wakes.append(Wake(ident, granted=True, floor=int(floor)))
+        return wakes
+
+    def rouse(self) -> None:
+        """Wake the listener."""
+        self._wire.rouse()
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims on one name, or the next five hundred on names with a prefix."""
+        deadline = self._now() + 5.0
+        if exact:
+            rows = await self._wire.call(statements.show_one(names), deadline)
+            return Page([statements.entry(row) for row in rows], None)
+        rows = await self._wire.call(statements.show_page(names, cursor), deadline)
+        more = statements.after(rows[-1]) if len(rows) == statements.PAGE else None
+        return Page([statements.entry(row) for row in rows], more)
+
+    def reset(self) -> None:
+        """Forget every connection."""
+        self._wire.reset()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._wire.close()

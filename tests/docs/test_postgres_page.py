@@ -1,0 +1,80 @@
+"""What the page on PostgreSQL tells people to configure is enough."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lockfast
+from lockfast import EngineRefused
+from lockfast.engines.postgres import install
+from tests.servers import Postgres
+
+PAGE = Path(__file__).parents[2] / "docs" / "engines" / "postgres.md"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres() as server:
+        install(server.url)
+        yield server
+
+
+def documented_grants() -> str:
+    """Read the line on privileges."""
+    found = re.search(r"`(GRANT [^`]+)`", PAGE.read_text("utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def test_a_user_with_the_documented_privileges_can_do_everything(server: Postgres) -> None:
+    server.command("CREATE ROLE app LOGIN")
+    url = server.url.replace("postgres@", "app@")
+    with lockfast.connect(url) as client, lockfast.connect(url) as other:
+        with pytest.raises(EngineRefused, match="permission denied"):
+            client.lock("x").acquire(timeout=1)
+        server.command(documented_grants())
+        lock = client.lock("x", ttl=1)
+        lease = lock.acquire()
+        assert other.lock("x").try_acquire() is None
+
+        def wait() -> None:
+            with other.lock("x", ttl=1):
+                pass
+
+        waiters = [threading.Thread(target=wait) for _ in range(2)]
+        for waiter in waiters:
+            waiter.start()
+        assert not lease.wait_lost(1.5)  # renewed, with others in the queue
+        assert len(lock.queue()) == 3
+        lease.release()
+        for waiter in waiters:
+            waiter.join(5)
+        assert lock.queue() == []
+
+
+def test_the_token_base_lifts_every_new_token(server: Postgres) -> None:
+    base = 2_000_000_000_000_000
+    tokens = []
+    for url in (server.url, f"{server.url}?token_base={base}", server.url):
+        with lockfast.connect(url) as client, client.lock("moved") as lease:
+            tokens.append(lease.token)
+    assert tokens == sorted(set(tokens))
+    assert tokens[1] >= base
+
+
+def test_an_option_that_nobody_knows_is_refused(server: Postgres) -> None:
+    with pytest.raises(ValueError, match="does not know sslmod"):
+        lockfast.connect(f"{server.url}?sslmod=require")
+
+
+def test_a_user_whom_the_server_does_not_know_is_refused_and_not_waited_for(
+    server: Postgres,
+) -> None:
+    url = server.url.replace("postgres@", "nobody@")
+    with lockfast.connect(url) as client, pytest.raises(EngineRefused, match="nobody"):
+        client.lock("x").acquire(timeout=5)

@@ -1,0 +1,167 @@
+"""PostgreSQL, and PgBouncer in front of it: real processes, run as the user postgres."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.servers.guard import guard
+from tests.servers.process import Server, ServerError, free_port, program, run
+
+_USER = "postgres"
+
+
+def _as_user(*argv: str) -> list[str]:
+    """Write a command line that does not run as root, which these servers refuse."""
+    if os.geteuid() != 0:
+        return list(argv)
+    return [program("setpriv"), f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups", *argv]
+
+
+def _tool(name: str) -> str:
+    """Find a program of the newest PostgreSQL; Debian keeps them out of PATH."""
+    found = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
+    )
+    return str(found[-1]) if found else program(name)
+
+
+class _Unprivileged(Server):
+    """A server whose folder belongs to the user that it runs as."""
+
+    def __init__(self, name: str, *, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(name, env=env)
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        if os.geteuid() == 0:
+            guard().folder.chmod(0o755)  # it has to get to its own folder, and to its clock
+            if "LOCKFAST_CLOCK" in self.env:
+                Path(self.env["LOCKFAST_CLOCK"]).chmod(0o666)
+            shutil.chown(self.folder, _USER, _USER)
+
+    @property
+    def url(self) -> str:
+        """The address for a client."""
+        return f"postgresql://postgres@{self.host}:{self.port}/postgres"
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Open a connection that may do anything."""
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+
+    def command(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement on a connection of its own, and give its rows."""
+        with self.connect() as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def is_ready(self) -> bool:
+        """Tell whether it answers."""
+        try:
+            return self.command("SELECT 1") == [(1,)]
+        except psycopg.OperationalError:
+            return False
+
+    def _descendants(self) -> list[int]:
+        """List the process and its children, which lead sessions of their own."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
+        return [self.pid, *map(int, children.split())]
+
+    def pause(self) -> None:
+        """Stop every process of the server."""
+        super().pause()  # the parent first: no child is born behind our back
+        for pid in self._descendants()[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them all go on."""
+        for pid in self._descendants():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+class Postgres(_Unprivileged):
+    """One PostgreSQL server with an empty database, or a copy of another's."""
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, str] | None = None,
+        replica_of: "Postgres | None" = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the data; config is further lines of postgresql.conf, written as they are."""
+        super().__init__("postgres", env=env)
+        self.data_path = self.folder / "data"
+        if replica_of is None:
+            run(
+                *_as_user(_tool("initdb"), "--pgdata", str(self.data_path), "--auth", "trust"),
+                *("--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync"),
+            )
+        else:
+            run(
+                *_as_user(_tool("pg_basebackup"), "--pgdata", str(self.data_path), "--no-sync"),
+                *("--write-recovery-conf", "--checkpoint", "fast", "--dbname", replica_of.url),
+            )
+        lines = {
+            "listen_addresses": f"'{self.host}'",
+            "port": str(self.port),
+            "unix_socket_directories": "''",
+            "max_connections": "200",
+            "shared_buffers": "'32MB'",
+            **(config or {}),
+        }
+        with (self.data_path / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in lines.items())
+
+    def argv(self) -> list[str]:
+        """Tell the command line."""
+        return _as_user(_tool("postgres"), "-D", str(self.data_path))
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Shut down fast: the default would wait for every client to leave."""
+        if self.alive:
+            self.resume()
+            os.kill(self.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if self._process is not None:
+                    self._process.wait(timeout)
+        self.kill()
+
+    def restart(self) -> None:
+        """Stop and start again on the same port, with the data."""
+        self.stop()
+        self.start()
+
+    def promote(self) -> None:
+        """Make a replica the primary."""
+        if self.command("SELECT pg_promote()") != [(True,)]:
+            raise ServerError("the replica was not promoted in time")
+
+
+class PgBouncer(_Unprivileged):
+    """PgBouncer in transaction mode: a connection is a client's for one transaction only."""
+
+    def __init__(self, server: Postgres, *, pool_size: int = 2) -> None:
+        """Stand in front of that server."""
+        super().__init__("pgbouncer")
+        self._config_path = self.folder / "pgbouncer.ini"
+        self._config_path.write_text(
+            "[databases]\n"
+            f"* = host={server.host} port={server.port} user=postgres\n"
+            "[pgbouncer]\n"
+            f"listen_addr = {self.host}\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            "auth_type = any\npool_mode = transaction\nmax_client_conn = 200\n"
+            f"default_pool_size = {pool_size}\n",
+            encoding="utf-8",
+        )
+
+    def argv(self) -> list[str]:
+        """Tell the command line."""
+        return _as_user(program("pgbouncer"), str(self._config_path))
