@@ -85,7 +85,7 @@ class QueueMachine(Twins):
         )
         now = self.tick()
         asks = [claim.ask for claim in chosen]
-        theirs = self.run(self.actor.renew(*asks))
+        theirs = self.ask(self.actor.renew(*asks))
         ours = [self.model.renew(ask, now) for ask in asks]
         # In one call an earlier renewal may change what a later one reports, and it is left open
         # whether it does. What counts is the state afterwards.
@@ -94,7 +94,8 @@ class QueueMachine(Twins):
             if len(asks) == 1:
                 self.compare(ask, found, wanted)
             else:
-                assert (found is None) == (wanted is None), (ask.shape, found, wanted)
+                same = (found is None) == (wanted is None)
+                assert self.spoiled or same, (ask.shape, found, wanted)
         self.compare_pushes(*asks)
 
     @precondition(lambda self: self.claims)
@@ -106,21 +107,23 @@ class QueueMachine(Twins):
         )
         now = self.tick()
         asks = [claim.ask for claim in chosen]
-        theirs = self.run(self.actor.resign(*asks, doubt=doubt))
+        theirs = self.ask(self.actor.resign(*asks, doubt=doubt))
         known = [
             Ask(c.ask.id, c.ask.shape, c.ask.queue, c.late - self.rewound, c.ask.payload)
             for c in chosen
         ]
         ours = [self.model.resign(ask, now, doubt=doubt) for ask in known]
-        assert theirs == ours
+        assert self.spoiled or theirs == ours
         self.compare_pushes(*asks)
 
     @rule(name=st.sampled_from(NAMES))
     def inspect(self, name: str) -> None:
         """Look from outside."""
         now = self.tick()
-        theirs = self.run(self.actor.entries(name))
+        theirs = self.ask(self.actor.entries(name))
         ours = self.model.entries(name, now)
+        if self.spoiled:
+            return
         assert [entry.id for entry in theirs] == [entry.id for entry in ours]
         for found, wanted in zip(theirs, ours, strict=True):
             assert found.ticket == self.tickets[wanted.ticket]
