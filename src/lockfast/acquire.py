@@ -16,7 +16,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
 )
-from lockfast.live import ENDED, HELD, LEAVING, Live
+from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
 
@@ -169,8 +169,8 @@ async def release(session: Session, live: Live) -> None:
                 removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]
             except EngineUnavailable as error:
                 removed = await _resign_again(session, live, deadline, error)
-            if first and not removed and live.phase is not ENDED:  # else the heart was quicker
-                live.loss = Loss.GONE
+            if first and not removed:
+                claims.missing(live)
             claims.end(live)
     except BaseException:
         give_up(session, live)

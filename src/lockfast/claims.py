@@ -204,7 +204,14 @@ class Claims:
                 return False
             live.loss = Loss.RELEASED
             live.phase = LEAVING
+            self._keep(live, now)  # the heart helps after a whole beat, not in the middle of it
             return True
+
+    def missing(self, live: Live) -> None:
+        """Take in that a release found nothing there: lost, unless the heart has resigned it."""
+        with self._lock:
+            if live.phase is LEAVING and live not in self._leaving:
+                live.loss = Loss.GONE
 
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""

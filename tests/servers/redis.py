@@ -96,7 +96,11 @@ class Redis(Node):
         tls = None if self.ca_path is None else ssl.create_default_context(cafile=self.ca_path)
         connection = Connection(self.host, self.port, tls=tls, timeout=timeout)
         if self._admin_password is not None:
-            connection.command("AUTH", self._admin_password)
+            try:
+                connection.command("AUTH", self._admin_password)
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
     def restart(self, *, keep_data: bool) -> None:
@@ -115,7 +119,10 @@ class Redis(Node):
 
     def is_linked(self) -> bool:
         """Tell whether this replica's link to its primary is up."""
-        return self.info("replication").get("master_link_status") == "up"
+        try:
+            return self.info("replication").get("master_link_status") == "up"
+        except ConnectionError:  # a Sentinel that makes it a replica cuts its clients off
+            return False
 
     def wait_linked(self, timeout: float = 10.0) -> None:
         """Wait until this replica's link to its primary is up and the first copy is made."""

@@ -1,0 +1,41 @@
+"""The table of live claims: what a beat does to a claim that is just being released."""
+
+from __future__ import annotations
+
+import weakref
+
+from lockfast.claims import Claims
+from lockfast.errors import Loss
+from lockfast.live import Live
+from lockfast.port import Shape, Standing
+
+
+class Lease:
+    """Something to hold."""
+
+
+def held(claims: Claims, lease: Lease) -> Live:
+    live = Live("0" * 32, Shape("x", 30.0), True, 10.0, b"", 1, weakref.ref(lease))  # noqa: FBT003
+    claims.register(live, 0.0)
+    live.copies = 1
+    claims.answered(live, 0.0, Standing(1, granted=True, left=30.0), 0.1)
+    return live
+
+
+def test_a_beat_in_the_middle_of_a_release_leaves_it_alone() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.releasing(live, 3.2)
+    work = claims.work(3.3)  # when it would have been renewed
+    assert (work.renew, work.resign) == ([], [])
+    claims.missing(live)
+    assert live.loss is Loss.GONE  # nobody but the engine can have removed it
+
+
+def test_a_release_that_took_a_whole_beat_is_helped_and_then_is_no_loss() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.releasing(live, 3.2)
+    assert claims.work(7.0).resign == [live]
+    claims.missing(live)  # the heart's resignation arrived first
+    assert live.loss is Loss.RELEASED
