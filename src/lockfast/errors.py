@@ -48,6 +48,20 @@ class LeaseLost(LockfastError):
         )
 
 
+class StaleToken(LockfastError):
+    """A guarded resource refused a write: it has seen a later holder."""
+
+    def __init__(self, name: str, token: int, current: int) -> None:
+        """Name the resource, the token that was shown and the one that stands."""
+        self.name = name
+        self.token = token
+        self.current = current
+        super().__init__(
+            f"the write to {name!r} with token {token} was refused: token {current} has been "
+            "there. The lease is lost: stop, and acquire again to go on."
+        )
+
+
 class Deadlock(LockfastError):
     """A wait that could never end: the waiter itself holds what it waits for."""
 

@@ -61,6 +61,7 @@ def test_the_public_names_are_these() -> None:
         "LockfastError",
         "Loss",
         "NotAcquired",
+        "StaleToken",
         "State",
         "Who",
         "WrongLoop",

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
+ENGINES = {
+    "memory": "memory",
+    "redis": "redis",
+    "rediss": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+}
+"""The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
+
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Find the engine of a URL; its connections are made later, on first use."""
-    scheme = target.scheme
-    if scheme == "memory":
-        from lockfast.engines import memory
-
-        return memory.opener(target, runtime)
-    if scheme.partition("+")[0] in ("redis", "rediss", "valkey", "valkeys"):
-        try:
-            from lockfast.engines import redis
-        except ImportError as error:
-            raise ImportError(
-                "the Redis engine needs hiredis: pip install 'lockfast[redis]'"
-            ) from error
-        return redis.opener(target, runtime)
-    if scheme in ("postgresql", "postgres"):
-        try:
-            from lockfast.engines import postgres
-        except ImportError as error:
-            raise ImportError(
-                "the PostgreSQL engine needs psycopg: pip install 'lockfast[postgres]'"
-            ) from error
-        return postgres.opener(target, runtime)
-    raise ValueError(
-        f"no engine for {scheme}://. There are redis://, rediss://, valkey://, valkeys://, "
-        "redis+sentinel://, redis+cluster://, postgresql:// and memory://"
-    )
+    name = ENGINES.get(target.scheme.partition("+")[0])
+    if name is None:
+        known = ", ".join(f"{scheme}://" for scheme in ENGINES)
+        raise ValueError(f"no engine for {target.scheme}://. There are {known}")
+    try:
+        module = import_module(f"lockfast.engines.{name}")
+    except ImportError as error:
+        raise ImportError(
+            f"the engine of {target.scheme}:// needs {error.name}: pip install 'lockfast[{name}]'"
+        ) from error
+    found: Callable[[], Engine] = module.opener(target, runtime)
+    return found
