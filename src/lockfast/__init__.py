@@ -11,6 +11,7 @@ from lockfast.errors import (
     EngineError,
     EngineRefused,
     EngineUnavailable,
+    GuaranteeMissing,
     LeaseLost,
     LockfastError,
     Loss,
@@ -18,6 +19,7 @@ from lockfast.errors import (
     StaleToken,
     WrongLoop,
 )
+from lockfast.guarantees import Finding, Guarantees, Level
 from lockfast.nouns.lock import Holder
 from lockfast.who import Who
 
@@ -29,9 +31,13 @@ __all__ = [
     "EngineError",
     "EngineRefused",
     "EngineUnavailable",
+    "Finding",
+    "GuaranteeMissing",
+    "Guarantees",
     "Holder",
     "Lease",
     "LeaseLost",
+    "Level",
     "Lock",
     "LockfastError",
     "Loss",

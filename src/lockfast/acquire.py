@@ -50,6 +50,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     bearer, and then nobody but its owner knows when it is no longer wanted.
     """
     session.enter()
+    if session.unproven is not None:
+        await session.prove(session.unproven)
     bearer = bearer_type(session)
     runtime, claims = session.runtime, session.claims
     began = now = runtime.now()

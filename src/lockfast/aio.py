@@ -10,6 +10,7 @@ from typing import Any, Self
 from lockfast.acquire import lost
 from lockfast.engines import opener
 from lockfast.errors import LockfastError
+from lockfast.guarantees import Guarantees, Level
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import Default, LockCore
@@ -132,6 +133,10 @@ class AsyncClient:
         """Describe a lock; the arguments are those of `Client.lock`."""
         return AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose)
 
+    async def guarantees(self) -> Guarantees:
+        """Ask the live server how it is set up, and say what that lets us promise."""
+        return await self._session.guarantees()
+
     async def close(self) -> None:
         """Release what is held and disconnect; takes two seconds at most."""
         await self._session.close()
@@ -150,7 +155,10 @@ class AsyncClient:
         await self.close()
 
 
-def connect(url: str | None = None) -> AsyncClient:
-    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use."""
+def connect(url: str | None = None, *, require: Level | str | None = None) -> AsyncClient:
+    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
+
+    `require`: as for `lockfast.connect`.
+    """
     runtime = Aio()
-    return AsyncClient(Session(opener(parse(url), runtime), runtime))
+    return AsyncClient(Session(opener(parse(url), runtime), runtime, require))

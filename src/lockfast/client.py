@@ -10,6 +10,7 @@ from typing import Self
 from lockfast.acquire import give_up
 from lockfast.engines import opener
 from lockfast.errors import LockfastError
+from lockfast.guarantees import Guarantees, Level
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import Default, LockCore
@@ -109,6 +110,10 @@ class Client:
         """
         return Lock(self._session, Lease, Shape(name, ttl), timeout, purpose)
 
+    def guarantees(self) -> Guarantees:
+        """Ask the live server how it is set up, and say what that lets us promise."""
+        return drive(self._session.guarantees())
+
     def close(self) -> None:
         """Release what is held and disconnect; takes two seconds at most."""
         drive(self._session.close())
@@ -127,10 +132,14 @@ class Client:
         self.close()
 
 
-def connect(url: str | None = None) -> Client:
-    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use."""
+def connect(url: str | None = None, *, require: Level | str | None = None) -> Client:
+    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
+
+    `require`: "efficiency", "fenced" or "consensus". The first acquisition asks the live server
+    and raises `GuaranteeMissing` if it cannot promise that much.
+    """
     runtime = Threads()
-    session = Session(opener(parse(url), runtime), runtime)
+    session = Session(opener(parse(url), runtime), runtime, require)
     _open.add(session)
     return Client(session)
 

@@ -80,6 +80,10 @@ class CapacityMismatch(LockfastError, ValueError):
         )
 
 
+class GuaranteeMissing(LockfastError):
+    """The engine cannot promise what `connect(url, require=...)` asked for."""
+
+
 class ClientClosed(LockfastError, RuntimeError):
     """The client was closed; a new one is needed."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from lockfast.guarantees import Guarantees
 from lockfast.names import checked
 
 SHARED = 2**31 - 1  # the capacity of a read/write lock: a reader weighs 1, a writer all of it
@@ -191,6 +192,10 @@ class Engine(Protocol):
 
         Pages are read one by one: what changes in between may be shown twice, or not at all.
         """
+        ...
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask the live server how it is set up, and say what that lets us promise."""
         ...
 
     def reset(self) -> None:

@@ -10,7 +10,8 @@ from itertools import count
 
 from lockfast import fork
 from lockfast.claims import Claims
-from lockfast.errors import ClientClosed, EngineError, Loss
+from lockfast.errors import ClientClosed, EngineError, GuaranteeMissing, Loss
+from lockfast.guarantees import Guarantees, Level
 from lockfast.heart import Heart
 from lockfast.live import HELD, LEAVING, WAITING
 from lockfast.port import Engine
@@ -26,8 +27,14 @@ class Session:
     engine: Engine
     """Only after `enter`."""
 
-    def __init__(self, open_engine: Callable[[], Engine], runtime: Runtime) -> None:
-        """Nothing is opened yet."""
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        runtime: Runtime,
+        require: Level | str | None = None,
+    ) -> None:
+        """Nothing is opened yet. `require`: what the engine must promise before the first claim."""
+        self.unproven = None if require is None else Level.of(require)
         self._open_engine = open_engine
         self.runtime = runtime
         self.closed = False
@@ -80,6 +87,21 @@ class Session:
             return now + IO
         latest = now + min(life, IO)
         return latest if until is None else min(latest, max(until, now + 0.25))
+
+    async def guarantees(self) -> Guarantees:
+        """Ask the engine what it promises as it runs now."""
+        self.enter()
+        return await self.engine.guarantees(self.runtime.now() + IO)
+
+    async def prove(self, required: Level) -> None:
+        """Refuse to work on an engine that promises less than was asked for."""
+        found = await self.guarantees()
+        if found.level < required:
+            raise GuaranteeMissing(
+                f"{required.name.lower()} is required, but {found}\n"
+                "Change the server's setup, or require less."
+            )
+        self.unproven = None
 
     async def close(self) -> None:
         """Release what is held, resign what waits, stop the heart: bounded, and for good."""

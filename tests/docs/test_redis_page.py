@@ -27,6 +27,7 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
         lockfast.connect(server.url) as client,
         lockfast.connect(server.url) as other,
     ):
+        assert client.guarantees().engine
         lock = client.lock("x", ttl=1)
         lease = lock.acquire()
         assert other.lock("x").try_acquire() is None

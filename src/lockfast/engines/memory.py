@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lockfast.core.queue import Queues
+from lockfast.guarantees import Guarantees, Level
 from lockfast.port import EVERYONE, Ask, Engine, Entry, Page, Standing, Wake
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import Clock, now
@@ -177,6 +178,14 @@ class MemoryEngine:
             for name in shown:
                 entries += memory.queues.entries(name, at)
         return Page(entries, shown[-1] if len(rest) > PAGE else None)
+
+    async def guarantees(self, deadline: float) -> Guarantees:  # noqa: ARG002  # the port's
+        """Promise little: it is for tests and tutorials."""
+        return Guarantees(
+            "memory, in this process",
+            Level.EFFICIENCY,
+            "nothing leaves the process, and its grants and tokens end with it",
+        )
 
     def reset(self) -> None:
         """Begin anew after a fork: the lock may have been held by a thread that is not here."""

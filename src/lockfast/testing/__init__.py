@@ -41,6 +41,7 @@ from lockfast.testing.contract.leasing import LeaseContract
 from lockfast.testing.contract.losing import FaultContract, LossContract
 from lockfast.testing.contract.naming import NamingContract
 from lockfast.testing.contract.processes import ProcessContract
+from lockfast.testing.contract.promising import GuaranteeContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ResignContract, WakeContract
 from lockfast.testing.machine import MachineContract, QueueMachine
@@ -59,7 +60,7 @@ class PortContract(
     """Everything that the port promises."""
 
 
-class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract):
+class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract, GuaranteeContract):
     """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
 
 
@@ -76,6 +77,7 @@ __all__ = [
     "CrowdContract",
     "ExpiryContract",
     "FaultContract",
+    "GuaranteeContract",
     "InspectContract",
     "LeaseContract",
     "LossContract",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self
 
 from lockfast.errors import EngineUnavailable
+from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Engine, Page, Standing, Wake
 
 
@@ -77,6 +78,10 @@ class Shaky:
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Inspect."""
         return await self._engine.inspect(names, cursor, exact=exact)
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask."""
+        return await self._engine.guarantees(deadline)
 
     def reset(self) -> None:
         """Reset."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lockfast.aio import AsyncClient, AsyncLease, AsyncLock
 from lockfast.client import Client, Lease, Lock
+from lockfast.guarantees import Guarantees
 from lockfast.nouns.lock import Holder
 
 T = TypeVar("T")
@@ -69,3 +70,9 @@ async def within(
             return await body(lease)
     async with thing as lease:
         return await body(lease)
+
+
+async def guarantees(client: AnyClient) -> Guarantees:
+    """Ask what the engine promises."""
+    found = client.guarantees()
+    return found if isinstance(found, Guarantees) else await found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockfast.engines.postgres import statements
+from lockfast.engines.postgres import guarantees, statements
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import EngineError
+from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
@@ -124,6 +125,11 @@ class PostgresEngine:
         rows = await self._wire.call(statements.show_page(names, cursor), deadline)
         more = statements.after(rows[-1]) if len(rows) == statements.PAGE else None
         return Page([statements.entry(row) for row in rows], more)
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask on the heart's connection, which knows whether anything can be heard."""
+        rows = await self._wire.call(guarantees.ASK, deadline, heart=True)
+        return guarantees.guarantees(rows[0], deaf=self._wire.deaf)
 
     def reset(self) -> None:
         """Forget every connection."""

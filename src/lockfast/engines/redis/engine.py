@@ -9,11 +9,13 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis import packets
+from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import BUCKETS, PREFIX, command, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, failure, patience
 from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
@@ -201,6 +203,16 @@ class RedisEngine:
             return Page(entries, f"{number} {position}")
         more = int(number) + 1 < len(nodes)
         return Page(entries, f"{int(number) + 1} 0" if more else None)
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask every server that has locks."""
+        nodes = []
+        for address in await self._nodes(deadline):
+            reply = await self._wire.call(address, command("INFO"), deadline)
+            if isinstance(reply, hiredis.ReplyError):
+                raise failure(reply, address)
+            nodes.append(read(reply))
+        return guarantees(nodes, self._topology.kind)
 
     async def _nodes(self, deadline: float) -> list[Address]:
         """List the servers that have buckets."""

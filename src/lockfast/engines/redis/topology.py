@@ -17,6 +17,9 @@ Call = Callable[[Address, bytes], Awaitable[Any]]
 class Topology(Protocol):
     """Where buckets live. `find` knows; `refresh` learns, after a connection has failed."""
 
+    kind: str
+    """What to call it."""
+
     together: bool
     """Whether claims on different names may share one call."""
 
@@ -38,6 +41,7 @@ class Topology(Protocol):
 class Standalone:
     """One server."""
 
+    kind = "standalone"
     together = True
 
     def __init__(self, address: Address) -> None:
@@ -62,6 +66,7 @@ class Standalone:
 class Sentinels:
     """The primary of a name that sentinels watch."""
 
+    kind = "behind Sentinel"
     together = True
 
     def __init__(self, sentinels: Sequence[Address], name: str) -> None:
@@ -106,6 +111,7 @@ class Sentinels:
 class Cluster:
     """The owner of each bucket's slot."""
 
+    kind = "Cluster"
     together = False
 
     def __init__(self, seeds: Sequence[Address]) -> None:

@@ -1,0 +1,47 @@
+"""What a PostgreSQL promises, read from its settings."""
+
+from __future__ import annotations
+
+from lockfast.engines.postgres.link import Row
+from lockfast.guarantees import Finding, Guarantees, Level
+
+ASK = b"""SELECT current_setting('server_version'), current_setting('fsync'),
+ current_setting('full_page_writes'), current_setting('synchronous_standby_names')"""
+
+FORGETS = (
+    "a crash keeps every grant, the promotion of a replica that lagged may forget some, so two can "
+    "hold at once; tokens stay unique and in order through both while the servers' clocks agree"
+)
+WAITS = (
+    "a crash keeps every grant, and so does the promotion of a synchronous standby unless a commit "
+    "was cancelled while it waited for it; tokens stay unique and in order while clocks agree"
+)
+
+
+def guarantees(row: Row, *, deaf: bool) -> Guarantees:
+    """Judge a server by its settings; `deaf`: a pooler swallows the notifications."""
+    version, fsync, pages, standbys = ((value or b"").decode() for value in row)
+    findings = []
+    for setting, value in (("fsync", fsync), ("full_page_writes", pages)):
+        if value != "on":
+            findings.append(
+                Finding(
+                    f"{setting} = {value}",
+                    "a power cut may lose grants and tokens, or the whole database",
+                    f"ALTER SYSTEM SET {setting} = on; SELECT pg_reload_conf()",
+                )
+            )
+    if deaf:
+        findings.append(
+            Finding(
+                "a pooler in transaction mode",
+                "nothing can be heard through it, so waiters look every half second",
+                "add ?listen=postgresql://DIRECT to the URL",
+            )
+        )
+    return Guarantees(
+        f"PostgreSQL {version.split()[0]}",
+        Level.EFFICIENCY if fsync != "on" or pages != "on" else Level.FENCED,
+        WAITS if standbys else FORGETS,
+        tuple(findings),
+    )

@@ -1,0 +1,39 @@
+"""The client's contract on promises: what the live server lets us say, and what is required."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockfast.errors import GuaranteeMissing
+from lockfast.guarantees import Level
+from lockfast.testing.stage import Contract, Stage, driven
+from lockfast.testing.verbs import acquire, guarantees, release
+
+
+class GuaranteeContract(Contract):
+    """No promise that was not asked of the server itself."""
+
+    @driven
+    async def test_an_engine_says_in_one_sentence_what_it_promises(self, stage: Stage) -> None:
+        found = await guarantees(stage.client())
+        assert isinstance(found.level, Level)
+        assert found.sentence.startswith(f"{found.engine}, gives {found.level.name.lower()}: ")
+        assert found.sentence.count(". ") == 0
+        assert all(each.setting and each.risk and each.remedy for each in found.findings)
+
+    @driven
+    async def test_what_is_given_may_be_required(self, stage: Stage) -> None:
+        client = stage.client()
+        client._session.unproven = (await guarantees(client)).level  # noqa: SLF001  # as `require=` does
+        await release(await acquire(client.lock("x")))
+
+    @driven
+    async def test_an_engine_that_promises_too_little_grants_nothing(self, stage: Stage) -> None:
+        client = stage.client()
+        found = await guarantees(client)
+        if found.level is Level.CONSENSUS:  # no more can be asked for
+            return
+        client._session.unproven = Level(found.level + 1)  # noqa: SLF001  # as `require=` does
+        for _ in range(2):
+            with pytest.raises(GuaranteeMissing, match="is required, but"):
+                await acquire(client.lock("x"), 0)
