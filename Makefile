@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 BENCHMARKS := pair tasks handoff crowd hold server
+OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test bench docs clean
@@ -31,7 +32,10 @@ test: ## Run the tests
 bench: ## Run each benchmark in turn, one JSON result each
 	@set -e; for name in $(BENCHMARKS); do \
 		$(BIN)/python -m benchmarks $$name --engine redis --json; \
-	done
+	done; \
+	for engine in $(OTHERS); do for name in pair handoff; do \
+		$(BIN)/python -m benchmarks $$name --engine $$engine --json; \
+	done; done
 
 docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

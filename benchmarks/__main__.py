@@ -1,4 +1,4 @@
-"""Run one benchmark: `python -m benchmarks NAME --engine redis --json`."""
+"""Run one benchmark: `python -m benchmarks NAME --engine ENGINE --json`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import sys
 
 from benchmarks import crowd, handoff, hold, pair, server, tasks
-from benchmarks.stage import ENGINES, Stage, table
+from benchmarks.against import ENGINES
+from benchmarks.stage import Stage, table
 
 # In the order in which `make bench` runs them.
 BENCHMARKS = {
@@ -18,6 +19,7 @@ BENCHMARKS = {
     "hold": hold,
     "server": server,
 }
+ON_EVERY_ENGINE = ("pair", "handoff")
 
 
 def main() -> None:
@@ -32,6 +34,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
     args = parser.parse_args()
+    if args.engine != "redis" and args.name not in ON_EVERY_ENGINE:
+        parser.error(f"{args.name} is for redis; on every engine: {', '.join(ON_EVERY_ENGINE)}")
     stage = Stage(engine=args.engine, quick=args.quick)
     result = BENCHMARKS[args.name].run(stage)
     out = sys.stderr if args.json else sys.stdout

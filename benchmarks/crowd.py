@@ -33,7 +33,7 @@ def run(stage: Stage) -> Result:
     many, stand = stage.count(10_000, 300), stage.pick(60.0, 2.0)
     ttl = stage.pick(10.0, 1.5)
     with (
-        stage.start() as server,
+        stage.against.start() as server,
         worker(_crowd, server.url, FEW, ttl) as small,
         worker(_crowd, server.url, many, ttl) as big,
     ):

@@ -3,103 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import statistics
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
 from multiprocessing.connection import Connection
-from typing import NamedTuple
-
-import redis
 
 import lockfast
-from benchmarks.against.redis import plain_socket
+from benchmarks.fight import HOLD, NAME, TTL, Held, fight, fight_in_a_task
 from benchmarks.rounds import interleave, percentile
-from benchmarks.stage import Result, Stage
-from benchmarks.workers import answer, orders, two
+from benchmarks.stage import Figure, Result, Stage, slug
+from benchmarks.workers import Main, answer, two
 from lockfast import aio
-from tests.servers.resp import pack
 
-NAME = "handoff"
-HOLD = 0.005
-TTL = 30.0
-CHANNEL = "benchmark"
-MESSAGE, LAST = b"m" * 49, b"the last one"  # as long as lockfast's own pushes
-COLOURS = ("threads", "asyncio")
-now = time.monotonic  # CLOCK_MONOTONIC: the same in every process of a machine
-
-
-class Held(NamedTuple):
-    """One time at work."""
-
-    acquired: float
-    released: float
-    """Just before the release was called."""
+Rounds = list[list[float]]
 
 
 def run(stage: Stage) -> Result:
-    seconds = stage.pick(0.6, 0.25)
-    with stage.start() as server, ExitStack() as stack:
-        mains = {
-            "publish": _publish,
-            "threads": _threads,
-            "asyncio": _asyncio,
-            "redis-py": _redis_py,
-        }
+    side = stage.against
+    units: dict[str, Main] = {} if side.unit is None else {side.unit[0]: side.unit[1]}
+    ours: dict[str, Main] = {"threads": _threads, "asyncio": _asyncio}
+    with side.start() as server, ExitStack() as stack:
         turns = {
             name: _turn(
                 stack.enter_context(two(main, server.url)),
-                # It polls ten times a second: a short turn would see no handoff at all.
-                seconds if name != "redis-py" else stage.pick(1.0, 0.5),
-                _handoffs if name != "publish" else _deliveries,
+                # A peer may poll ten times a second: a short turn would see hardly a handoff.
+                stage.pick(1.0, 0.3) if name in side.locks else stage.pick(0.6, 0.15),
+                _deliveries if name in units else _handoffs,
             )
-            for name, main in mains.items()
+            for name, main in {**units, **ours, **side.locks}.items()
         }
         results = interleave(turns, stage.count(12, 2), stage.say)
-    units = [statistics.median(gaps) for gaps in results["publish"]]
-    figures = {name: _figures(rounds, units) for name, rounds in results.items()}
-    publish = figures.pop("publish")
+    times = {name: _times(rounds) for name, rounds in results.items()}
+    figures: dict[str, Figure] = {}
+    over = f"p50_gap_over_{next(iter(units), '')}"
+    for unit in units:
+        shares = {name: _ratio(results[name], results[unit]) for name in [*ours, *side.locks]}
+        figures[over] = max(shares[name] for name in ours)
+        figures |= {f"{unit}_{field}": value for field, value in times[unit].items()}
+        for name, share in shares.items():
+            times[name][over] = share
+    peer = next(iter(side.locks), None)
+    if peer is not None:
+        ratios = [_ratio(results[name], results[peer]) for name in ours]
+        figures[f"ratio_to_{slug(peer)}"] = max(ratios)
+    figures["hold_ms"] = HOLD * 1000
     return Result(
-        figures={
-            "p50_gap_over_publish": max(
-                figures[colour]["p50_gap_over_publish"] for colour in COLOURS
-            ),
-            "publish_p50_us": publish["p50_us"],
-            "publish_p99_us": publish["p99_us"],
-            "hold_ms": HOLD * 1000,
-            **figures,
-        },
-        head=("gap", "p50 µs", "p99 µs", "p50 over publish", "samples"),
+        figures={**figures, **{name: times[name] for name in [*ours, *side.locks]}},
+        head=("gap", "p50 µs", "p99 µs", "lockfast is", "samples"),
         rows=[
             (
                 name,
                 f"{each['p50_us']:,.0f}",
                 f"{each['p99_us']:,.0f}",
-                f"{each['p50_gap_over_publish']:.2f}",
+                f"{max(_ratio(results[our], results[name]) for our in ours):.2f} x",
                 str(sum(map(len, results[name]))),
             )
-            for name, each in {"publish": publish, **figures}.items()
+            for name, each in times.items()
         ],
     )
 
 
-def _figures(rounds: list[list[float]], units: list[float]) -> dict[str, float]:
+def _times(rounds: Rounds) -> dict[str, float]:
     every = [gap for gaps in rounds for gap in gaps]
     return {
         "p50_us": round(percentile(every, 0.5) * 1e6, 1),
         "p99_us": round(percentile(every, 0.99) * 1e6, 1),
-        # Round by round: neighbours in time had the same weather.
-        "p50_gap_over_publish": round(
-            statistics.median(
-                statistics.median(gaps) / unit
-                for gaps, unit in zip(rounds, units, strict=True)
-                if gaps
-            ),
-            3,
-        ),
     }
+
+
+def _ratio(ours: Rounds, theirs: Rounds) -> float:
+    """Compare round by round: neighbours in time had the same weather."""
+    shares = [
+        statistics.median(a) / statistics.median(b) for a, b in zip(ours, theirs, strict=True)
+    ]
+    return round(statistics.median(shares), 3)
 
 
 def _turn(
@@ -108,9 +86,12 @@ def _turn(
     gaps: Callable[[list[list[Held]]], list[float]],
 ) -> Callable[[], list[float]]:
     def turn() -> list[float]:
-        for pipe in pipes:
-            pipe.send(seconds)
-        return gaps([answer(pipe) for pipe in pipes])
+        for _ in range(20):
+            for pipe in pipes:
+                pipe.send(seconds)
+            if found := gaps([answer(pipe) for pipe in pipes]):
+                return found
+        raise AssertionError("the lock never went to the other: one side starves")
 
     return turn
 
@@ -138,86 +119,13 @@ def _deliveries(sides: list[list[Held]]) -> list[float]:
 
 def _threads(pipe: Connection, _side: int, url: str) -> None:
     with lockfast.connect(url) as client:
-        lock = client.lock(NAME, ttl=TTL)
-        lock.acquire().release()
-        for seconds in orders(pipe):
-            records, end = [], now() + seconds
-            while now() < end:
-                lease = lock.acquire()
-                acquired = now()
-                time.sleep(HOLD)
-                records.append(Held(acquired, now()))
-                lease.release()
-            pipe.send(records)
+        fight(pipe, client.lock(NAME, ttl=TTL).acquire, lambda lease: lease.release())
 
 
 def _asyncio(pipe: Connection, _side: int, url: str) -> None:
-    async def fight(lock: aio.AsyncLock, seconds: float) -> list[Held]:
-        records, end = [], now() + seconds
-        while now() < end:
-            lease = await lock.acquire()
-            acquired = now()
-            await asyncio.sleep(HOLD)
-            records.append(Held(acquired, now()))
-            await lease.release()
-        return records
+    async def main() -> None:
+        async with aio.connect(url) as client:
+            lock = client.lock(NAME, ttl=TTL)
+            await fight_in_a_task(pipe, lock.acquire, lambda lease: lease.release())
 
-    with asyncio.Runner() as runner:
-        client = aio.connect(url)
-        lock = client.lock(NAME, ttl=TTL)
-        runner.run(fight(lock, 0.01))
-        for seconds in orders(pipe):
-            pipe.send(runner.run(fight(lock, seconds)))
-        runner.run(client.close())
-
-
-def _redis_py(pipe: Connection, _side: int, url: str) -> None:
-    with redis.Redis.from_url(url) as client:
-        for seconds in orders(pipe):
-            records, end = [], now() + seconds
-            while now() < end:
-                lock = client.lock(f"{NAME} of redis-py", timeout=TTL)
-                lock.acquire()
-                acquired = now()
-                time.sleep(HOLD)
-                records.append(Held(acquired, now()))
-                lock.release()
-            pipe.send(records)
-
-
-def _publish(pipe: Connection, side: int, url: str) -> None:
-    """The unit: one side publishes on a raw socket, the other sits in a receive."""
-    with plain_socket(url) as sock:
-        if side == 0:
-            _publisher(pipe, sock)
-        else:
-            sock.sendall(pack("SUBSCRIBE", CHANNEL))
-            sock.recv(4096)
-            _subscriber(pipe, sock)
-
-
-def _publisher(pipe: Connection, sock: socket.socket) -> None:
-    message, last = pack("PUBLISH", CHANNEL, MESSAGE), pack("PUBLISH", CHANNEL, LAST)
-    for seconds in orders(pipe):
-        records, end = [], now() + seconds
-        while now() < end:
-            time.sleep(HOLD)
-            sent = now()
-            sock.sendall(message)
-            sock.recv(4096)
-            records.append(Held(sent, sent))
-        sock.sendall(last)
-        sock.recv(4096)
-        pipe.send(records)
-
-
-def _subscriber(pipe: Connection, sock: socket.socket) -> None:
-    for _ in orders(pipe):
-        records = []
-        while True:
-            data = sock.recv(4096)
-            received = now()
-            records += [Held(received, received)] * data.count(MESSAGE)
-            if LAST in data:
-                break
-        pipe.send(records)
+    asyncio.run(main())

@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 def run(stage: Stage) -> Result:
     leases = stage.count(100_000, 2_000)
     ttl, seconds = stage.pick(30.0, 1.5), stage.pick(90.0, 3.0)
-    with stage.start() as server, worker(_holder, server.url, leases, ttl) as pipe:
+    with stage.against.start() as server, worker(_holder, server.url, leases, ttl) as pipe:
         stage.say(f"acquiring {leases:,} leases of {ttl:g} s")
         pipe.send("acquire")
         acquire_seconds: float = answer(pipe)

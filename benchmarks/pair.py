@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import lockfast
-from benchmarks.against.redis import TTL, pairs
 from benchmarks.rounds import Work, cpu_us, fitted, interleave, rate, ratio
-from benchmarks.stage import Result, Stage
+from benchmarks.stage import Figure, Result, Stage, slug
+
+TTL = 30.0
 
 
 def run(stage: Stage) -> Result:
+    side = stage.against
     with (
-        stage.start() as server,
+        side.start() as server,
         lockfast.connect(server.url) as client,
-        pairs(server) as others,
+        side.pairs(server) as others,
     ):
         works = {"lockfast": _lockfast(client), **others}
         turns = {name: fitted(work, stage.pick(0.1, 0.02)) for name, work in works.items()}
         results = interleave(turns, stage.count(50, 3), stage.say)
-    ours = results["lockfast"]
+    ours, floor = results["lockfast"], results[side.floor]
+    ratios: dict[str, Figure] = {}
+    for name in others:
+        ratios[f"ratio_to_{slug(name)}"] = round(ratio(ours, results[name]), 3)
+        ratios[f"cpu_ratio_to_{slug(name)}"] = round(
+            ratio(ours, results[name], lambda turn: turn.cpu_us), 3
+        )
     rates = {name: round(rate(turns)) for name, turns in results.items()}
     cpus = {name: round(cpu_us(turns), 1) for name, turns in results.items()}
-    shares = {name: ratio(turns, results["raw"]) for name, turns in results.items()}
     return Result(
-        figures={
-            "ratio_to_raw": round(shares["lockfast"], 3),
-            "ratio_to_redis_py": round(ratio(ours, results["redis-py"]), 3),
-            "cpu_ratio_to_redis_py": round(ratio(ours, results["redis-py"], lambda t: t.cpu_us), 3),
-            "pairs_per_second": rates,
-            "cpu_us_per_pair": cpus,
-        },
-        head=("", "pairs/s", "of raw", "CPU µs/pair"),
+        figures={**ratios, "pairs_per_second": rates, "cpu_us_per_pair": cpus},
+        head=("", "pairs/s", f"of {side.floor}", "CPU µs/pair"),
         rows=[
-            (name, f"{rates[name]:,}", f"{shares[name]:.2f}", f"{cpus[name]:.1f}")
+            (name, f"{rates[name]:,}", f"{ratio(results[name], floor):.2f}", f"{cpus[name]:.1f}")
             for name in sorted(rates, key=lambda each: -rates[each])
         ],
     )

@@ -39,7 +39,7 @@ class Load(NamedTuple):
 
 def run(stage: Stage) -> Result:
     calls = stage.count(20_000, 2_000)
-    with stage.start() as server:
+    with stage.against.start() as server:
         turns = _turns(server, calls)
         results = interleave(turns, stage.count(16, 2), stage.say)
     rates = {name: round(_median(loads, "rate")) for name, loads in results.items()}

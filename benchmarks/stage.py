@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from tests.servers import Redis
+from benchmarks.against import Against, against
 
 Figure: TypeAlias = "bool | float | str | Mapping[str, Figure]"
-ENGINES = {"redis": Redis}
-"""How to start the server of each engine."""
 TICKS = 100.0
 """Units of CPU time per second in /proc: fixed by Linux for programs."""
 
@@ -33,9 +32,10 @@ class Stage:
     engine: str
     quick: bool
 
-    def start(self) -> Redis:
-        """Make this engine's own server; `with` starts it."""
-        return ENGINES[self.engine]()
+    @property
+    def against(self) -> Against[Any]:
+        """The engine's own side: how to start its servers, and who else is measured there."""
+        return against(self.engine)
 
     def pick(self, full: float, quick: float) -> float:
         """Choose a size."""
@@ -49,6 +49,11 @@ class Stage:
         """Show progress: over the same line again on a terminal."""
         end = "\x1b[K\r" if sys.stderr.isatty() else "\n"
         print(text, end=end, file=sys.stderr, flush=True)
+
+
+def slug(name: str) -> str:
+    """Write a contender's name as part of a figure's."""
+    return re.sub(r"\W+", "_", name.lower())
 
 
 def cpu_of(pid: int) -> float:

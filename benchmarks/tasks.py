@@ -14,7 +14,7 @@ TASKS = 100
 
 def run(stage: Stage) -> Result:
     # One runner for both sides: a turn is one run of the same plain event loop.
-    with stage.start() as server, asyncio.Runner() as runner:
+    with stage.against.start() as server, asyncio.Runner() as runner:
         client = aio.connect(server.url)
         others, close_others = runner.run(task_pairs(server, TASKS, runner))
         works = {"lockfast": _lockfast(client, runner), **others}

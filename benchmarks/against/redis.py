@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from urllib.parse import urlsplit
 
 import pottery
@@ -14,13 +16,20 @@ import redis_lock
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.lock import Lock as AsyncLock
+from redis.lock import Lock
 from redis.utils import HIREDIS_AVAILABLE
 
+from benchmarks.against import Against
+from benchmarks.fight import HOLD, NAME, Held, fight, now
 from benchmarks.overheard import overhear
 from benchmarks.rounds import Work
+from benchmarks.workers import orders
 from tests.servers import Redis
+from tests.servers.resp import pack
 
 TTL = 30.0
+CHANNEL = "benchmark"
+MESSAGE, LAST = b"m" * 49, b"the last one"  # as long as lockfast's own pushes
 
 
 @contextmanager
@@ -112,3 +121,64 @@ def _raw(server: Redis) -> Iterator[Work]:
                     raise AssertionError("the raw resignation found nothing")
 
         yield work
+
+
+# --- the handoff --------------------------------------------------------------------------------
+
+
+def _redis_py(pipe: Connection, _side: int, url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+
+        def acquire() -> Lock:
+            lock: Lock = client.lock(f"{NAME} of redis-py", timeout=TTL)
+            lock.acquire()
+            return lock
+
+        fight(pipe, acquire, lambda lock: lock.release())
+
+
+def _publish(pipe: Connection, side: int, url: str) -> None:
+    """The unit: one side publishes on a raw socket, the other sits in a receive."""
+    with plain_socket(url) as sock:
+        if side == 0:
+            _publisher(pipe, sock)
+        else:
+            sock.sendall(pack("SUBSCRIBE", CHANNEL))
+            sock.recv(4096)
+            _subscriber(pipe, sock)
+
+
+def _publisher(pipe: Connection, sock: socket.socket) -> None:
+    message, last = pack("PUBLISH", CHANNEL, MESSAGE), pack("PUBLISH", CHANNEL, LAST)
+    for seconds in orders(pipe):
+        records, end = [], now() + seconds
+        while now() < end:
+            time.sleep(HOLD)
+            sent = now()
+            sock.sendall(message)
+            sock.recv(4096)
+            records.append(Held(sent, sent))
+        sock.sendall(last)
+        sock.recv(4096)
+        pipe.send(records)
+
+
+def _subscriber(pipe: Connection, sock: socket.socket) -> None:
+    for _ in orders(pipe):
+        records = []
+        while True:
+            data = sock.recv(4096)
+            received = now()
+            records += [Held(received, received)] * data.count(MESSAGE)
+            if LAST in data:
+                break
+        pipe.send(records)
+
+
+AGAINST = Against(
+    start=Redis,
+    pairs=pairs,
+    locks={"redis-py": _redis_py},
+    floor="raw",
+    unit=("publish", _publish),
+)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.against import ENGINES
+
 ROOT = Path(__file__).parents[2]
 PROMISED = {
     "pair": {
@@ -46,11 +48,12 @@ PROMISED = {
     },
     "server": {"ratio_to_smallest": float, "requests_per_second": dict},
 }
+OTHERS = [engine for engine in ENGINES if engine != "redis"]
 
 
-def figures_of(name: str) -> dict[str, object]:
+def figures_of(name: str, engine: str = "redis") -> dict[str, object]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, "--engine", "redis", "--quick", "--json"],
+        [sys.executable, "-m", "benchmarks", name, "--engine", engine, "--quick", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -79,6 +82,40 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
             each = figures[colour]
             assert isinstance(each, dict)
             assert set(each) == {"p50_us", "p99_us", "p50_gap_over_publish"}
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_a_pair_is_compared_with_the_bare_calls_on_every_engine(engine: str) -> None:
+    figures = figures_of("pair", engine)
+    rates = figures["pairs_per_second"]
+    assert isinstance(rates, dict)
+    assert {"lockfast", "bare"} <= set(rates)
+    assert type(figures["ratio_to_bare"]) is float
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) -> None:
+    figures = figures_of("handoff", engine)
+    peers = [name for name, each in figures.items() if isinstance(each, dict)]
+    assert {"threads", "asyncio"} < set(peers)
+    for name in peers:
+        each = figures[name]
+        assert isinstance(each, dict)
+        assert set(each) == {"p50_us", "p99_us"}
+    assert any(field.startswith("ratio_to_") for field in figures)
+
+
+def test_what_is_measured_on_redis_alone_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "server", "--engine", OTHERS[0]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "server is for redis" in done.stderr
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
