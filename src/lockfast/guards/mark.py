@@ -45,9 +45,10 @@ def shown(lease: Holder) -> Shown:
     """Take from a lease what it may show."""
     if isinstance(lease, Shown):
         return lease
-    shape = lease.live.shape
-    if shape.exclusive:
-        return Shown(lease.name, lease.token, lease.id, lease.token, shared=False)
+    live = lease.live
+    shape = live.shape
+    if shape.exclusive:  # the common case, in short: every guarded write begins here
+        return Shown(shape.name, live.ticket, live.id, live.ticket, False)  # noqa: FBT003  # faster
     if shape.capacity != SHARED:
         raise TypeError(
             f"a permit of {lease.name!r} cannot be fenced: {shape.capacity} hold at once, and one "

@@ -2,10 +2,8 @@
 --
 -- KEYS 1 mark  a string, "token id"; it has no expiry
 --      2...    the keys of the commands, where somebody needs to know them (Cluster)
--- ARGV 1 the mark to leave: "token id", or "floor " for a reader
---      2 the token to show: a holder's token, a reader's ticket
---      3 'w' for a holder, 'r' for a reader
---      4... the commands, each as the number of its words and its words
+-- ARGV 1 a holder's "token id", which is the mark to leave; or a reader's "floor ticket."
+--      2... the commands, each as the number of its words and its words
 --
 -- Reply: the mark's token, as a string, if that one is refused; else the list of the commands'
 --        replies. It ends with an error where a command failed: those before it stay applied.
@@ -21,28 +19,29 @@ end
 
 local mark = redis.call('GET', KEYS[1])
 if mark ~= ARGV[1] then
-  local raise = true
+  local leave, token = ARGV[1], string.match(ARGV[1], '^%d+')
+  local floor, ticket = string.match(ARGV[1], '^(%d+) (%d+)%.$')
+  if floor then
+    leave, token = floor .. ' ', ticket
+  end
   if mark then
     local current = string.match(mark, '^(%d+) %w*$')
     if not current then
       return redis.error_reply('LOCKFAST the mark is not one of ours: nothing was applied')
     end
-    if ARGV[3] == 'w' then
-      if not above(ARGV[2], current) then
-        return current
-      end
-    elseif above(current, ARGV[2]) then
+    if above(current, token) or (not floor and current == token) then
       return current
-    else
-      raise = above(string.match(ARGV[1], '^%d+'), current)
+    end
+    if floor and not above(floor, current) then
+      leave = mark
     end
   end
-  if raise then
-    redis.call('SET', KEYS[1], ARGV[1])
+  if leave ~= mark then
+    redis.call('SET', KEYS[1], leave)
   end
 end
 
-local replies, at = {}, 4
+local replies, at = {}, 2
 while ARGV[at] do
   local last = at + ARGV[at]
   local reply = redis.pcall(unpack(ARGV, at + 1, last))

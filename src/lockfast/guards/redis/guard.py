@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Awaitable, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -21,6 +22,16 @@ _KEYS = """
 local keys = redis.pcall('COMMAND', 'GETKEYS', unpack(ARGV))
 return keys.err and {} or keys  -- PUBLISH has none
 """
+
+
+@lru_cache(maxsize=1024)
+def _mark(tag: str | None, name: str) -> str:
+    """Give the key of a mark.
+
+    The tag stands first, and ends at the first closing brace: a brace in the name cannot move it,
+    and no two pairs of a tag and a name make one key.
+    """
+    return f"lockfast:mark:{{{tag or name.partition('}')[0]}}}{name}"
 
 
 class Redis(Protocol):
@@ -61,18 +72,22 @@ class RedisGuardCore:
             raise TypeError(f"this client is of the other colour: use {other}")
         if tag is not None and (not tag or "}" in tag):
             raise ValueError(f"a hash tag is not empty and has no closing brace: {tag!r}")
+        self._client = client
         self._tag = tag
         self._rules: dict[Word, Rule] = {}
+        self._fitting: set[tuple[Word, int]] = set()
+        """Names and sizes of commands that were found right: most are of a few kinds."""
         self._cluster = hasattr(client, "keyslot")
 
     _tasks: bool
 
     async def _send(self, *args: Word) -> Any:  # noqa: ANN401  # whatever Redis answers
-        raise NotImplementedError
+        reply = self._client.execute_command(*args)
+        return await reply if self._tasks else reply
 
     async def _seal(self, lease: Holder) -> None:
         """Raise the mark. A new holder does this before its first read."""
-        await self._run(lease, shown(lease), [], [])
+        await self._apply(lease, ())
 
     async def _apply(self, lease: Holder, commands: Sequence[Command]) -> list[Any]:
         """Apply all commands in one step, or raise `StaleToken` and apply none.
@@ -84,21 +99,17 @@ class RedisGuardCore:
         at = shown(lease)
         words: list[Word] = []
         for command in commands:
-            rule = self._rules.get(command[0]) or await self._learn(at, command[0])
-            known.fits(rule, command)
-            words += [len(command), *command]
-        found = await self._keys(at, commands) if self._cluster else []
-        return await self._run(lease, at, found, words)
-
-    async def _run(
-        self, lease: Holder, at: Shown, found: Sequence[bytes], words: Sequence[Word]
-    ) -> list[Any]:
-        floor, ident = at.seal
-        how = "r" if at.shared else "w"
-        args: list[Word] = [1 + len(found), self._mark(at.name), *found]
-        args += [f"{floor} {ident}", str(at.token), how, *words]
+            size = len(command)
+            if (command[0], size) not in self._fitting:
+                await self._check(at, command)
+            words += (size, *command)
+        found = await self._keys(at, commands) if self._cluster else ()
+        show = f"{at.floor} {at.token}." if at.shared else f"{at.token} {at.id}"
+        args = (1 + len(found), _mark(self._tag, at.name), *found, show, *words)
         try:
-            reply = await self._send("EVALSHA", _DIGEST, *args)
+            reply: Any = self._client.execute_command("EVALSHA", _DIGEST, *args)
+            if self._tasks:  # here and not in _send: one coroutine less for every write
+                reply = await reply
         except Exception as error:
             if type(error).__name__ != "NoScriptError":  # redis-py's, or valkey-py's
                 raise
@@ -110,23 +121,20 @@ class RedisGuardCore:
             raise PartlyApplied(at.name, len(done), done, failure) from failure
         return reply
 
-    def _mark(self, name: str) -> str:
-        # The tag stands first, and ends at the first closing brace: a brace in the name cannot
-        # move it, and no two pairs of a tag and a name make one key.
-        tag = name.partition("}")[0] if self._tag is None else self._tag
-        return f"lockfast:mark:{{{tag}}}{name}"
-
-    async def _learn(self, at: Shown, name: Word) -> Rule:
-        """Ask the server about a command. In a script, since that is sent to the right node."""
+    async def _check(self, at: Shown, command: Command) -> None:
+        """Raise if the command cannot be right, as far as its name and its size tell."""
+        name = command[0]
         if not isinstance(name, str):
             raise TypeError(f"a command begins with its name, a str, not {name!r}")
-        (info,) = await self._send("EVAL", _INFO, 1, self._mark(at.name), name)
-        rule = self._rules[name] = known.rule(info, name)
-        return rule
+        if name not in self._rules:  # asked in a script, since that is sent to the right node
+            (info,) = await self._send("EVAL", _INFO, 1, _mark(self._tag, at.name), name)
+            self._rules[name] = known.rule(info, name)
+        known.fits(self._rules[name], command)
+        self._fitting.add((name, len(command)))
 
     async def _keys(self, at: Shown, commands: Sequence[Command]) -> list[bytes]:
         """Find the keys of all commands, and raise unless they are in the slot of the mark."""
-        mark = self._mark(at.name)
+        mark = _mark(self._tag, at.name)
         found: list[bytes] = []
         for command in commands:
             rule = self._rules[command[0]]
@@ -155,13 +163,9 @@ class RedisGuard(RedisGuardCore):
     def __init__(self, client: Redis, *, tag: str | None = None) -> None:
         """Nothing is sent."""
         super().__init__(client, tag)
-        self._client = client
 
     seal = blocking(RedisGuardCore._seal)
     apply = blocking(RedisGuardCore._apply)
-
-    async def _send(self, *args: Word) -> Any:  # noqa: ANN401  # whatever Redis answers
-        return self._client.execute_command(*args)
 
 
 class AsyncRedisGuard(RedisGuardCore):
@@ -172,10 +176,6 @@ class AsyncRedisGuard(RedisGuardCore):
     def __init__(self, client: AsyncRedis, *, tag: str | None = None) -> None:
         """Nothing is sent."""
         super().__init__(client, tag)
-        self._client = client
 
     seal = RedisGuardCore._seal
     apply = RedisGuardCore._apply
-
-    async def _send(self, *args: Word) -> Any:  # noqa: ANN401  # whatever Redis answers
-        return await self._client.execute_command(*args)
