@@ -7,11 +7,13 @@ from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.resp import Connection, Reply, ReplyError
+from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
 
 __all__ = [
     "Cluster",
     "Connection",
+    "ObjectStore",
     "PgBouncer",
     "Postgres",
     "Proxy",
