@@ -18,7 +18,7 @@ from lockfast import Loss, StaleToken, aio
 from lockfast.guards.files import AsyncFileGuard, FileGuard, MarkFolder
 from lockfast.guards.mark import Mark
 from tests.guards.holders import Driven, permit, reader, two_holders, writer
-from tests.guards.registers.files import AsyncFileRegister, FileRegister
+from tests.guards.resources.files import AsyncFileRegister, FileRegister
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import Redis
 from tests.traps.colours import Loop
@@ -224,11 +224,23 @@ def test_marks_in_a_folder_survive_and_are_each_their_own(tmp_path: Path) -> Non
     folder = MarkFolder(tmp_path / "marks")
     for number, name in enumerate(names):
         folder[name] = Mark(2**53 + number, A)
+    with pytest.raises(RuntimeError, match="in use by another process"):
+        MarkFolder(tmp_path / "marks")
+    folder.close()
     again = MarkFolder(tmp_path / "marks")
     assert dict(again) == {name: Mark(2**53 + n, A) for n, name in enumerate(names)}
     assert again.get("other") is None
     del again["a/b"]
     assert len(again) == 3
+    child = os.fork()
+    if not child:
+        try:
+            again.get("..")
+        except RuntimeError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    again.close()
 
 
 @pytest.mark.parametrize("register", [FileRegister, AsyncFileRegister])

@@ -15,8 +15,8 @@ from lockfast.guards.mark import Mark
 from lockfast.guards.objects import AsyncObjectGuard, ObjectGuard
 from lockfast.guards.objects.envelope import HEAD, pack, seal, unpack
 from tests.guards.holders import Driven, permit, reader, two_holders, writer
-from tests.guards.registers.aio_objects import AsyncObjectRegister, AsyncStore
-from tests.guards.registers.objects import BUCKET, Client, ObjectRegister, connect
+from tests.guards.resources.aio_objects import AsyncObjectRegister, AsyncStore
+from tests.guards.resources.objects import BUCKET, Client, ObjectRegister, connect
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import ObjectStore, Redis
 from tests.traps.colours import Loop

@@ -10,7 +10,7 @@ import redis
 from lockfast import StaleToken
 from lockfast.guards.redis import RedisGuard
 from tests.guards.holders import two_holders
-from tests.guards.registers.redis import AsyncRedisRegister, RedisRegister
+from tests.guards.resources.redis import AsyncRedisRegister, RedisRegister
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import Redis
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -68,14 +69,33 @@ def settle(folder: Path) -> None:
 
 
 class MarkFolder(MutableMapping[str, Mark]):
-    """Marks by name, a file each. For one process at a time: whoever uses it serialises."""
+    """Marks by name, a file each. For one process at a time, and it sees to that."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Make the folder, if it is not there."""
+        """Make the folder, if it is not there, and take it."""
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._process = os.getpid()
+        self._taken = (self._folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._taken.close()
+            raise self._shared() from None
+
+    def close(self) -> None:
+        """Leave the folder to the next process."""
+        self._taken.close()
+
+    def _shared(self) -> RuntimeError:
+        return RuntimeError(
+            f"{self._folder} is in use by another process. Marks there are right for one process "
+            "that serves the resource: with several, run a guard in the handler's transaction."
+        )
 
     def _path(self, name: str) -> Path:
+        if os.getpid() != self._process:  # a server that forks its workers
+            raise self._shared()
         # A name has slashes, NULs and 512 bytes; its digest has none of them.
         return self._folder / f"{sha256(name.encode()).hexdigest()}.mark"
 

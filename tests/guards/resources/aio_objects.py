@@ -9,7 +9,7 @@ from aiobotocore.config import AioConfig
 
 from lockfast.client import Lease
 from lockfast.guards.objects import AsyncObjectGuard
-from tests.guards.registers.objects import BUCKET, KEY, LOGIN, Client
+from tests.guards.resources.objects import BUCKET, KEY, LOGIN, Client
 
 
 class AsyncStore:
