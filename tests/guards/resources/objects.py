@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, ClassVar, TypeAlias
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lockfast.client import Lease
 from lockfast.guards.objects import ObjectGuard
@@ -27,8 +30,25 @@ def connect(where: str) -> Client:
     return boto3.client("s3", endpoint_url=where, config=config, **LOGIN)
 
 
+@contextmanager
+def bucket(where: str) -> Iterator[Client]:
+    """Make a client and the bucket."""
+    with closing(connect(where)) as client:
+        client.create_bucket(Bucket=BUCKET)
+        yield client
+
+
+def emptied(client: Client) -> Iterator[Client]:
+    """Give a client, and empty the bucket afterwards."""
+    yield client
+    for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        client.delete_object(Bucket=BUCKET, Key=each["Key"])
+
+
 class ObjectRegister:
     """With boto3."""
+
+    broken: ClassVar[tuple[type[Exception], ...]] = (BotoCoreError, ClientError)
 
     def __init__(self, where: str) -> None:
         self.client = connect(where)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import redis
 import redis.asyncio
 
@@ -13,6 +15,8 @@ KEY = "{story}:register"
 
 class RedisRegister:
     """With redis-py's client for threads."""
+
+    broken: ClassVar[tuple[type[Exception], ...]] = (redis.RedisError,)
 
     def __init__(self, where: str) -> None:
         self.client = redis.Redis.from_url(where)

@@ -20,6 +20,7 @@ TRIES = 100
 """Each lost round means that somebody else won one; so many in a row mean that the store lies."""
 PAUSE = 0.02  # seconds before a try after a 409: the store is still busy with another's put
 MISSING, CONFLICT, CHANGED = 404, 409, 412
+REMEMBERED = 1024  # keys of which a guard knows its own last write
 
 
 class S3(Protocol):
@@ -54,6 +55,8 @@ class ObjectGuardCore:
         self._client = client
         self._bucket = bucket
         self._runtime = Aio() if self._tasks else Threads()
+        self._known: dict[str, Found] = {}
+        """What this guard wrote last: a holder's next put needs no read before it."""
 
     async def _get(self, key: str) -> bytes | None:
         """Read an object's body; None if there is none, or it was deleted."""
@@ -113,9 +116,7 @@ class ObjectGuardCore:
         A store, or a proxy in front of it, that ignores `If-Match` accepts every stale put.
         """
         for condition in ({}, {"IfNoneMatch": "*"}, {"IfMatch": '"0"'}):
-            status = await self._store(
-                key, b"lockfast: does this store honour conditions?", **condition
-            )
+            status, _ = await self._store(key, b"lockfast: are conditions honoured?", **condition)
             if condition and status != CHANGED:
                 raise EngineRefused(
                     f"the object store of {self._bucket!r} ignores {next(iter(condition))}: "
@@ -133,33 +134,44 @@ class ObjectGuardCore:
         """Read, decide, and put on the condition that nothing changed since; until it did not."""
         at = shown(lease)
         sent: Envelope | None = None
+        known = self._known.get(key)
+        if whole or known is None or known.envelope.mark != at.seal:
+            known = None  # to refuse somebody, it is read what stands now
         for _ in range(TRIES):
-            found = await self._fetch(key, whole=whole)
+            found = known or await self._fetch(key, whole=whole)
+            known = None  # if that was wrong, the put is refused, and the next round reads
             if found is not None and sent is not None and found.envelope.nonce == sent.nonce:
                 return  # the put was applied, and its reply was lost
-            mark: Mark | None = None
-            if found is not None:
-                mark = found.envelope.mark
-                if found.envelope.name != at.name:
-                    raise ValueError(
-                        f"{key!r} is guarded by the lock {found.envelope.name!r}, not {at.name!r}: "
-                        "tokens of two locks do not compare"
-                    )
-            try:
-                mark = admit(mark, at)
-            except StaleToken as stale:
-                raise refused(lease, stale.current) from None
+            mark = self._admit(lease, key, found)
             body = change(None if found is None else found.envelope)
             if whole and found is not None and mark == found.envelope.mark:
                 return  # sealed already
             sent = seal(at.name, mark, body)
             condition = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found.etag}
-            status = await self._store(key, pack(sent), **condition)
+            status, etag = await self._store(key, pack(sent), **condition)
             if status not in (MISSING, CONFLICT, CHANGED):
+                self._remember(key, Found(sent._replace(body=b""), etag))
                 return
             if status == CONFLICT:
                 await self._runtime.sleep(PAUSE)
         raise EngineRefused(f"{TRIES} puts of {key!r} in a row met another's: is its ETag stable?")
+
+    def _admit(self, lease: Holder, key: str, found: Found | None) -> Mark:
+        at = shown(lease)
+        if found is not None and found.envelope.name != at.name:
+            raise ValueError(
+                f"{key!r} is guarded by the lock {found.envelope.name!r}, not {at.name!r}: "
+                "tokens of two locks do not compare"
+            )
+        try:
+            return admit(None if found is None else found.envelope.mark, at)
+        except StaleToken as stale:
+            raise refused(lease, stale.current) from None
+
+    def _remember(self, key: str, found: Found) -> None:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = found
 
     async def _fetch(self, key: str, *, whole: bool = True) -> Found | None:
         read = await self._read(key, **({} if whole else {"Range": f"bytes=0-{HEAD - 1}"}))
@@ -180,19 +192,19 @@ class ObjectGuardCore:
             return None
         return data, reply["ETag"]
 
-    async def _store(self, key: str, data: bytes, **condition: str) -> int:
-        """Put; give the status."""
+    async def _store(self, key: str, data: bytes, **condition: str) -> tuple[int, str]:
+        """Put; give the status and the ETag."""
         try:
             reply: Any = self._client.put_object(
                 Bucket=self._bucket, Key=key, Body=data, **condition
             )
             if self._tasks:
-                await reply
+                reply = await reply
         except ClientError as error:
             if not condition or _status(error) not in (MISSING, CONFLICT, CHANGED):
                 raise
-            return _status(error)
-        return 200
+            return _status(error), ""
+        return 200, reply["ETag"]
 
 
 def _status(error: ClientError) -> int:
