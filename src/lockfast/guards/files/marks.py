@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import weakref
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -76,16 +77,14 @@ class MarkFolder(MutableMapping[str, Mark]):
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = os.getpid()
-        self._taken = (self._folder / "lock").open("wb")
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.close = weakref.finalize(self, os.close, descriptor)
+        """Leave the folder to the next process; the end of this one does it too."""
         try:
-            fcntl.flock(self._taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._taken.close()
+            self.close()
             raise self._shared() from None
-
-    def close(self) -> None:
-        """Leave the folder to the next process."""
-        self._taken.close()
 
     def _shared(self) -> RuntimeError:
         return RuntimeError(
