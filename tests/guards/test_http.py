@@ -200,7 +200,14 @@ def test_a_check_by_the_handlers_own_guard_needs_no_waiting(
     assert http.get(url).text == "fresh"
 
 
-def test_a_request_that_fails_lets_the_next_holder_in(name: str) -> None:
+def test_a_handler_that_fails_lets_the_next_holder_in(
+    url: str, name: str, http: httpx.Client
+) -> None:
+    assert http.put(url, content="fail", auth=Fencing(writer(6, name=name))).status_code == 500
+    http.put(url, content="fresh", auth=Fencing(writer(7, name=name))).raise_for_status()
+
+
+def test_who_waits_at_the_door_goes_in_when_the_last_stale_one_has_left(name: str) -> None:
     door = Door(lambda *_: name, marks={})
     threads = Threads()
     drive(door.enter(writer(6, name=name), threads))

@@ -78,7 +78,8 @@ def test_another_auth_is_used_besides(client: Callable[..., int]) -> None:
     [
         ("text/html", b"no"),
         ("application/problem+json", b"no json"),
-        ("application/problem+json", b'{"type": "about:blank"}'),
+        ("application/problem+json", b'{"type": "about:blank", "current": "9"}'),
+        ("application/problem+json", b'{"type": "urn:lockfast:stale-token"}'),
         ("application/problem+json", b"[]"),
     ],
 )

@@ -139,20 +139,26 @@ class LostReply(Meddled):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, lambda: None)
+        self.applied = 0
 
     def put_object(self, **how: Client) -> Client:
         if self._meddle is not None:
             self._meddle = None
             self._put(**how)
-        return self._put(**how)
+            self.applied += 1
+        reply = self._put(**how)
+        self.applied += 1
+        return reply
 
 
 def test_a_put_whose_reply_was_lost_finds_itself_and_is_written_once(
     client: Client,
 ) -> None:
-    guard = ObjectGuard(LostReply(client), BUCKET)
+    lossy = LostReply(client)
+    guard = ObjectGuard(lossy, BUCKET)
     guard.put(writer(7), "k", b"v")
     assert guard.get("k") == b"v"
+    assert lossy.applied == 1
 
 
 class Busy(Meddled):

@@ -37,6 +37,8 @@ def own() -> Door:
 
 def write(path: str, body: bytes, at: Shown | None) -> None:
     """Handle a PUT."""
+    if body == b"fail":
+        raise RuntimeError("as a handler does that has a mistake")
     if path.startswith("/own/"):
         assert at is not None
         FileGuard(_file(path)).write(at, body)
