@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import weakref
 from collections.abc import Awaitable, Sequence
-from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder, Shown, refused, shown
 from lockfast.guards.redis import commands as known
 from lockfast.guards.redis.commands import Command, Rule, Word
+from lockfast.nouns.lease import LeaseCore
 from lockfast.runtime.drive import blocking
 
 _SCRIPT = files("lockfast.guards.redis").joinpath("apply.lua").read_text("utf-8")
@@ -24,7 +25,6 @@ return keys.err and {} or keys  -- PUBLISH has none
 """
 
 
-@lru_cache(maxsize=1024)
 def _mark(tag: str | None, name: str) -> str:
     """Give the key of a mark.
 
@@ -78,6 +78,7 @@ class RedisGuardCore:
         self._fitting: set[tuple[Word, int]] = set()
         """Names and sizes of commands that were found right: most are of a few kinds."""
         self._cluster = hasattr(client, "keyslot")
+        self._last: tuple[weakref.ref[LeaseCore], tuple[Shown, str, str]] | None = None
 
     _tasks: bool
 
@@ -96,16 +97,15 @@ class RedisGuardCore:
         before anything is applied if a command cannot be right, and `PartlyApplied` if one failed
         for a reason that only the data can show (a wrong type, a value that is no number).
         """
-        at = shown(lease)
+        at, mark, show = self._shows(lease)
         words: list[Word] = []
         for command in commands:
             size = len(command)
             if (command[0], size) not in self._fitting:
-                await self._check(at, command)
+                await self._check(mark, command)
             words += (size, *command)
-        found = await self._keys(at, commands) if self._cluster else ()
-        show = f"{at.floor} {at.token}." if at.shared else f"{at.token} {at.id}"
-        args = (1 + len(found), _mark(self._tag, at.name), *found, show, *words)
+        found = await self._keys(mark, commands) if self._cluster else ()
+        args = (1 + len(found), mark, *found, show, *words)
         try:
             reply: Any = self._client.execute_command("EVALSHA", _DIGEST, *args)
             if self._tasks:  # here and not in _send: one coroutine less for every write
@@ -121,20 +121,34 @@ class RedisGuardCore:
             raise PartlyApplied(at.name, len(done), done, failure) from failure
         return reply
 
-    async def _check(self, at: Shown, command: Command) -> None:
+    def _shows(self, lease: Holder) -> tuple[Shown, str, str]:
+        """Give what a lease shows, the key of its mark, and both as the script wants them.
+
+        Remembered for the last lease: it shows the same at each of its writes.
+        """
+        last = self._last
+        if last is not None and last[0]() is lease:
+            return last[1]
+        at = shown(lease)
+        show = f"{at.floor} {at.token}." if at.shared else f"{at.token} {at.id}"
+        shows = at, _mark(self._tag, at.name), show
+        if isinstance(lease, LeaseCore):
+            self._last = weakref.ref(lease), shows
+        return shows
+
+    async def _check(self, mark: str, command: Command) -> None:
         """Raise if the command cannot be right, as far as its name and its size tell."""
         name = command[0]
         if not isinstance(name, str):
             raise TypeError(f"a command begins with its name, a str, not {name!r}")
         if name not in self._rules:  # asked in a script, since that is sent to the right node
-            (info,) = await self._send("EVAL", _INFO, 1, _mark(self._tag, at.name), name)
+            (info,) = await self._send("EVAL", _INFO, 1, mark, name)
             self._rules[name] = known.rule(info, name)
         known.fits(self._rules[name], command)
         self._fitting.add((name, len(command)))
 
-    async def _keys(self, at: Shown, commands: Sequence[Command]) -> list[bytes]:
+    async def _keys(self, mark: str, commands: Sequence[Command]) -> list[bytes]:
         """Find the keys of all commands, and raise unless they are in the slot of the mark."""
-        mark = _mark(self._tag, at.name)
         found: list[bytes] = []
         for command in commands:
             rule = self._rules[command[0]]
