@@ -20,10 +20,10 @@ def test_no_update_is_lost_and_no_stale_write_is_applied(
             engine.url,
             ObjectRegister,
             store.url,
-            Plan(str(tmp_path), increments=400, batch=6, refusals=105),
+            Plan(str(tmp_path), increments=240, batch=4, refusals=104),
             midway=lambda: engine.restart(keep_data=False),
         )
-    assert report.acknowledged >= 400
+    assert report.acknowledged >= 240
     assert report.value == report.acknowledged + report.unknown_applied
     assert (report.missing, report.stale) == ([], [])
     assert report.refused >= 100
