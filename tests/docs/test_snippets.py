@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Redis
+from tests.servers import ObjectStore, Redis
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = "redis://localhost:6379"
+STORE = "http://localhost:9000"
+LOGIN = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def snippets(page: Path) -> str:
@@ -26,10 +34,13 @@ def snippets(page: Path) -> str:
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_snippets_of_a_page_run(page: Path) -> None:
-    with Redis() as server:
-        program = snippets(page).replace(PLACE, server.url)
+    with ExitStack() as stack:
+        program = snippets(page).replace(PLACE, stack.enter_context(Redis()).url)
+        if STORE in program:
+            program = program.replace(STORE, stack.enter_context(ObjectStore()).url)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
+            env={**os.environ, **LOGIN},
             capture_output=True,
             text=True,
             timeout=60,

@@ -2,16 +2,21 @@
 
 from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
+from tests.servers.http import Asgi, HttpServer, Wsgi
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.resp import Connection, Reply, ReplyError
+from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
 
 __all__ = [
+    "Asgi",
     "Cluster",
     "Connection",
+    "HttpServer",
+    "ObjectStore",
     "PgBouncer",
     "Postgres",
     "Proxy",
@@ -24,6 +29,7 @@ __all__ = [
     "ServerClock",
     "ServerError",
     "SlotMove",
+    "Wsgi",
     "free_port",
     "wait_until",
 ]
