@@ -6,6 +6,7 @@ from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
+from tests.servers.redlock import RedlockSet
 from tests.servers.resp import Connection, Reply, ReplyError
 from tests.servers.sentinel import Sentinel, SentinelSet
 
@@ -16,6 +17,7 @@ __all__ = [
     "Postgres",
     "Proxy",
     "Redis",
+    "RedlockSet",
     "Reply",
     "ReplyError",
     "Sentinel",
