@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from lockfast.engines.redis.aio import AioWire, Connection
 from lockfast.engines.redis.wire import IO, Address, Login
-from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear
+from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 
@@ -18,10 +18,18 @@ from lockfast.runtime.base import Clock
 class Gathering:
     """The answers to one request, as they come; `ended` is set when they are enough."""
 
-    __slots__ = ("_hear", "_loop", "_open", "_timer", "count", "ended", "when")
+    __slots__ = ("_hear", "_loop", "_open", "_timer", "count", "ended", "late", "when")
 
-    def __init__(self, hear: Hear, count: int, nodes: int, seconds: float) -> None:
-        """Expect `count` replies of each node, for so many seconds."""
+    def __init__(
+        self,
+        hear: Hear,
+        count: int,
+        nodes: int,
+        seconds: float,
+        late: Callable[[int, Any], object],
+    ) -> None:
+        """Expect `count` replies of each node, for so many seconds; later ones go to `late`."""
+        self.late = late
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._hear = hear
@@ -75,11 +83,14 @@ class Slot:
         self._replies: list[Any] = []
 
     def done(self) -> bool:
-        """Tell whether nobody waits any more."""
-        return self._gathering.ended.done()
+        """Say no: a reply may be worth a look when nobody waits for it any more."""
+        return False
 
     def set_result(self, result: Any, /) -> None:
         """Take a reply."""
+        if self._gathering.ended.done():
+            self._gathering.late(self._index, result)
+            return
         self._replies.append(result)
         if len(self._replies) == self._gathering.count:
             self._gathering.answer(self._index, self._replies)
@@ -102,6 +113,8 @@ class AioFleet(AioWire):
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
         """Nothing is open yet."""
         self.nodes = nodes
+        self.late: Callable[[int, Any], object] = ignored
+        self.lost: Callable[[int], object] = bool
         super().__init__(login, clock)
 
     def _begin(self) -> None:
@@ -109,6 +122,14 @@ class AioFleet(AioWire):
         self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
         """Nodes that were not reached: when to try again, the pause after that, and why."""
+
+    def _on_push(self, push: list[Any]) -> None:
+        super()._on_push(push)
+        if not push:  # a connection has ended
+            for index, address in enumerate(self.nodes):
+                connection = self._work.get(address)
+                if connection is not None and not connection.open:
+                    self.lost(index)
 
     async def scatter(
         self,
@@ -124,7 +145,7 @@ class AioFleet(AioWire):
         gathering = None
         if hear is not None:
             asked = len(requests) - requests.count(None)
-            gathering = Gathering(hear, count, asked, deadline - self._now())
+            gathering = Gathering(hear, count, asked, deadline - self._now(), self.late)
         for index, packet in enumerate(requests):
             if packet is None:
                 continue
@@ -145,16 +166,11 @@ class AioFleet(AioWire):
     ) -> None:
         """Send when there is a connection, if anybody still waits by then."""
         address = self.nodes[index]
-        down = self._down.get(address)
-        opening = self._underway.get((address, heart))
+        opening = self._opening_to(address, heart=heart)
         if opening is None:
-            if down is not None and self._now() < down[0]:
-                if gathering is not None:
-                    self._loop.call_soon(gathering.answer, index, down[2])
-                return
-            opening = self._loop.create_task(self._open(address, IO))
-            self._underway[address, heart] = opening
-            opening.add_done_callback(partial(self._reached, address, heart))
+            if gathering is not None:
+                self._loop.call_soon(gathering.answer, index, self._down[address][2])
+            return
         if gathering is not None:
 
             def send(task: asyncio.Task[Connection]) -> None:
@@ -166,6 +182,30 @@ class AioFleet(AioWire):
                     task.result().put(packet, *[Slot(gathering, index)] * count)
 
             opening.add_done_callback(send)
+
+    def _opening_to(self, address: Address, *, heart: bool) -> asyncio.Task[Connection] | None:
+        """Begin to connect, unless that is under way; None if it has just failed."""
+        opening = self._underway.get((address, heart))
+        if opening is None:
+            if address in self._down and self._now() < self._down[address][0]:
+                return None
+            opening = self._loop.create_task(self._open(address, IO))
+            self._underway[address, heart] = opening
+            opening.add_done_callback(partial(self._reached, address, heart))
+        return opening
+
+    async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
+        """Connect to one node, for its channel."""
+        connection = (self._hearts if heart else self._work).get(address)
+        if connection is not None and connection.open:
+            return connection
+        opening = self._opening_to(address, heart=heart)
+        if opening is None:
+            raise self._down[address][2]
+        await asyncio.wait([opening], timeout=max(deadline - self._now(), 0.0))
+        if not opening.done():
+            raise EngineUnavailable(f"no connection to Redis at {address} in time", sent=False)
+        return opening.result()
 
     def _reached(self, address: Address, heart: bool, task: asyncio.Task[Connection]) -> None:  # noqa: FBT001  # bound by partial
         del self._underway[address, heart]

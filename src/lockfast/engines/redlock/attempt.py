@@ -65,7 +65,7 @@ class Tally(Protocol):
 class Poll(Ballot):
     """The tally of a proposal."""
 
-    __slots__ = ("_ttl", "blockers", "errors", "lacking")
+    __slots__ = ("_ttl", "blockers", "errors", "lacking", "missing")
 
     def __init__(self, nodes: int, ttl: float) -> None:
         """Begin with no answer."""
@@ -75,6 +75,8 @@ class Poll(Ballot):
         self.errors: list[EngineError] = []
         self.lacking = False
         """Whether a node does not know the script: it has done nothing."""
+        self.missing: dict[int, bytes] = {}
+        """The mark that a stranger lacks."""
 
     def hear(self, node: int, reply: Any, address: Address) -> None:
         """Count a vote."""
@@ -94,6 +96,7 @@ class Poll(Ballot):
             self.blockers[holder] = Blocker(holder, int(reply[4]), reply[5])
         else:
             self.strangers.add(node)
+            self.missing[node] = reply[1]
 
     def refused(self, trial: Attempt, verdict: Verdict) -> Standing:
         """Say who is in the way, and when to look again.

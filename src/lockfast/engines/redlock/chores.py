@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.runtime.base import Clock
 
-MOST = 1000  # releases that are kept for one node; what is not delivered ends by its ttl
+MOST = 10_000  # releases that are remembered; what is not delivered ends by its ttl
 SOON = 0.25  # seconds between two attempts
 LATER = 2.0  # seconds between two looks at a node that has to wait
 PATIENCE = 0.5  # seconds for one request
@@ -24,56 +25,59 @@ class Chores:
         """Begin with nothing to do."""
         self._fleet = fleet
         self._now = clock
-        self._debts: dict[int, list[tuple[float, bytes]]] = {}
-        self._joins: dict[int, tuple[int, float]] = {}
+        self._recent: deque[tuple[float, bytes]] = deque(maxlen=MOST)
+        self._lost: set[int] = set()
+        self._joins: dict[int, tuple[bytes, float]] = {}
         self._due = 0.0
 
-    def owe(self, nodes: set[int], requests: Sequence[bytes], until: float) -> None:
-        """Keep releases for nodes that could not be told: a claim may be alive there."""
-        for node in nodes:
-            debts = self._debts.setdefault(node, [])
-            debts += [(until, request) for request in requests]
-            del debts[:-MOST]
-        self._due = min(self._due, self._now() + SOON)
+    def released(self, requests: Sequence[bytes], until: float) -> None:
+        """Remember releases for as long as what they free could live."""
+        for request in requests:
+            self._recent.append((until, request))
 
-    def met(self, nodes: set[int], bucket: int) -> None:
-        """Note nodes that are no members; `bucket` is one whose mark they lack."""
-        for node in nodes:
-            due = self._now() if node not in self._joins else self._joins[node][1]
-            self._joins[node] = (bucket, min(due, self._now() + SOON))
+    def lost(self, node: int) -> None:
+        """Note that a node may have missed the last releases: it is told again (TRAPS 32)."""
+        if node not in self._lost:
+            self._due = self._now() if not self._lost else self._due
+            self._lost.add(node)
+
+    def met(self, node: int, key: bytes) -> None:
+        """Note a node that is no member; `key` is a mark that it lacks."""
+        due = self._now() if node not in self._joins else self._joins[node][1]
+        self._joins[node] = (key, min(due, self._now() + SOON))
 
     async def do(self) -> float | None:
         """Do what is due; tell when to come again."""
-        if not self._debts and not self._joins:
+        if not self._lost and not self._joins:
             return None
         now = self._now()
-        if self._debts and now >= self._due:
-            await self._settle(now)
-        for node, (bucket, due) in list(self._joins.items()):
+        if self._lost and now >= self._due:
+            await self._tell_again(now)
+        for node, (key, due) in list(self._joins.items()):
             if now >= due:
-                pause = await self._join(node, bucket)
+                pause = await self._join(node, key)
                 if pause is None:
                     self._joins.pop(node, None)
                 else:
-                    self._joins[node] = (bucket, self._now() + pause)
+                    self._joins[node] = (key, self._now() + pause)
         times = [due for _, due in self._joins.values()]
-        if self._debts:
+        if self._lost:
             times.append(self._due)
         return min(times, default=None)
 
-    async def _settle(self, now: float) -> None:
-        for node in list(self._debts):
-            debts = self._debts.pop(node)
-            alive = [debt for debt in debts if debt[0] > now]
-            if alive:
-                request = b"".join(request for _, request in alive)
-                if not await self._one(node, request, len(alive)):
-                    self._debts.setdefault(node, [])[:0] = alive
+    async def _tell_again(self, now: float) -> None:
+        while self._recent and self._recent[0][0] < now:
+            self._recent.popleft()
+        requests = [request for until, request in list(self._recent) if until > now]
+        for node in list(self._lost):
+            self._lost.discard(node)  # before: it may be lost once more in the meantime
+            if requests and not await self._one(node, b"".join(requests), len(requests)):
+                self._lost.add(node)
         self._due = self._now() + SOON
 
-    async def _join(self, node: int, bucket: int) -> float | None:
+    async def _join(self, node: int, key: bytes) -> float | None:
         """Do what can be done now for a node; give the pause until the next step, None if done."""
-        told = await self._one(node, packets.join(bucket, "", ()))
+        told = await self._one(node, packets.join(key, "", ()))
         if not told or type(told[0]) is not list:
             return LATER
         if told[0][0] == b"member":
@@ -83,7 +87,7 @@ class Chores:
             return min((packets.SETTLED - gone) / 1000, LATER)
         # Only now: what was under way when the node lost its data has reached the others.
         marks = await self._marks(node)
-        told = await self._one(node, packets.join(bucket, since, marks))
+        told = await self._one(node, packets.join(key, since, marks))
         if not told or type(told[0]) is not list:
             return LATER
         return None if told[0][0] == b"member" else LATER

@@ -7,17 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
-from lockfast.engines.redis.wire import Address, patience
+from lockfast.engines.redis.wire import Address
 from lockfast.engines.redlock import packets
+from lockfast.engines.redlock.asking import ask_all, load
 from lockfast.engines.redlock.attempt import (
     Attempt,
     Departure,
     Extension,
     Poll,
-    Tally,
     attempt,
     granted,
-    lacks,
 )
 from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.fleet import Answer, Fleet
@@ -45,6 +44,7 @@ class RedlockEngine:
     ) -> None:
         """Add `base` to every number that is proposed by the clock."""
         self._fleet = fleet
+        fleet.late, fleet.lost = self._late, self._lost
         self._size = len(fleet.nodes)
         self._quorum = quorum(self._size)
         self._now = clock
@@ -96,7 +96,7 @@ class RedlockEngine:
 
         await self._fleet.scatter([trial.packet(ask)] * self._size, 1, end, hear)
         if poll.lacking:
-            await self._load(end)
+            await load(self._fleet, end)
 
     def _number(self, trial: Attempt) -> None:
         """Choose the number to propose: another each time, but the same while that may have won."""
@@ -109,9 +109,8 @@ class RedlockEngine:
     async def _judge(self, ask: Ask, trial: Attempt, poll: Poll, began: float) -> Standing:
         """Say how a claim stands after a proposal; withdraw one that did not win."""
         self._highest = max(self._highest, poll.highest)
-        if poll.strangers:
-            self._chores.met(poll.strangers, packets.keys(ask.shape.name).bucket)
-            self._fleet.rouse()
+        for node, key in poll.missing.items():
+            self._meet(node, key)
         verdict = poll.verdict
         if trial.dead:  # it was given up in the meantime, perhaps before its number was chosen
             await self._free(ask, trial, set(range(self._size)), withdrawn=False)
@@ -136,6 +135,22 @@ class RedlockEngine:
             )
         trial.waiting = ask.queue
         return poll.refused(trial, verdict)
+
+    def _lost(self, node: int) -> None:
+        """Have the heart tell a node again what it may have missed."""
+        self._chores.lost(node)
+        self._fleet.rouse()
+
+    def _late(self, node: int, reply: object) -> None:
+        """Look at a reply that nobody waits for any more: a node may say that it is no member."""
+        if type(reply) is list and reply and reply[0] == b"stranger":
+            self._meet(node, reply[1])
+
+    def _meet(self, node: int, key: bytes) -> None:
+        """Have the heart see to a node that is no member. Nobody waits there: listen elsewhere."""
+        self._chores.met(node, key)
+        self._deaf[self._fleet.nodes[node]] = self._now() + DEAF
+        self._fleet.rouse()
 
     async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
         """Take a proposal back where it was accepted, or may be. Nobody waits for the answer."""
@@ -164,7 +179,7 @@ class RedlockEngine:
             return found
         began = self._now()
         end = min(deadline, began + packets.UNDER_WAY)
-        await self._ask([row[3] for row in rows], parts, end, heart=True)
+        await ask_all(self._fleet, [row[3] for row in rows], parts, end, heart=True)
         for i, ask, trial, tally in rows:
             if isinstance(tally, Extension):
                 found[i] = tally.standing(trial.token, ask.shape.ttl)
@@ -176,47 +191,6 @@ class RedlockEngine:
                 found[i] = error
         return found
 
-    async def _ask(
-        self, tallies: Sequence[Tally], parts: Sequence[bytes], end: float, *, heart: bool
-    ) -> set[int]:
-        """Ask every node about several claims in one request; give the nodes that failed."""
-        nodes, failed = self._fleet.nodes, set[int]()
-        lacking = False
-        first = tallies[0]
-
-        def hear(node: int, answer: Answer) -> float:
-            nonlocal lacking
-            if type(answer) is not list:
-                failed.add(node)
-                for tally in tallies:
-                    tally.hear(node, answer, nodes[node])
-            elif len(parts) == 1:  # a hot path
-                first.hear(node, answer[0], nodes[node])
-                lacking = lacking or (type(answer[0]) is not int and lacks(answer[0]))
-                return first.patience
-            else:
-                for tally, reply in zip(tallies, answer, strict=True):
-                    tally.hear(node, reply, nodes[node])
-                    lacking = lacking or lacks(reply)
-            return max(tally.patience for tally in tallies)
-
-        packet = parts[0] if len(parts) == 1 else b"".join(parts)
-        await self._fleet.scatter([packet] * self._size, len(parts), end, hear, heart=heart)
-        if lacking:
-            await self._load(end)
-        return failed
-
-    async def _load(self, deadline: float) -> None:
-        """Bring the scripts to every node: one of them was restarted, or told to forget them."""
-        heard: list[int] = []
-
-        def hear(node: int, answer: Answer) -> float:
-            del answer
-            heard.append(node)
-            return float(len(heard) < self._size)
-
-        await self._fleet.scatter([packets.LOAD] * self._size, packets.LOADED, deadline, hear)
-
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Free everywhere, also where nothing is known to be (TRAPS 32)."""
         if not asks:
@@ -226,11 +200,9 @@ class RedlockEngine:
                 attempt(ask).dead = True
         parts = [packets.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
         tallies = [Departure(self._size) for _ in asks]
-        failed = await self._ask(tallies, parts, deadline, heart=False)
-        if failed:
-            longest = max(ask.shape.ttl for ask in asks)
-            self._chores.owe(failed, parts, self._now() + longest)
-            self._fleet.rouse()
+        self._chores.released(parts, self._now() + max(ask.shape.ttl for ask in asks))
+        for node in await ask_all(self._fleet, tallies, parts, deadline):
+            self._lost(node)
         if not tallies[0].confirmed:
             raise EngineUnavailable(
                 f"fewer than {self._quorum} of {self._size} Redis nodes confirmed the release",
@@ -276,7 +248,7 @@ class RedlockEngine:
         try:
             return await self._fleet.listen(node, self._channel, deadline)
         except EngineError:
-            self._deaf[node] = patience(None, now) + DEAF
+            self._deaf[node] = now + DEAF
             raise
 
     def rouse(self) -> None:

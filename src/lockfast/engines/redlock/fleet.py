@@ -14,6 +14,12 @@ Answer = list[Any] | EngineError
 Hear = Callable[[int, Answer], float]
 """Take a node's answer; give how many seconds more to wait for others: 0 if that was enough."""
 
+
+def ignored(node: int, reply: Any) -> None:
+    """Take a late reply for nothing."""
+    del node, reply
+
+
 AGAIN = (0.1, 2.0)  # seconds between attempts to reach a node that is down: from, to
 
 
@@ -31,6 +37,10 @@ class Fleet(Protocol):
     """A transport to several nodes, in one colour."""
 
     nodes: Sequence[Address]
+    late: Callable[[int, Any], object]
+    """Called with each reply that came when nobody waited for it any more."""
+    lost: Callable[[int], object]
+    """Called when a connection to a node ended: what was written last may not have arrived."""
 
     async def scatter(
         self,

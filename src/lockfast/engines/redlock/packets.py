@@ -122,9 +122,8 @@ def enter() -> bytes:
     return command("EVAL", ENTER.source, 1, MEMBER, PREFIX, BUCKETS)
 
 
-def join(bucket: int, since: str, marks: Sequence[str]) -> bytes:
-    """Pack a call of join.lua."""
-    key = mark_key(bucket)
+def join(key: bytes, since: str, marks: Sequence[str]) -> bytes:
+    """Pack a call of join.lua; `key` is a mark that was missing."""
     return command("EVAL", JOIN.source, 2, MEMBER, key, PREFIX, SETTLED, since, *marks)
 
 

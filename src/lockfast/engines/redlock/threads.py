@@ -11,98 +11,19 @@ import math
 import select
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.threads import Connection, ThreadWire
-from lockfast.engines.redis.wire import MISSING, Address, Login, failure, reason
-from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear
+from lockfast.engines.redis.threads import ThreadWire
+from lockfast.engines.redis.wire import Address, Login, reason
+from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
+from lockfast.engines.redlock.line import OPENING, Line
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 
-OPENING = 0.5  # seconds for a connection to a node of which nothing bad is known
-READING = 0.05  # seconds for a node to read a request that does not fit into its buffer
 OVERDUE = 1.0  # seconds of silence after which a node is taken to be down
-
-
-class Line(Connection):
-    """A connection that may owe replies."""
-
-    __slots__ = ("fd", "owed", "since", "tls")
-
-    def begin(self) -> None:
-        """Never block from now on. TLS may need several reads for one record: bounded instead."""
-        self.tls = isinstance(self.sock, ssl.SSLSocket)
-        self.sock.settimeout(OPENING if self.tls else 0.0)
-        self.fd = self.sock.fileno()
-        self.owed = 0
-        self.since = 0.0
-
-    def send(self, packet: bytes) -> None:
-        """Write the rest of a large request, or give up on a node that reads nothing."""
-        while packet:
-            poll = select.poll()
-            poll.register(self.fd, select.POLLOUT)
-            if not poll.poll(READING * 1000):
-                raise TimeoutError("it reads nothing")
-            packet = packet[self.sock.send(packet) :]
-
-    def collect(self, replies: list[Any], count: int) -> None:
-        """Read what has come: the last `count` of what is owed belong to this request."""
-        gets = self._gets
-        while True:
-            data = self.sock.recv(65536)
-            if not data:
-                raise ConnectionResetError("the node closed the connection")
-            self._feed(data)
-            while (reply := gets()) is not MISSING:
-                if type(reply) is hiredis.PushNotification:
-                    self._take(reply)
-                    continue
-                if self.owed <= count - len(replies):
-                    replies.append(reply)
-                self.owed -= 1
-            if not self.tls or not self.pending():
-                return
-
-    def parse(self) -> None:
-        """Take pushes out of the parser, and skip what was owed."""
-        while (reply := self._gets()) is not MISSING:
-            if type(reply) is hiredis.PushNotification:
-                self._take(reply)
-            else:
-                self.owed -= 1
-
-    def subscribe(self, channel: str, seconds: float) -> None:
-        """Subscribe; the confirmation is itself a push, and late replies may come before it."""
-        self.sock.settimeout(seconds)
-        self.sock.sendall(command("SUBSCRIBE", channel))
-        while self.channel is None:
-            reply = self._gets()
-            if reply is MISSING:
-                data = self.sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("the node closed the connection")
-                self._feed(data)
-            elif type(reply) is hiredis.PushNotification:
-                if reply[0] == b"subscribe":
-                    self.channel = channel
-                else:
-                    self._take(reply)
-            elif self.owed:
-                self.owed -= 1
-            else:
-                raise failure(reply, self.address)
-        self.sock.settimeout(OPENING if self.tls else 0.0)
-
-    def readable(self) -> bool:
-        """Tell whether something has come."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        return bool(poll.poll(0))
 
 
 Bundle = dict[Address, Line]
@@ -118,6 +39,8 @@ class ThreadFleet(ThreadWire):
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
         """Nothing is open yet."""
         self.nodes = nodes
+        self.late: Callable[[int, Any], object] = ignored
+        self.lost: Callable[[int], object] = bool
         super().__init__(login, clock)
 
     def _begin(self) -> None:
@@ -217,17 +140,12 @@ class ThreadFleet(ThreadWire):
                 return
             for fd, _ in events:
                 index, line, replies = waiting[fd]
-                answer: Answer = replies
-                try:
-                    line.collect(replies, count)
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    continue
-                except (OSError, hiredis.HiredisError) as error:
-                    answer = self._drop_line(bundle, line, error)
-                else:
+                answer: Answer | None = self._collect(bundle, waiting[fd], count)
+                if answer is None:
                     line.since = now
                     if len(replies) < count:
                         continue
+                    answer = replies
                 del waiting[fd]
                 poll.unregister(fd)
                 patience = hear(index, answer)
@@ -235,6 +153,19 @@ class ThreadFleet(ThreadWire):
                     return
                 if patience < math.inf:
                     deadline = min(deadline, clock() + patience)
+
+    def _collect(self, bundle: Bundle, waiting: Waiting, count: int) -> EngineError | None:
+        index, line, replies = waiting
+        try:
+            late = line.collect(replies, count)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except (OSError, hiredis.HiredisError) as error:
+            return self._drop_line(bundle, line, error)
+        for each in late:
+            if type(each) is list:
+                self.late(index, each)
+        return None
 
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | None:
         """Give a line that can be used, or None: then `_down` says why."""
@@ -294,6 +225,7 @@ class ThreadFleet(ThreadWire):
     def _drop_line(self, bundle: Bundle, line: Line, error: BaseException) -> EngineError:
         bundle.pop(line.address, None)
         line.sock.close()
+        self.lost(self.nodes.index(line.address))
         return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
 
     def _scrap(self, bundle: Bundle) -> None:

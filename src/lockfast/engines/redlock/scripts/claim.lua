@@ -7,12 +7,12 @@
 -- ARGV 1 'id token - ttl payload': what to write   2 ttl in ms
 --      3 the first token of this claim, and the ms to stay in the waiting room, or 0
 --
--- Reply: 1 (accepted, for the whole ttl), {'mine', left}, {'mark', mark}, {'stranger'}, or
+-- Reply: 1 (accepted, for the whole ttl), {'mine', left}, {'mark', mark}, {'stranger', the mark's key}, or
 --        {'busy', mark, left, id, token, payload}. Times in ms.
 local got = redis.call('MGET', KEYS[1], KEYS[2])
 local raw, mark, mine = got[1], got[2], ARGV[1]
 if not mark then
-  return {'stranger'}
+  return {'stranger', KEYS[2]}
 end
 local token, highest, longest = string.sub(mine, 34, 49), string.sub(mark, 1, 16), string.sub(mark, 18)
 local since = string.sub(ARGV[3], 1, 16)
