@@ -8,13 +8,18 @@ import pytest
 
 from lockfast.testing import (
     BodyContract,
+    ClaimContract,
     ClientContract,
+    CrowdContract,
     ExclusiveContract,
+    ListenContract,
     ProcessContract,
     StepBackContract,
 )
 from tests.contract.benches import RedlockBench
-from tests.servers import RedlockSet, ServerClock
+from tests.servers import Redis, RedlockSet, ServerClock
+
+ACL = "resetchannels ~lockfast:* &lockfast:* +@all -@admin -@dangerous +info"
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +47,29 @@ class TestBodies(BodyContract):
 
 class TestProcesses(ProcessContract):
     pass
+
+
+@pytest.fixture(scope="module")
+def tls() -> Iterator[RedlockBench]:
+    clock = ServerClock()
+    first = Redis(tls=True, username="app", password="p@ss/w:rd", acl=ACL, env=clock.env)  # noqa: S106  # of a server that lives for a minute
+    others = [
+        Redis(
+            tls=first,
+            username="app",
+            password="p@ss/w:rd",  # noqa: S106  # see above
+            acl=ACL,
+            env=clock.env,
+        )
+        for _ in range(2)
+    ]
+    with RedlockSet([first, *others]) as servers:
+        yield RedlockBench(servers, clock)
+
+
+class TestTls(ClaimContract, ListenContract, CrowdContract):
+    """The parts that go through sockets, on three nodes with TLS, a password and an ACL user."""
+
+    @pytest.fixture
+    def bench(self, tls: RedlockBench) -> RedlockBench:
+        return tls

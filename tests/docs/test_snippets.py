@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.servers import Redis
+from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = "redis://localhost:6379"
+SET = "redlock://h1,h2,h3,h4,h5"
 
 
 def snippets(page: Path) -> str:
@@ -26,8 +29,11 @@ def snippets(page: Path) -> str:
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_snippets_of_a_page_run(page: Path) -> None:
-    with Redis() as server:
+    with Redis() as server, ExitStack() as stack:
         program = snippets(page).replace(PLACE, server.url)
+        if SET in program:
+            nodes = [stack.enter_context(Redis()) for _ in range(5)]
+            program = program.replace(SET, url_of(*nodes))
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,
