@@ -13,7 +13,7 @@ from lockfast.claims import Claims
 from lockfast.errors import ClientClosed, EngineError, GuaranteeMissing, Loss
 from lockfast.guarantees import Guarantees, Level
 from lockfast.heart import Heart
-from lockfast.live import HELD, LEAVING, WAITING
+from lockfast.live import ENDED
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
@@ -116,7 +116,9 @@ class Session:
         if heart is not None:
             heart.stop()
             engine.rouse()
-        leaving = [live for live in lives if live.phase in (HELD, WAITING, LEAVING)]
+        # Also what was asked and not answered yet: the engine may have it, and nobody else will
+        # resign it.
+        leaving = [live for live in lives if live.phase is not ENDED]
         for live in leaving:
             live.lose(Loss.RELEASED)
         try:

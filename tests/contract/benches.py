@@ -9,7 +9,11 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, ServerClock
+from tests.servers import Postgres, Redis, RedlockSet, ServerClock
+
+WIPE = """
+for _, key in ipairs(redis.call('KEYS', 'lockfast:redlock:{*}[=>#]*')) do redis.call('DEL', key) end
+"""
 
 
 class MemoryBench(Bench):
@@ -66,6 +70,17 @@ class RedisBench(UrlBench):
     def rewind(self, seconds: float) -> None:
         assert self._clock is not None, "this server's clock cannot be moved"
         self._clock.advance(-seconds)
+
+
+class RedlockBench(RedisBench):
+    """Nodes that are wiped of everything but what makes them members."""
+
+    def __init__(self, servers: RedlockSet, clock: ServerClock | None = None) -> None:
+        super().__init__(servers.url, *servers.nodes, clock=clock)
+
+    def wipe(self) -> None:
+        for server in self.servers:
+            server.command("EVAL", WIPE, 0)
 
 
 class PostgresBench(UrlBench):

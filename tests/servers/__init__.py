@@ -7,6 +7,7 @@ from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
+from tests.servers.redlock import RedlockSet
 from tests.servers.resp import Connection, Reply, ReplyError
 from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
@@ -21,6 +22,7 @@ __all__ = [
     "Postgres",
     "Proxy",
     "Redis",
+    "RedlockSet",
     "Reply",
     "ReplyError",
     "Sentinel",

@@ -16,6 +16,8 @@ ENGINES = {
     "rediss": "redis",
     "valkey": "redis",
     "valkeys": "redis",
+    "redlock": "redlock",
+    "redlocks": "redlock",
     "postgresql": "postgres",
     "postgres": "postgres",
 }

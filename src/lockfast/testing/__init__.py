@@ -35,28 +35,34 @@ from lockfast.testing.colour import COLOURS, Colour, Tasked, Threaded
 from lockfast.testing.contract.bodies import BodyContract
 from lockfast.testing.contract.claiming import ClaimContract
 from lockfast.testing.contract.crowding import CrowdContract
-from lockfast.testing.contract.expiring import ClockContract, ExpiryContract
+from lockfast.testing.contract.expiring import ExpiryContract, StepBackContract
 from lockfast.testing.contract.inspecting import InspectContract
 from lockfast.testing.contract.leasing import LeaseContract
 from lockfast.testing.contract.losing import FaultContract, LossContract
 from lockfast.testing.contract.naming import NamingContract
 from lockfast.testing.contract.processes import ProcessContract
 from lockfast.testing.contract.promising import GuaranteeContract
+from lockfast.testing.contract.queueing import QueueContract, WakeContract
 from lockfast.testing.contract.renewing import RenewContract
-from lockfast.testing.contract.resigning import ResignContract, WakeContract
+from lockfast.testing.contract.resigning import ListenContract, ResignContract
+from lockfast.testing.contract.sharing import ClockContract, SharingContract
 from lockfast.testing.machine import MachineContract, QueueMachine
 from lockfast.testing.stage import Actor, Contract, Stage, driven
 
 
-class PortContract(
+class ExclusiveContract(
     ClaimContract,
     RenewContract,
     ResignContract,
-    WakeContract,
+    ListenContract,
     ExpiryContract,
     InspectContract,
     NamingContract,
 ):
+    """What the port promises of an engine that keeps no queue and lets one hold at a time."""
+
+
+class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
     """Everything that the port promises."""
 
 
@@ -75,20 +81,25 @@ __all__ = [
     "Colour",
     "Contract",
     "CrowdContract",
+    "ExclusiveContract",
     "ExpiryContract",
     "FaultContract",
     "GuaranteeContract",
     "InspectContract",
     "LeaseContract",
+    "ListenContract",
     "LossContract",
     "MachineContract",
     "NamingContract",
     "PortContract",
     "ProcessContract",
+    "QueueContract",
     "QueueMachine",
     "RenewContract",
     "ResignContract",
+    "SharingContract",
     "Stage",
+    "StepBackContract",
     "Tasked",
     "Threaded",
     "UrlBench",

@@ -20,6 +20,7 @@ class Shaky:
         self.cut = False
         self.lost_replies = 0
         self.before_renewed: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.before_claimed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.after_claim: Callable[[], object] | None = None
 
     def to(self, engine: Engine) -> Self:
@@ -42,6 +43,8 @@ class Shaky:
         standing = await self._engine.claim(ask, deadline)
         if self.after_claim is not None:
             self.after_claim()
+        if self.before_claimed is not None:
+            await self.before_claimed()
         self._answer()
         return standing
 
