@@ -8,6 +8,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.resp import Connection, Reply, ReplyError
 from tests.servers.sentinel import Sentinel, SentinelSet
+from tests.servers.zookeeper import ZooKeeper, ZooKeeperEnsemble
 
 __all__ = [
     "Cluster",
@@ -24,6 +25,8 @@ __all__ = [
     "ServerClock",
     "ServerError",
     "SlotMove",
+    "ZooKeeper",
+    "ZooKeeperEnsemble",
     "free_port",
     "wait_until",
 ]

@@ -18,6 +18,7 @@ ENGINES = {
     "valkeys": "redis",
     "postgresql": "postgres",
     "postgres": "postgres",
+    "zookeeper": "zookeeper",
 }
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 
