@@ -33,14 +33,14 @@ class Ears:
 
     def told(self, session: Session, state: str) -> None:
         """Hear of a session's state, in kazoo's thread."""
+        mine = self._ledger.on(session)
         if state == KazooState.CONNECTED:
             self._pushes.append(EVERYONE)  # watches ended with the last connection
-        else:  # in jeopardy, or lost: let the heart ask
-            mine = self._ledger.on(session)
-            if state == KazooState.LOST:
-                for each in mine:
-                    self._ledger.take(each)
-            self._pushes.extend(Wake(each.id, granted=False) for each in mine)
+        elif state == KazooState.LOST:
+            for each in mine:
+                self._ledger.take(each)
+        # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
+        self._pushes.extend(Wake(each.id, granted=False) for each in mine)
         self._colour.ring()
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
@@ -52,7 +52,7 @@ class Ears:
             return
         folder = event.path.rpartition("/")[0]
         for mine in self._ledger.within(folder):
-            if mine.obstacle == event.path and self._ledger.tell(mine):
+            if mine.obstacle == event.path and self._ledger.tell(mine, self._colour.now()):
                 self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
                 if mine.ask.shape.exclusive:  # it leaves no room for any other
                     self._colour.ring()
@@ -83,7 +83,12 @@ class Ears:
 
     async def _glance(self, session: Session, folder: str, deadline: float) -> None:
         """Look with the session that heard of it: another's server may not know of it yet."""
-        waiting = [mine for mine in self._ledger.within(folder) if mine.child and not mine.told]
+        now = self._colour.now()
+        waiting = [
+            mine
+            for mine in self._ledger.within(folder)
+            if mine.child and not mine.told and now < mine.deadline
+        ]
         if not waiting or not session.usable:
             return  # without a connection: once there is one, everyone is looked at
         reply = session.send(self._colour, GetChildren(folder, None))
@@ -94,10 +99,10 @@ class Ears:
         for mine in waiting:
             place = line.place(mine.child or "")
             if place is None:
-                self._pushes.append(Wake(mine.id, granted=False))
-            elif place >= line.granted:
+                continue  # it was broken: its next renewal tells
+            if place >= line.granted:
                 await self.look.watch(mine, line, place, deadline)
             else:
-                standing = await self.look.standing(mine, line, self._colour.now(), deadline)
+                standing = await self.look.standing(mine, line, now, deadline)
                 if standing is not None and standing.granted:
                     self._pushes.append(Wake(mine.id, granted=True, floor=standing.floor))

@@ -101,7 +101,8 @@ class ZooKeeperEngine:
         self, session: Session, chunk: list[tuple[int, Mine]], found: list[Found], deadline: float
     ) -> None:
         try:
-            await session.ready(deadline)
+            if not session.usable:  # and no waiting: other sessions have claims to be renewed too
+                session.check()
             folders = dict.fromkeys(mine.folder for _, mine in chunk)
             for folder in folders:
                 await self._recipe.prune(folder, deadline)
@@ -169,7 +170,8 @@ class ZooKeeperEngine:
             self._colour.leave()
 
     async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
-        now = self._now()
+        for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:
+            await self._recipe.prune(folder, deadline)
         known = [self._ledger.get(ask.id) for ask in asks]
         ways = []
         for mine in known:
@@ -193,8 +195,7 @@ class ZooKeeperEngine:
             except (NoNodeError, SessionLost):
                 there = False
             if mine is not None:
-                # A claim whose time was over is removed all the same, but it was not held.
-                there = self._ledger.take(mine) and there and now < mine.deadline
+                self._ledger.take(mine)
             removed.append(there)
         return removed
 

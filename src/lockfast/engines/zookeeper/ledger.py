@@ -93,10 +93,10 @@ class Ledger:
             mine.deadline = max(mine.deadline, until)
             return True
 
-    def tell(self, mine: Mine) -> bool:
-        """Note that a claim is granted; False if that was known, or it is gone."""
+    def tell(self, mine: Mine, now: float) -> bool:
+        """Note that a claim is granted; False if that was known, or it is gone, or over."""
         with self._lock:
-            if mine.told or self._mine.get(mine.id) is not mine:
+            if mine.told or self._mine.get(mine.id) is not mine or now >= mine.deadline:
                 return False
             mine.told = True
             return True

@@ -77,7 +77,7 @@ class Look:
             except NoNodeError:  # the head has gone: the list was old
                 line = await lined(self._colour, session, folder, deadline)
         if granted:
-            self._ledger.tell(mine)
+            self._ledger.tell(mine, self._now())
         until = min(mine.deadline, session.anchor + session.timeout)
         return Standing(
             ticket=mine.ticket,

@@ -6,17 +6,18 @@ renews nothing; kazoo's thread goes on all the same, and would keep their claims
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 
 from lockfast.engines.zookeeper.ledger import Ledger, Mine
 from lockfast.engines.zookeeper.session import SessionLost
 from lockfast.engines.zookeeper.talk import remove
 from lockfast.engines.zookeeper.threads import ThreadColour
-from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.errors import EngineError
 from lockfast.runtime.base import Clock
 from lockfast.runtime.drive import drive
 
+log = logging.getLogger("lockfast")
 AGAIN = 0.2  # seconds until a removal that failed is tried again
 PATIENCE = 2.0  # seconds that one removal may take
 
@@ -82,17 +83,17 @@ class Reaper:
                     self._planned = min(self._planned, following)
 
     def _removed(self, mine: Mine) -> bool:
-        session, until = mine.session, self._now() + PATIENCE
-        with contextlib.suppress(SessionLost):
-            try:
-                drive(self._remove(mine, until))
-            except EngineError:
-                return session.lost
+        try:
+            drive(self._remove(mine, self._now() + PATIENCE))
+        except SessionLost:
+            return True
+        except EngineError:
+            return False
+        except Exception:  # a bug: a dead reaper would let claims live for ever
+            log.exception("lockfast's reaper stumbled; it goes on")
+            return False
         return True
 
     async def _remove(self, mine: Mine, until: float) -> None:
-        if mine.session.lost:
-            raise SessionLost
-        if not mine.session.usable:
-            raise EngineUnavailable("not connected", sent=False)
+        mine.session.check()
         await remove(self._colour, mine, until)

@@ -153,10 +153,17 @@ class Session:
             except Late:
                 said = f"no connection to ZooKeeper at {self.where} in time"
                 raise EngineUnavailable(said, sent=False) from None
+            self.check()
+
+    def check(self) -> None:
+        """Raise what keeps a request from being sent now."""
         if self.refused:
             raise EngineRefused(f"ZooKeeper at {self.where}: the authentication failed")
         if self.lost:
             raise SessionLost
+        if not self._up:
+            said = f"the connection to ZooKeeper at {self.where} is interrupted"
+            raise EngineUnavailable(said, sent=False)
 
     def send(self, colour: Colour, request: object) -> Reply:
         """Send a request behind all that were sent before."""
