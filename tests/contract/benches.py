@@ -9,7 +9,7 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, ServerClock, ZooKeeperEnsemble
+from tests.servers import Postgres, Redis, ServerClock, ZooKeeper, ZooKeeperEnsemble
 
 
 class MemoryBench(Bench):
@@ -99,15 +99,15 @@ class PostgresBench(UrlBench):
 class ZooKeeperBench(UrlBench):
     """An ensemble in real time; each test works below a node of its own."""
 
-    unit = 0.4
+    unit = 0.3
 
-    def __init__(self, ensemble: ZooKeeperEnsemble) -> None:
-        super().__init__(ensemble.url)
-        self._ensemble = ensemble
+    def __init__(self, servers: ZooKeeper | ZooKeeperEnsemble) -> None:
+        super().__init__(servers.url)
+        self._servers = servers
         self.wipe()
 
     def wipe(self) -> None:
-        self.url = f"{self._ensemble.url}/tests/{secrets.token_hex(8)}"
+        self.url = f"{self._servers.url}/tests/{secrets.token_hex(8)}"
 
 
 class ZooKeeperMovedBench(ZooKeeperBench):

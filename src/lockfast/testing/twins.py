@@ -229,7 +229,7 @@ class Twins(RuleBasedStateMachine):
 
     def _take(self, wakes: list[Wake]) -> None:
         for wake in wakes:
-            if wake.id:
+            if wake.granted:  # another kind is only a hint to look
                 self.heard[wake.id] += 1
                 if wake.floor not in self.floors.get(wake.id, ()):
                     self.unsure.append((wake.id, wake.floor))

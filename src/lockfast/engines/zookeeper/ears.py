@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from lockfast.engines.zookeeper.colour import Colour
 from lockfast.engines.zookeeper.ledger import Ledger
 from lockfast.engines.zookeeper.look import Look
-from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.talk import listed
 from lockfast.errors import EngineError
 from lockfast.port import EVERYONE, Wake
 
@@ -92,10 +91,7 @@ class Ears:
         if not waiting or not session.usable:
             return  # without a connection: once there is one, everyone is looked at
         reply = session.send(self._colour, GetChildren(folder, None))
-        try:
-            line = Line(await session.settle(self._colour, reply, deadline))
-        except NoNodeError:
-            line = Line([])
+        line = await listed(self._colour, session, folder, reply, deadline)
         for mine in waiting:
             place = line.place(mine.child or "")
             if place is None:

@@ -19,7 +19,7 @@ from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
 from lockfast.engines.zookeeper.session import Session, SessionLost
 from lockfast.engines.zookeeper.show import Show
-from lockfast.engines.zookeeper.talk import remove
+from lockfast.engines.zookeeper.talk import listed, remove
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Page, Standing, Wake
@@ -124,9 +124,7 @@ class ZooKeeperEngine:
         lines: dict[str, Line | Exception] = {}
         for folder, reply in lists.items():
             try:
-                lines[folder] = Line(await session.settle(self._colour, reply, deadline))
-            except NoNodeError:
-                lines[folder] = Line([])
+                lines[folder] = await listed(self._colour, session, folder, reply, deadline)
             except (EngineError, SessionLost) as error:
                 lines[folder] = error
         for place, mine in chunk:
@@ -176,6 +174,8 @@ class ZooKeeperEngine:
         ways = []
         for mine in known:
             reply = None
+            if mine is not None:
+                mine.told = True  # and if it is let in meanwhile, nobody has to hear of it
             if mine is not None and mine.child is not None and mine.session.usable:
                 path = f"{mine.folder}/{mine.child}"
                 reply = mine.session.send(self._colour, Delete(path, -1))

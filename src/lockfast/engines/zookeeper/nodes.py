@@ -7,15 +7,16 @@ decides who is granted. Its data is a line with ttl and token base, and the payl
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from lockfast.port import Ask
 
-BUCKETS = 256  # a list of all names at once would burst ZooKeeper's megabyte
-_HALF, _WHOLE = 2**31, 2**32
+BUCKETS = 64  # a list of all names at once would burst ZooKeeper's megabyte
 _ID = 32
+_LAST = 2**31 - 1
 
 
 class Node(NamedTuple):
@@ -45,7 +46,7 @@ def folder(root: str, name: str) -> str:
 
 
 def _bucket(name: str) -> str:
-    return f"{hashlib.blake2b(name.encode(), digest_size=1).digest()[0]:02x}"
+    return f"{hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % BUCKETS:02x}"
 
 
 def buckets(root: str) -> list[str]:
@@ -79,7 +80,7 @@ def unpacked(data: bytes) -> Header:
 
 def parse(child: str) -> Node | None:
     """Read the name of a node; None if it is not one of ours."""
-    parts = child.split("-", 3)  # a sequence that has wrapped begins with a minus
+    parts = child.split("-", 3)  # a sequence that is worn out may begin with a minus
     try:
         id_, weight, capacity, sequence = parts
         return Node(child, id_, int(weight), int(capacity), int(sequence))
@@ -90,14 +91,18 @@ def parse(child: str) -> Node | None:
 class Line:
     """The claims on one name, in the order of their arrival."""
 
-    def __init__(self, children: list[str]) -> None:
-        """Order them, and apply the one rule."""
+    def __init__(self, children: Iterable[str], zxids: Mapping[str, int] | None = None) -> None:
+        """Order them, by the transactions that created them if these are given, and apply the one
+        rule.
+        """
         nodes = [node for node in map(parse, children) if node is not None]
-        if len(nodes) > 1:
-            # The counter goes from 2**31 - 1 to -2**31: compare distances, not numbers (TRAPS 49).
-            origin = nodes[0].sequence
-            nodes.sort(key=lambda node: (node.sequence - origin + _HALF) % _WHOLE)
+        nodes.sort(key=lambda node: zxids[node.child] if zxids else node.sequence)
         self.nodes = nodes
+        self.worn = len(nodes) > 1 and any(
+            node.sequence < 0 or node.sequence >= _LAST for node in nodes
+        )
+        """Whether the sequences do not tell the order any more: after 2**31 - 1 the server gives
+        the same number again, or a negative one, or each in turn (TRAPS 49)."""
         self.granted = 0
         """How many of them are granted: these are the first."""
         weight = 0

@@ -13,7 +13,7 @@ from lockfast.engines.zookeeper.look import Look
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
-from lockfast.engines.zookeeper.talk import container, lined, make, remove
+from lockfast.engines.zookeeper.talk import container, lined, listed, make, remove
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
@@ -97,7 +97,7 @@ class Recipe:
             self._seen.clear()
         self._seen[folder] = None
         session.anchor = max(session.anchor, sent)
-        line = Line(await session.settle(self._colour, children, deadline))
+        line = await listed(self._colour, session, folder, children, deadline)
         place = line.place(mine.child)
         life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl
         if not self._ledger.extend(mine, sent + life, self._now()):

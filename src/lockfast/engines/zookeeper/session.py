@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import socket
 import threading
 from typing import Any, Protocol
 
@@ -91,6 +92,8 @@ class Session:
         """Claims that live on it, or may."""
         self._up = False
         self._nudged = 0.0
+        self._silent: float | None = None
+        """Since when somebody waits and nothing was answered."""
         self._now = colour.now
         self._colour = colour
         self._opened = colour.reply()
@@ -120,6 +123,7 @@ class Session:
     def _changed(self, state: str) -> None:
         if self.lost:
             return
+        self._silent = None
         if state == KazooState.CONNECTED:
             self._up = True
             self._opened.set()
@@ -175,11 +179,12 @@ class Session:
     async def settle(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply, and say in our words what went wrong."""
         try:
-            return await self._nudging(colour, reply, deadline)
+            answer = await self._nudging(colour, reply, deadline)
         except Late:
             said = f"ZooKeeper at {self.where}: no answer in time"
             raise EngineUnavailable(said, sent=True) from None
         except (NoNodeError, NodeExistsError, BadVersionError):
+            self._silent = None
             raise
         except SessionExpiredError as error:
             raise SessionLost from error
@@ -190,6 +195,8 @@ class Session:
             hint = ": wrong credentials" if isinstance(error, AuthFailedError) else ""
             said = f"ZooKeeper at {self.where}: {type(error).__name__}{hint}"
             raise EngineRefused(said) from error
+        self._silent = None
+        return answer
 
     async def _nudging(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait, and poke a server that does not answer.
@@ -197,6 +204,10 @@ class Session:
         ZooKeeper 3.8.0 at times forgets a session's second write under way until anything else
         comes in (its CommitProcessor sleeps on it): seen about once in 4,000 pairs of writes.
         """
+        now = self._now()
+        self._silent = now if self._silent is None else self._silent
+        if now - self._silent > self.timeout / 3.0:
+            self._cut()
         pause = NUDGE
         while (soon := self._now() + pause) < deadline:
             try:
@@ -207,6 +218,16 @@ class Session:
                     self.send(colour, Exists("/", None))
                 pause *= 2.0
         return await colour.wait(reply, deadline)
+
+    def _cut(self) -> None:
+        """End a connection that is silent: kazoo tries the next server then. It would not notice by
+        itself, since each of our requests keeps it from asking whether anybody is there.
+        """
+        self._silent = None
+        current = self._client._connection._socket  # noqa: SLF001  # there is no other way to it
+        if self._up and current is not None:
+            with contextlib.suppress(OSError):
+                current.shutdown(socket.SHUT_RDWR)
 
     def watcher(self, event: WatchedEvent) -> None:
         """Hear of a watch that fired."""

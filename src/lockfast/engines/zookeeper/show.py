@@ -8,10 +8,11 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData, Sync
 
 from lockfast.engines.zookeeper import nodes
-from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.colour import Colour, Reply
 from lockfast.engines.zookeeper.ledger import Ledger
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.talk import listed
 from lockfast.port import Entry, Page
 
 CHUNK = 64
@@ -42,7 +43,7 @@ class Show:
         entries: list[Entry] = []
         while start < len(buckets):
             stop = start + CHUNK
-            for number, children in enumerate(await self._children(buckets[start:stop]), start):
+            for number, children in enumerate(await self._names(buckets[start:stop]), start):
                 names = sorted(map(nodes.name_of, children))
                 found = [name for name in names if name.startswith(prefix)]
                 entries += await self._entries(root, found, ledger, now)
@@ -55,10 +56,12 @@ class Show:
         reply = self._session.send(self._colour, Sync(root))
         await self._session.settle(self._colour, reply, self._deadline)
 
-    async def _children(self, paths: Sequence[str]) -> list[list[str]]:
-        replies = [self._session.send(self._colour, GetChildren(path, None)) for path in paths]
+    def _ask(self, paths: Sequence[str]) -> list[Reply]:
+        return [self._session.send(self._colour, GetChildren(path, None)) for path in paths]
+
+    async def _names(self, paths: Sequence[str]) -> list[list[str]]:
         found = []
-        for reply in replies:
+        for reply in self._ask(paths):
             try:
                 found.append(await self._session.settle(self._colour, reply, self._deadline))
             except NoNodeError:
@@ -71,15 +74,15 @@ class Show:
         entries: list[Entry] = []
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
-            lists = await self._children([nodes.folder(root, name) for name in chunk])
-            for name, children in zip(chunk, lists, strict=True):
-                entries += await self._line(root, name, Line(children), ledger, now)
+            folders = [nodes.folder(root, name) for name in chunk]
+            for name, folder, reply in zip(chunk, folders, self._ask(folders), strict=True):
+                line = await listed(self._colour, self._session, folder, reply, self._deadline)
+                entries += await self._line(folder, name, line, ledger, now)
         return entries
 
     async def _line(
-        self, root: str, name: str, line: Line, ledger: Ledger, now: float
+        self, folder: str, name: str, line: Line, ledger: Ledger, now: float
     ) -> list[Entry]:
-        folder = nodes.folder(root, name)
         entries = []
         for start in range(0, len(line.nodes), CHUNK):
             chunk = line.nodes[start : start + CHUNK]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, Delete, GetChildren, Sync
+from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Sync
 
-from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.colour import Colour, Reply
 from lockfast.engines.zookeeper.ledger import Mine
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.session import CONTAINER, CreateContainer, Session
@@ -33,11 +33,25 @@ async def lined(colour: Colour, session: Session, folder: str, deadline: float) 
     """Read the claims on a name, as the leader has them now."""
     sync = session.send(colour, Sync(folder))
     children = session.send(colour, GetChildren(folder, None))
+    await session.settle(colour, sync, deadline)
+    return await listed(colour, session, folder, children, deadline)
+
+
+async def listed(
+    colour: Colour, session: Session, folder: str, children: Reply, deadline: float
+) -> Line:
+    """Make a line of a list of children that was asked for."""
     try:
-        await session.settle(colour, sync, deadline)
-        return Line(await session.settle(colour, children, deadline))
+        line = Line(await session.settle(colour, children, deadline))
     except NoNodeError:
         return Line([])
+    if not line.worn:
+        return line
+    names = [node.child for node in line.nodes]
+    replies = [session.send(colour, Exists(f"{folder}/{name}", None)) for name in names]
+    stats = [await session.settle(colour, reply, deadline) for reply in replies]
+    zxids = {name: stat.czxid for name, stat in zip(names, stats, strict=True) if stat is not None}
+    return Line(zxids, zxids)
 
 
 async def remove(colour: Colour, mine: Mine, deadline: float) -> bool:
