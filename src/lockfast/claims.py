@@ -113,6 +113,8 @@ class Claims:
                     # there is enough of that, let the new holder begin first.
                     pause = WELCOME if found.until - now > PLENTY else 0.0
                     self._pulse.appoint(found, now + pause)
+                elif found.phase is HELD and not wake.granted:
+                    self._pulse.appoint(found, now)  # its connection ended, or has come back
 
     def renewed(
         self,

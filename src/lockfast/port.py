@@ -112,7 +112,8 @@ class Wake(NamedTuple):
 
     id: str
     granted: bool
-    """True if the engine itself granted it; False if it is only worth a look."""
+    """True if the engine itself granted it; False if it is only worth a look: a waiter may have
+    been let in, a holder's session may be in trouble."""
     floor: int = 0
 
 

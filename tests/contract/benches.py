@@ -9,7 +9,7 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, RedlockSet, ServerClock
+from tests.servers import Postgres, Redis, RedlockSet, ServerClock, ZooKeeper, ZooKeeperEnsemble
 
 WIPE = """
 for _, key in ipairs(redis.call('KEYS', 'lockfast:redlock:{*}[=>#]*')) do redis.call('DEL', key) end
@@ -109,3 +109,27 @@ class PostgresBench(UrlBench):
     def rewind(self, seconds: float) -> None:
         assert self._clock is not None, "this server's clock cannot be moved"
         self._clock.advance(-seconds)
+
+
+class ZooKeeperBench(UrlBench):
+    """An ensemble in real time; each test works below a node of its own."""
+
+    unit = 0.3
+
+    def __init__(self, servers: ZooKeeper | ZooKeeperEnsemble) -> None:
+        super().__init__(servers.url)
+        self._servers = servers
+        self.wipe()
+
+    def wipe(self) -> None:
+        self.url = f"{self._servers.url}/tests/{secrets.token_hex(8)}"
+
+
+class ZooKeeperMovedBench(ZooKeeperBench):
+    """The same, by a clock that the test moves: a claim's time is counted by its own process."""
+
+    unit = 1.0
+
+    def move(self, seconds: float) -> bool:
+        del seconds  # the clock that counts is this process's, which the stage moves
+        return True

@@ -11,6 +11,7 @@ from tests.servers.redlock import RedlockSet
 from tests.servers.resp import Connection, Reply, ReplyError
 from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
+from tests.servers.zookeeper import ZooKeeper, ZooKeeperEnsemble
 
 __all__ = [
     "Asgi",
@@ -32,6 +33,8 @@ __all__ = [
     "ServerError",
     "SlotMove",
     "Wsgi",
+    "ZooKeeper",
+    "ZooKeeperEnsemble",
     "free_port",
     "wait_until",
 ]

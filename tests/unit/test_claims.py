@@ -1,4 +1,4 @@
-"""The table of live claims: what a beat does to a claim that is just being released."""
+"""The table of live claims: what beats and pushes do to a claim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from lockfast.claims import Claims
 from lockfast.errors import Loss
 from lockfast.live import Live
-from lockfast.port import Shape, Standing
+from lockfast.port import Shape, Standing, Wake
 
 
 class Lease:
@@ -39,3 +39,18 @@ def test_a_release_that_took_a_whole_beat_is_helped_and_then_is_no_loss() -> Non
     assert claims.work(7.0).resign == [live]
     claims.missing(live)  # the heart's resignation arrived first
     assert live.loss is Loss.RELEASED
+
+
+def test_a_push_that_doubts_a_holder_has_it_renewed_at_once() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    claims.wake([Wake(live.id, granted=False)], 0.2)
+    assert claims.plan() == 0.2
+    assert claims.work(0.2).renew == [[live]]
+
+
+def test_a_doubled_push_of_the_grant_does_not() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    claims.wake([Wake(live.id, granted=True)], 0.2)
+    assert claims.work(0.2).renew == []

@@ -20,6 +20,7 @@ ENGINES = {
     "redlocks": "redlock",
     "postgresql": "postgres",
     "postgres": "postgres",
+    "zookeeper": "zookeeper",
 }
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 

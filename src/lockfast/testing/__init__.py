@@ -46,7 +46,7 @@ from lockfast.testing.contract.queueing import QueueContract, WakeContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ListenContract, ResignContract
 from lockfast.testing.contract.sharing import ClockContract, SharingContract
-from lockfast.testing.machine import MachineContract, QueueMachine
+from lockfast.testing.machine import MachineContract, QueueMachine, SteadyMachine
 from lockfast.testing.stage import Actor, Contract, Stage, driven
 
 
@@ -99,6 +99,7 @@ __all__ = [
     "ResignContract",
     "SharingContract",
     "Stage",
+    "SteadyMachine",
     "StepBackContract",
     "Tasked",
     "Threaded",
