@@ -16,6 +16,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
     StaleToken,
+    Unguarded,
     WrongLoop,
 )
 from lockfast.nouns.lock import Holder
@@ -38,6 +39,7 @@ __all__ = [
     "NotAcquired",
     "StaleToken",
     "State",
+    "Unguarded",
     "Who",
     "WrongLoop",
     "connect",

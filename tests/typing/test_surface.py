@@ -63,6 +63,7 @@ def test_the_public_names_are_these() -> None:
         "NotAcquired",
         "StaleToken",
         "State",
+        "Unguarded",
         "Who",
         "WrongLoop",
         "connect",

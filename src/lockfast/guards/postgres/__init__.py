@@ -6,9 +6,17 @@ from importlib.resources import files
 
 import psycopg
 
+from lockfast.guards.postgres.columns import AsyncColumns, Columns
 from lockfast.guards.postgres.guard import AsyncPostgresGuard, PostgresGuard
 
-__all__ = ["AsyncPostgresGuard", "PostgresGuard", "install", "schema"]
+__all__ = [
+    "AsyncColumns",
+    "AsyncPostgresGuard",
+    "Columns",
+    "PostgresGuard",
+    "install",
+    "schema",
+]
 
 
 def schema() -> str:

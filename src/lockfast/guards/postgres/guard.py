@@ -24,9 +24,9 @@ class ThreadLine(Generic[Row]):
         self.connection = connection
         self.cursor = connection.cursor()
 
-    async def run(self, sql: str) -> None:
+    async def run(self, *sql: str) -> None:
         """Run statements. Never prepared: several of them cannot be, and a pooler may be there."""
-        self.cursor.execute(sql.encode(), prepare=False)
+        self.cursor.execute("; ".join(sql).encode(), prepare=False)
 
     async def commit(self) -> None:
         """Commit."""
@@ -49,9 +49,9 @@ class AioLine(Generic[Row]):
         self.connection = connection
         self.cursor = connection.cursor()
 
-    async def run(self, sql: str) -> None:
+    async def run(self, *sql: str) -> None:
         """Run statements, never prepared."""
-        await self.cursor.execute(sql.encode(), prepare=False)
+        await self.cursor.execute("; ".join(sql).encode(), prepare=False)
 
     async def commit(self) -> None:
         """Commit."""

@@ -29,8 +29,8 @@ class Line(Protocol):
     def connection(self) -> BaseConnection[Any]:
         """The connection."""
 
-    async def run(self, sql: str) -> None:
-        """Run statements, in one message."""
+    async def run(self, *sql: str) -> None:
+        """Run statements in one message: so the check costs no round trip."""
 
     async def commit(self) -> None:
         """Commit."""
@@ -55,7 +55,7 @@ class Passage:
         """Raise the marks in a transaction of its own: from here on the holder may read."""
         await self._prepare("seal() commits by itself, so it comes before your transaction")
         try:
-            await self._line.run(READ_COMMITTED + sealing(self._leases))
+            await self._line.run(READ_COMMITTED, *sealing(self._leases))
             self._ensure_held()
         except BaseException as error:
             await self._fail(error)
@@ -66,10 +66,10 @@ class Passage:
     async def begin(self, *, check_lease: bool) -> None:
         """Open the transaction by the check."""
         await self._prepare("transaction() begins one of its own")
-        # One message: the check costs no round trip.
-        start = f"{beginning(self._line.connection)}; "
         try:
-            await self._line.run(start + entering(self._leases, check_lease=check_lease))
+            await self._line.run(
+                beginning(self._line.connection), *entering(self._leases, check_lease=check_lease)
+            )
             self._ensure_held()
         except BaseException as error:
             await self.end(error)
@@ -117,7 +117,7 @@ class Passage:
     async def _look_again(self) -> LockfastError | None:
         """Ask the mark what a serialization failure was: without it the caller may try again."""
         try:
-            await self._line.run(READ_COMMITTED + sealing(self._leases))
+            await self._line.run(READ_COMMITTED, *sealing(self._leases))
         except psycopg.Error as error:
             return refusal(error, self._leases)
         return None

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lockfast.acquire import lost
-from lockfast.errors import LockfastError, Loss
+from lockfast.errors import LockfastError, Loss, Unguarded
 from lockfast.guards.mark import Shown, refused, shown
 from lockfast.nouns.lease import LeaseCore
 
-STALE, GONE = "LF001", "LF003"
+STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
 AGAIN = frozenset({"40001", "40P01", "55P03"})
 """A serialization failure, a deadlock, a lock that was not had in time: the mark may have been
 raised since, and decides what it was."""
-READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """In front of a seal: at a higher level it would fail whenever another is at the mark."""
 
 
@@ -27,8 +27,12 @@ class Diagnosis(Protocol):
     """What a driver says of the server's error."""
 
     @property
+    def message_primary(self) -> str | None:
+        """What is wrong, for people."""
+
+    @property
     def message_detail(self) -> str | None:
-        """The detail."""
+        """The same, for `refusal`."""
 
 
 class Failure(Protocol):
@@ -43,30 +47,30 @@ class Failure(Protocol):
         """What else the server said."""
 
 
-def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> str:
+def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> list[str]:
     """Write the check that opens a transaction: the first thing in it, ahead of every read."""
-    return _each("enter_v1", leases, check_lease=check_lease)
+    calls = _each("enter_v1", leases)
+    if check_lease:
+        shows = map(shown, leases)
+        calls += [f"CALL lockfast_guard.held_v1({_name(at)}, '{_id(at)}')" for at in shows]
+    return calls
 
 
-def sealing(leases: Sequence[LeaseCore]) -> str:
+def sealing(leases: Sequence[LeaseCore]) -> list[str]:
     """Write a seal, a transaction of its own."""
     return _each("seal_v1", leases)
 
 
-def _each(function: str, leases: Sequence[LeaseCore], *, check_lease: bool = False) -> str:
+def _each(procedure: str, leases: Sequence[LeaseCore]) -> list[str]:
     if not leases:
         raise TypeError("a guard needs a lease")
     ms = max(math.ceil(min(lease.remaining for lease in leases) * 1000.0), 1)
     # In the order of names: two transactions under the same two locks must not block each other.
-    shows = sorted(map(shown, leases))
-    calls = [
-        f"CALL lockfast_guard.{function}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
+    return [
+        f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
         f"{'true' if at.shared else 'false'}, {ms:d})"
-        for at in shows
+        for at in sorted(map(shown, leases))
     ]
-    if check_lease:
-        calls += [f"CALL lockfast_guard.held_v1({_name(at)}, '{_id(at)}')" for at in shows]
-    return "; ".join(calls)
 
 
 def _name(at: Shown) -> str:
@@ -81,10 +85,12 @@ def _id(at: Shown) -> str:
 
 def refusal(error: Failure, leases: Sequence[LeaseCore]) -> LockfastError | None:
     """Read a refusal, and tell the lease that was refused; None if it was something else."""
-    state = error.sqlstate
+    state, said = error.sqlstate, error.diag
+    if state == UNSHOWN:
+        return Unguarded(said.message_primary or "no token was shown")
     if state not in (STALE, GONE):
         return None
-    current, _, name = (error.diag.message_detail or "0 ").partition(" ")
+    current, _, name = (said.message_detail or "0 ").partition(" ")
     whose = [lease for lease in leases if lease.name.encode().hex() == name] or leases
     if state == STALE:
         return refused(whose[0], int(current))
