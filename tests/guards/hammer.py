@@ -21,7 +21,6 @@ import mmap
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -57,7 +56,7 @@ class Plan:
     processes: int = 32
     ttl: float = 0.2
     batch: int = 60
-    refusals: int = 125
+    refusals: int = 110
     """How many zombies are wanted; not every stop makes one."""
 
 
@@ -159,7 +158,7 @@ def _judged(plan: Plan, last: str, stops: int, seconds: float) -> Report:
 
 
 class Board:
-    """What the processes tell each other: who is in a batch, and how many did what.
+    """What the processes tell each other: who may be stopped, and how many did what.
 
     A slot per process and kind, so that no two write to the same place.
     """
@@ -167,27 +166,35 @@ class Board:
     def __init__(self, processes: int) -> None:
         """Make it before the fork."""
         self._processes = processes
-        self._memory = mmap.mmap(-1, 4 * (1 + 2 * processes))
+        self._slots = memoryview(mmap.mmap(-1, 4 * (2 + 2 * processes))).cast("i")
         self.holder = NOBODY
 
     @property
     def holder(self) -> int:
-        """Who is in a batch; it may just have ended."""
-        return int(struct.unpack_from("i", self._memory, 0)[0])
+        """Who is in a batch, and may be stopped."""
+        return self._slots[0]
 
     @holder.setter
     def holder(self, worker: int) -> None:
-        struct.pack_into("i", self._memory, 0, worker)
+        self._slots[0] = worker
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody is to be stopped now."""
+        return bool(self._slots[1])
+
+    @wanted.setter
+    def wanted(self, wanted: bool) -> None:
+        self._slots[1] = wanted
 
     def count(self, kind: int, worker: int) -> None:
         """Count one more: 0 acknowledged, 1 refused."""
-        at = 4 * (1 + kind * self._processes + worker)
-        struct.pack_into("i", self._memory, at, struct.unpack_from("i", self._memory, at)[0] + 1)
+        self._slots[2 + kind * self._processes + worker] += 1
 
     def total(self, kind: int) -> int:
         """Give the sum over all workers."""
-        at = 4 * (1 + kind * self._processes)
-        return sum(struct.unpack_from(f"{self._processes}i", self._memory, at))
+        start = 2 + kind * self._processes
+        return sum(self._slots[start : start + self._processes])
 
 
 class Worker:
@@ -206,16 +213,12 @@ class Worker:
         with lockfast.connect(url) as client:
             lock = client.lock(NAME, ttl=self._plan.ttl)
             while self._board.total(0) < self._plan.increments:
-                try:
-                    lease = lock.acquire(timeout=1.0)
-                except EngineError:
-                    time.sleep(0.02)  # the engine is being started again
-                    continue
-                except lockfast.NotAcquired:
-                    continue
-                self._hold(lease)
-                # A few wait at any time, not all: a waiter's heart costs as much as an increment.
-                time.sleep(random.uniform(0.0, 1.2))  # noqa: S311  # no secret
+                # They do not queue: the heart of a waiter costs as much as an increment.
+                with suppress(EngineError):  # it is being started again
+                    lease = lock.try_acquire()
+                    if lease is not None:
+                        self._hold(lease)
+                time.sleep(random.uniform(0.0, 0.3))  # noqa: S311  # no secret
         self._resource.close()
         path = Path(self._plan.folder) / f"{self._number}.log"
         path.write_text("\n".join(self._log), "ascii")
@@ -236,9 +239,10 @@ class Worker:
         for number in range(first, first + self._plan.batch):
             if self._board.total(0) >= self._plan.increments:
                 return
-            if number == pause:  # from here on it may be stopped: often here, between two writes
-                self._board.holder = self._number
-                time.sleep(0.003)
+            if number == pause and self._board.wanted:
+                self._board.holder = self._number  # from here on it may be stopped
+                if random.random() < 0.8:  # noqa: S311  # mostly here, between two writes
+                    time.sleep(0.05)
             base = self._increment(lease, number, base)
 
     def _increment(self, lease: lockfast.Lease, number: int, base: str) -> str:
@@ -281,11 +285,13 @@ class Tormentor:
             if now >= until:
                 del self._stopped[worker]
                 os.kill(self._pids[worker], signal.SIGCONT)
-        holder = self._board.holder
         share = self._board.total(0) / self._plan.increments
         wanted = self._board.total(1) + len(self._stopped) < self._plan.refusals * share + 1
+        self._board.wanted = wanted
+        holder = self._board.holder
         if wanted and holder != NOBODY and holder not in self._stopped:
             os.kill(self._pids[holder], signal.SIGSTOP)
+            self._board.holder = NOBODY
             self.stops += 1
             self._stopped[holder] = now + self._plan.ttl * random.uniform(1.5, 2.5)  # noqa: S311  # no secret
 
