@@ -17,6 +17,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
     StaleToken,
+    Unguarded,
     WrongLoop,
 )
 from lockfast.guarantees import Finding, Guarantees, Level
@@ -44,6 +45,7 @@ __all__ = [
     "NotAcquired",
     "StaleToken",
     "State",
+    "Unguarded",
     "Who",
     "WrongLoop",
     "connect",

@@ -62,6 +62,10 @@ class StaleToken(LockfastError):
         )
 
 
+class Unguarded(LockfastError, RuntimeError):
+    """A write to a guarded resource showed no token, or that of another lock."""
+
+
 class Deadlock(LockfastError):
     """A wait that could never end: the waiter itself holds what it waits for."""
 

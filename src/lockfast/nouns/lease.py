@@ -95,9 +95,9 @@ class LeaseCore:
         """
         self._session.claims.on_lost(self.live, callback)
 
-    def fenced(self) -> None:
+    def fenced(self, reason: Loss = Loss.FENCED) -> None:
         """Record that a guarded resource has refused the token: the lease is LOST."""
-        self._session.claims.lose(self.live, Loss.FENCED)
+        self._session.claims.lose(self.live, reason)
 
     def __repr__(self) -> str:
         """Show name, ticket and state."""
