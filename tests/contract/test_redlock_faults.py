@@ -164,6 +164,20 @@ def test_a_clock_an_hour_ahead_on_one_node_changes_nothing(servers: Nodes, stage
     stage.colour.run(play())
 
 
+def test_a_client_with_a_clock_an_hour_behind_gets_higher_tokens_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        tokens = await tokens_of(stage.client(), 3)
+        before = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: before() - 3600 * 10**9)
+        for client in (stage.client(), stage.client()):  # each learns it from the nodes
+            tokens += await tokens_of(client, 3)
+        assert strictly_rising(tokens)
+
+    stage.colour.run(play())
+
+
 def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
     servers: Nodes, stage: Stage
 ) -> None:

@@ -195,6 +195,26 @@ def test_trap_47_a_copy_that_arrives_after_the_resignation_is_refused(
     stage.colour.run(play())
 
 
+def test_trap_47_a_copy_of_a_waiter_that_has_left_does_not_wait_again(
+    proxies: list[Proxy], stage: Stage
+) -> None:
+    async def play() -> None:
+        actor, other = stage.actor(), stage.actor()
+        holder, waiter = other.ask(ttl=30), actor.ask(ttl=30)
+        await other.claim(holder)
+        warm = actor.ask("warm")
+        await actor.claim(warm)
+        await actor.resign(warm)
+        proxies[4].hold_requests(claims, count=1)
+        assert not (await actor.claim(waiter)).granted
+        await stage.colour.until(lambda: proxies[4].held, "one is on its way")
+        assert await other.resign(waiter) == [True]
+        assert proxies[4].release_requests()
+        assert [entry.id for entry in await other.entries("x")] == [holder.id]
+
+    stage.colour.run(play())
+
+
 def test_trap_38_a_waiter_that_is_told_and_does_not_come_holds_up_for_a_moment_only(
     stage: Stage,
 ) -> None:

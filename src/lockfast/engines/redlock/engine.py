@@ -53,6 +53,7 @@ class RedlockEngine:
         self._highest = 0
         self._deaf: dict[Address, float] = {}
         self._channel: str | None = None
+        self._told: set[str] = set()
         self._chores = Chores(fleet, clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -106,8 +107,13 @@ class RedlockEngine:
             trial.since = trial.since or trial.token
             trial.open = True
 
-    async def _judge(self, ask: Ask, trial: Attempt, poll: Poll, began: float) -> Standing:
-        """Say how a claim stands after a proposal; withdraw one that did not win."""
+    async def _judge(
+        self, ask: Ask, trial: Attempt, poll: Poll, began: float, *, told: bool = False
+    ) -> Standing:
+        """Say how a claim stands after a proposal; withdraw one that did not win.
+
+        `told`: a node has told that it is free. The others may not have known yet: look soon.
+        """
         self._highest = max(self._highest, poll.highest)
         for node, key in poll.missing.items():
             self._meet(node, key)
@@ -134,7 +140,7 @@ class RedlockEngine:
                 "data, read the page on Redlock first."
             )
         trial.waiting = ask.queue
-        return poll.refused(trial, verdict)
+        return poll.refused(trial, Verdict.SPLIT if told else verdict)
 
     def _lost(self, node: int) -> None:
         """Have the heart tell a node again what it may have missed."""
@@ -185,8 +191,10 @@ class RedlockEngine:
                 found[i] = tally.standing(trial.token, ask.shape.ttl)
                 trial.held = found[i] is not None
                 continue
+            told = ask.id in self._told
+            self._told.discard(ask.id)
             try:
-                found[i] = await self._judge(ask, trial, tally, began)
+                found[i] = await self._judge(ask, trial, tally, began, told=told)
             except EngineError as error:
                 found[i] = error
         return found
@@ -237,7 +245,9 @@ class RedlockEngine:
             return []
         if messages is None:
             return [EVERYONE]
-        return [Wake(ident, granted=False) for ident in dict.fromkeys(map(bytes.decode, messages))]
+        told = set(map(bytes.decode, messages))
+        self._told = told
+        return [Wake(ident, granted=False) for ident in told]
 
     async def _hear(self, deadline: float | None) -> list[bytes] | None:
         """Listen to the last node that answers: a release is written to it after the others."""
