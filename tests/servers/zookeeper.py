@@ -9,9 +9,11 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from tests.servers.certificates import Certificates
 from tests.servers.process import Server, ServerError, free_port, program, wait_until
 
-_JARS = "/usr/share/java/zookeeper.jar"  # its manifest names the others
+# Its manifest names the others, all but one that TLS needs.
+_JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar"
 _JVM = ("-Xmx64m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -24,9 +26,12 @@ class ZooKeeper(Server):
         tick: int = 100,
         config: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         """Write the configuration; config is further lines of it, properties are Java's."""
         super().__init__("zookeeper")
+        self.certificates = certificates
+        self.secure_port = free_port()
         self.host = "127.0.0.1"
         self.port = free_port()
         self.quorum_port, self.election_port = free_port(), free_port()
@@ -52,7 +57,24 @@ class ZooKeeper(Server):
             "4lw.commands.whitelist": "srvr,ruok,mntr",
             **(config or {}),
         }
+        if certificates is not None:
+            self._secure(certificates)
         self._write()
+
+    def _secure(self, files: Certificates) -> None:
+        """Speak TLS too, on a port of its own."""
+        store = self.folder / "server.pem"
+        store.write_bytes(files.key_path.read_bytes() + files.certificate_path.read_bytes())
+        netty = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+        self._properties["zookeeper.serverCnxnFactory"] = netty
+        self._lines |= {
+            "secureClientPort": str(self.secure_port),
+            "secureClientPortAddress": self.host,
+            "ssl.keyStore.location": str(store),
+            "ssl.trustStore.location": str(files.ca_path),
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "none",
+        }
 
     def join(self, number: int, members: list["ZooKeeper"]) -> None:
         """Be one of an ensemble."""

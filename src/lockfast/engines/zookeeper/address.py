@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
-from typing import Any
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from lockfast.url import Target
 
 PORT = 2181
-TLS = {
-    "ssl_ca": "ca",
-    "ssl_cert": "certfile",
-    "ssl_key": "keyfile",
-    "ssl_key_password": "keyfile_password",
-}
-SWITCHES = {"ssl": "use_ssl", "ssl_verify": "verify_certs", "ssl_check_hostname": "check_hostname"}
-OPTIONS = (*TLS, *SWITCHES, "token_base")
+TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify", "ssl_check_hostname")
+OPTIONS = ("ssl", *TLS, "token_base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +20,36 @@ class Address:
 
     hosts: str
     root: str
-    options: dict[str, Any] = field(repr=False)
+    login: list[tuple[str, str]] = field(repr=False)
+    """Schemes and credentials."""
     acl: list[ACL]
+    context: ssl.SSLContext | None
 
     @staticmethod
     def of(target: Target) -> Address:
         """Read a URL."""
         said = target.take(*OPTIONS)
         hosts = target.hosts or (("localhost", None),)
-        words: dict[str, Any] = {theirs: said[ours] for ours, theirs in TLS.items() if ours in said}
-        words |= {theirs: _switch(said[ours]) for ours, theirs in SWITCHES.items() if ours in said}
-        if any(word in said for word in TLS):
-            words.setdefault("use_ssl", True)
-        if words.get("use_ssl") and words.get("verify_certs", True):
-            words.setdefault("check_hostname", True)
-        if target.username is not None:
-            words["auth_data"] = [("digest", f"{target.username}:{target.password or ''}")]
+        name, password = target.username, target.password or ""
+        secure = _switch(said.get("ssl", "true" if any(word in said for word in TLS) else "false"))
         return Address(
             hosts=",".join(_written(host, port or PORT) for host, port in hosts),
             root=_root(target.path),
-            options=words,
-            acl=OPEN_ACL_UNSAFE if target.username is None else CREATOR_ALL_ACL,
+            login=[] if name is None else [("digest", f"{name}:{password}")],
+            acl=OPEN_ACL_UNSAFE if name is None else CREATOR_ALL_ACL,
+            context=_context(said) if secure else None,
         )
+
+
+def _context(said: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=said.get("ssl_ca"))
+    verify = _switch(said.get("ssl_verify", "true"))
+    context.check_hostname = verify and _switch(said.get("ssl_check_hostname", "true"))
+    if not verify:
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_cert" in said:
+        context.load_cert_chain(said["ssl_cert"], said.get("ssl_key"), said.get("ssl_key_password"))
+    return context
 
 
 def _written(host: str, port: int) -> str:

@@ -38,6 +38,7 @@ class Ears:
         elif state == KazooState.LOST:
             for each in mine:
                 self._ledger.take(each)
+                self._ledger.entomb(each.ask, self._colour.now())  # a pruned id stays dead
         # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
         self._pushes.extend(Wake(each.id, granted=False) for each in mine)
         self._colour.ring()

@@ -157,7 +157,7 @@ class ZooKeeperEngine:
         if doubt:
             now = self._now()
             for ask in asks:
-                self._ledger.bury(ask, now)
+                self._ledger.entomb(ask, now)
         await self._enter(deadline)
         try:
             removed: list[bool] = []

@@ -56,6 +56,8 @@ class Ledger:
         self._lock = threading.Lock()
         self._mine: dict[str, Mine] = {}
         self._folders: dict[str, dict[str, Mine]] = {}
+        self._doomed: dict[str, dict[str, Mine]] = {}
+        """By folder: claims that nobody can renew any more, but whose node may still be there."""
         self._tombs: dict[str, float] = {}
 
     def enter(self, mine: Mine) -> None:
@@ -111,19 +113,41 @@ class Ledger:
         with self._lock:
             return [mine for mine in self._mine.values() if mine.session is session]
 
-    def expired(self, now: float, folder: str | None = None) -> list[Mine]:
-        """Take out the claims whose time is over, on one name or on all."""
+    def doom(self, mine: Mine) -> bool:
+        """Take a claim out whose node is to be removed; False if another has taken it."""
+        with self._lock:
+            return self._doom(mine)
+
+    def _doom(self, mine: Mine) -> bool:
+        if not self._take(mine):
+            return False
+        self._doomed.setdefault(mine.folder, {})[mine.id] = mine
+        return True
+
+    def buried(self, mine: Mine) -> None:
+        """Note that a doomed claim's node is gone."""
+        with self._lock:
+            mates = self._doomed.get(mine.folder, {})
+            mates.pop(mine.id, None)
+            if not mates:
+                self._doomed.pop(mine.folder, None)
+
+    def doomed(self, now: float, folder: str | None = None) -> list[Mine]:
+        """Doom the claims whose time is over, and give all that are doomed, on one name or all."""
         with self._lock:
             among = self._mine if folder is None else self._folders.get(folder, {})
-            over = [mine for mine in among.values() if now >= mine.deadline]
-            return [mine for mine in over if self._take(mine)]
+            for mine in [mine for mine in among.values() if now >= mine.deadline]:
+                self._doom(mine)
+            if folder is not None:
+                return list(self._doomed.get(folder, {}).values())
+            return [mine for mates in self._doomed.values() for mine in mates.values()]
 
     def next(self) -> float | None:
         """Tell when a claim's time will be over, if none is renewed."""
         with self._lock:
             return min((mine.deadline for mine in self._mine.values()), default=None)
 
-    def bury(self, ask: Ask, now: float) -> None:
+    def entomb(self, ask: Ask, now: float) -> None:
         """Let an id be dead: every copy of a claim is sent by this client, so it is enough that
         this client knows. What was sent before is found by asking behind it (TRAPS 47).
         """

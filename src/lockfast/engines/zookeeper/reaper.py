@@ -34,7 +34,6 @@ class Reaper:
         self._planned = float("inf")
         self._running = False
         self._closed = False
-        self._graves: list[Mine] = []
 
     def expect(self, deadline: float) -> None:
         """Be there at that time, and not later."""
@@ -42,13 +41,6 @@ class Reaper:
             with self._awake:
                 self._planned = min(self._planned, deadline)
                 self._wake()
-
-    def bury(self, mine: Mine) -> None:
-        """Remove the node of a claim that is out of the ledger, until it is known to be gone."""
-        with self._awake:
-            self._graves.append(mine)
-            self._planned = self._now()
-            self._wake()
 
     def _wake(self) -> None:
         if not self._running and not self._closed:
@@ -71,12 +63,9 @@ class Reaper:
                 if self._closed:
                     return
                 self._planned = float("inf")
-                graves, self._graves = self._graves, []
-            graves += self._ledger.expired(self._now())
-            failed = [mine for mine in graves if not self._removed(mine)]
+            failed = [mine for mine in self._ledger.doomed(self._now()) if not self._removed(mine)]
             following = self._ledger.next()
             with self._awake:
-                self._graves += failed
                 if failed:
                     self._planned = min(self._planned, self._now() + AGAIN)
                 if following is not None:
@@ -85,8 +74,8 @@ class Reaper:
     def _removed(self, mine: Mine) -> bool:
         try:
             drive(self._remove(mine, self._now() + PATIENCE))
-        except SessionLost:
-            return True
+        except SessionLost:  # and its node with it
+            self._ledger.buried(mine)
         except EngineError:
             return False
         except Exception:  # a bug: a dead reaper would let claims live for ever
@@ -97,3 +86,4 @@ class Reaper:
     async def _remove(self, mine: Mine, until: float) -> None:
         mine.session.check()
         await remove(self._colour, mine, until)
+        self._ledger.buried(mine)

@@ -13,11 +13,11 @@ from lockfast.engines.zookeeper.look import Look
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
-from lockfast.engines.zookeeper.talk import container, lined, listed, make, remove
+from lockfast.engines.zookeeper.talk import lined, listed, make, make_folder, remove
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
-SEEN = 10_000  # names whose folder is believed to be there
+SEEN = 10_000  # folders and buckets that are believed to be there
 ATTEMPTS = 3  # a folder may go between its making and its use, but not for ever
 
 
@@ -66,15 +66,17 @@ class Recipe:
     async def _append(self, mine: Mine, deadline: float) -> Standing | None:
         """Create the node and list its mates, back to back: one latency."""
         ask, session, folder = mine.ask, mine.session, mine.folder
+        bucket = folder.rpartition("/")[0]
         path = f"{folder}/{nodes.stem(ask)}"
         data = nodes.packed(ask, self._base.value)
         request = Create2(path, data, session.acl, EPHEMERAL_SEQUENTIAL)
         try:
-            for attempt in range(ATTEMPTS):
-                if attempt:
-                    await make(self._colour, session, folder, deadline)
+            for _ in range(ATTEMPTS):
+                # Not waited for: what is there already is refused, and the claim comes behind it.
+                if bucket not in self._seen:
+                    make(self._colour, session, folder)
                 elif folder not in self._seen:
-                    session.send(self._colour, container(session, folder))
+                    make_folder(self._colour, session, folder)
                 sent = self._now()
                 create = session.send(self._colour, request)
                 children = session.send(self._colour, GetChildren(folder, None))
@@ -82,7 +84,10 @@ class Recipe:
                     path, stat = await session.settle(self._colour, create, deadline)
                     break
                 except NoNodeError:
-                    continue
+                    first = folder not in self._seen
+                    self._seen.pop(folder, None)
+                    if first:  # then it is not the folder alone
+                        self._seen.pop(bucket, None)
             else:
                 raise EngineUnavailable(f"{folder} vanishes again and again", sent=False)
             mine.child = path.rpartition("/")[2]
@@ -95,7 +100,7 @@ class Recipe:
             raise
         if len(self._seen) >= SEEN:
             self._seen.clear()
-        self._seen[folder] = None
+        self._seen[bucket] = self._seen[folder] = None
         session.anchor = max(session.anchor, sent)
         line = await listed(self._colour, session, folder, children, deadline)
         place = line.place(mine.child)
@@ -122,23 +127,27 @@ class Recipe:
 
     async def withdraw(self, mine: Mine, deadline: float) -> None:
         """Take back a claim that is not kept; what fails now, the reaper does."""
-        if self._ledger.take(mine):
+        if self._ledger.doom(mine):
             try:
-                await remove(self._colour, mine, deadline)
+                await self._bury(mine, deadline)
             except EngineError:
-                self._reaper.bury(mine)
+                return
 
     async def prune(self, folder: str, deadline: float) -> None:
         """Remove what is over on a name before anybody looks at it."""
-        for mine in self._ledger.expired(self._now(), folder):
-            try:
-                await mine.session.ready(deadline)
-                await remove(self._colour, mine, deadline)
-            except SessionLost:
-                continue
-            except BaseException:
-                self._reaper.bury(mine)
-                raise
+        for mine in self._ledger.doomed(self._now(), folder):
+            await self._bury(mine, deadline)
+
+    async def _bury(self, mine: Mine, deadline: float) -> None:
+        try:
+            await mine.session.ready(deadline)
+            await remove(self._colour, mine, deadline)
+        except SessionLost:
+            pass  # and its node with it
+        except BaseException:
+            self._reaper.expect(self._now())
+            raise
+        self._ledger.buried(mine)
 
 
 def _agree(ask: Ask, line: Line) -> None:

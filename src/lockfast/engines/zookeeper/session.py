@@ -31,6 +31,7 @@ from kazoo.retry import KazooRetry
 
 from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.colour import Colour, Late, Reply
+from lockfast.engines.zookeeper.handler import Handler
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
@@ -102,8 +103,13 @@ class Session:
         # timeout for a host that is silent, and come to the next one with a session that is over.
         retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)
         patience = max(timeout / (address.hosts.count(",") + 1), PATIENCE)
+        self._handler = Handler(address.context)
         self._client = KazooClient(
-            hosts=address.hosts, timeout=patience, connection_retry=retry, **address.options
+            hosts=address.hosts,
+            timeout=patience,
+            handler=self._handler,
+            connection_retry=retry,
+            auth_data=address.login,
         )
         self._client.add_listener(self._changed)
         connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
@@ -155,7 +161,8 @@ class Session:
             try:
                 await self._colour.wait(self._opened, deadline)
             except Late:
-                said = f"no connection to ZooKeeper at {self.where} in time"
+                why = f": {self._handler.trouble}" if self._handler.trouble else ""
+                said = f"no connection to ZooKeeper at {self.where} in time{why}"
                 raise EngineUnavailable(said, sent=False) from None
             self.check()
 
@@ -206,7 +213,7 @@ class Session:
         """
         now = self._now()
         self._silent = now if self._silent is None else self._silent
-        if now - self._silent > self.timeout / 3.0:
+        if now - self._silent > self.timeout / 2.0:
             self._cut()
         pause = NUDGE
         while (soon := self._now() + pause) < deadline:
@@ -256,7 +263,7 @@ class Session:
     def forget(self) -> None:
         """Let go of the sockets in a forked child, without a word to the server."""
         self.lost = True
-        atexit.unregister(self._client.handler.stop)
+        atexit.unregister(self._handler.stop)
         connection = self._client._connection  # noqa: SLF001  # its threads are not in this process
         for each in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001  # the same
             if each is not None:

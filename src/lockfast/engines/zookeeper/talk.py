@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Sync
 
 from lockfast.engines.zookeeper.colour import Colour, Reply
@@ -11,22 +11,17 @@ from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.session import CONTAINER, CreateContainer, Session
 
 
-async def make(colour: Colour, session: Session, path: str, deadline: float) -> None:
-    """Make a name's folder, and what is above it."""
+def make(colour: Colour, session: Session, path: str) -> list[Reply]:
+    """Ask for a name's folder and all that is above it, if it is not there."""
     parts = path.split("/")[1:]
     above = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts) - 1)]
     replies = [session.send(colour, Create(each, b"", session.acl, 0)) for each in above]
-    replies.append(session.send(colour, container(session, path)))
-    for reply in replies:
-        try:
-            await session.settle(colour, reply, deadline)
-        except NodeExistsError:
-            continue
+    return [*replies, make_folder(colour, session, path)]
 
 
-def container(session: Session, path: str) -> CreateContainer:
+def make_folder(colour: Colour, session: Session, path: str) -> Reply:
     """Ask for a folder that goes by itself when it has become empty: names do not leak."""
-    return CreateContainer(path, b"", session.acl, CONTAINER)
+    return session.send(colour, CreateContainer(path, b"", session.acl, CONTAINER))
 
 
 async def lined(colour: Colour, session: Session, folder: str, deadline: float) -> Line:

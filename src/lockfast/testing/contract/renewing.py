@@ -112,9 +112,10 @@ class RenewContract(Contract):
     @driven
     async def test_a_thousand_claims_are_renewed_in_one_call(self, stage: Stage) -> None:
         actor = stage.actor()
-        asks = [actor.ask(f"crowd {number}", ttl=60) for number in range(CROWD)]
-        for ask in asks:
-            await actor.claim(ask)
+        asks = []
+        for number in range(CROWD):  # each made when it is sent: a thousand round trips take time
+            asks.append(actor.ask(f"crowd {number}", ttl=60))
+            await actor.claim(asks[-1])
         await actor.resign(asks[1])
         found = await actor.renew(*asks)
         assert [number for number, standing in enumerate(found) if standing is None] == [1]
