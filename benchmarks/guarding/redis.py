@@ -24,8 +24,8 @@ def writes() -> Iterator[dict[str, Work]]:
     with (
         Redis() as server,
         redis.Redis.from_url(server.url) as client,
-        lockfast.connect(server.url) as locks,
-        locks.lock("guarded", ttl=30) as lease,
+        lockfast.connect("memory://") as locks,
+        locks.lock("guarded", ttl=600) as lease,
     ):
         guard = RedisGuard(client)
         guard.seal(lease)

@@ -244,7 +244,13 @@ def test_marks_in_a_folder_survive_and_are_each_their_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("register", [FileRegister, AsyncFileRegister])
-def test_the_story_of_a_paused_holder(path: Path, register: type[Resource]) -> None:
+def test_a_holder_that_was_paused_past_its_lease_is_refused(
+    path: Path, register: type[Resource]
+) -> None:
     with Redis() as engine:
-        corrupted(engine.url, register, str(path), "bare")
-        refused(engine.url, register, os.fspath(path), "guarded")
+        refused(engine.url, register, str(path))
+
+
+def test_without_the_guard_the_paused_holder_overwrites_its_successor(path: Path) -> None:
+    with Redis() as engine:
+        corrupted(engine.url, FileRegister, str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -256,15 +255,16 @@ def test_marks_in_memory_are_forgotten_by_a_restart_and_marks_in_a_folder_are_no
 # --- the story ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("register", [HttpRegister, AsyncHttpRegister])
+@pytest.mark.parametrize(
+    ("kind", "register"), [("asgi", AsyncHttpRegister), ("wsgi", HttpRegister)]
+)
 def test_a_holder_that_was_paused_past_its_lease_is_refused(
-    server: HttpServer, register: type[Resource]
+    kind: str, register: type[Resource]
 ) -> None:
-    lock = f"story{os.urandom(4).hex()}"
-    with Redis() as engine:
-        refused(engine.url, register, f"{server.url}/kept/{lock}", lock)
+    with Redis() as engine, make(kind) as server:
+        refused(engine.url, register, f"{server.url}/kept/story")
 
 
-def test_without_the_guard_the_paused_holder_overwrites_its_successor(server: HttpServer) -> None:
-    with Redis() as engine:
+def test_without_the_guard_the_paused_holder_overwrites_its_successor() -> None:
+    with Redis() as engine, make("wsgi") as server:
         corrupted(engine.url, HttpRegister, f"{server.url}/bare/story")

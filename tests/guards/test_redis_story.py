@@ -14,8 +14,6 @@ from tests.guards.resources.redis import AsyncRedisRegister, RedisRegister
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import Redis
 
-COLOURS = [RedisRegister, AsyncRedisRegister]
-
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Redis]:
@@ -35,18 +33,17 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.node.name)
 
 
-@pytest.mark.parametrize("register", COLOURS)
+@pytest.mark.parametrize("register", [RedisRegister, AsyncRedisRegister])
 def test_a_holder_that_was_paused_past_its_lease_is_refused(
     engine: Redis, server: Redis, register: type[Resource], name: str
 ) -> None:
     refused(engine.url, register, server.url, name)
 
 
-@pytest.mark.parametrize("register", COLOURS)
 def test_without_the_guard_the_paused_holder_overwrites_its_successor(
-    engine: Redis, server: Redis, register: type[Resource], name: str
+    engine: Redis, server: Redis, name: str
 ) -> None:
-    corrupted(engine.url, register, server.url, name)
+    corrupted(engine.url, RedisRegister, server.url, name)
 
 
 def test_the_engines_own_redis_may_keep_the_data_too(engine: Redis, name: str) -> None:
