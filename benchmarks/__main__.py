@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import crowd, handoff, hold, pair, server, tasks
+from benchmarks import crowd, guard, handoff, hold, pair, server, tasks
 from benchmarks.stage import ENGINES, Stage, table
 
 # In the order in which `make bench` runs them.
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "crowd": crowd,
     "hold": hold,
     "server": server,
+    "guard": guard,
 }
 
 
