@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Redis
+from tests.servers import Postgres, Redis
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = "redis://localhost:6379"
+DATABASE = "postgresql://localhost/app"
+"""Stays as it is: libpq takes the port and the user from the environment."""
 
 
 def snippets(page: Path) -> str:
@@ -26,14 +30,20 @@ def snippets(page: Path) -> str:
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_snippets_of_a_page_run(page: Path) -> None:
-    with Redis() as server:
-        program = snippets(page).replace(PLACE, server.url)
+    env = dict(os.environ)
+    with ExitStack() as stack:
+        program = snippets(page).replace(PLACE, stack.enter_context(Redis()).url)
+        if DATABASE in program:
+            postgres = stack.enter_context(Postgres())
+            postgres.command("CREATE DATABASE app")
+            env |= {"PGPORT": str(postgres.port), "PGUSER": "postgres"}
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
+            env=env,
         )
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr

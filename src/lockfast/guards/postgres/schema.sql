@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS lockfast_guard.mark (
   token  bigint NOT NULL,
   id     text   NOT NULL,      -- empty where a reader has raised the mark to its floor
   passed xid8   NOT NULL       -- the transaction that was let in last: the trigger looks for its own
-) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 CREATE OR REPLACE FUNCTION lockfast_guard.keep_v1() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
