@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import crowd, handoff, hold, pair, server, tasks
+from benchmarks import crowd, guard, handoff, hold, pair, server, tasks
 from benchmarks.against import ENGINES
 from benchmarks.stage import Stage, table
 
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "crowd": crowd,
     "hold": hold,
     "server": server,
+    "guard": guard,
 }
 ON_EVERY_ENGINE = ("pair", "handoff")
 

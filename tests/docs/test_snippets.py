@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import ObjectStore, Redis
+from tests.servers import ObjectStore, Postgres, Redis
 from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,8 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     ),
 }
 """What the pages write, and how to start what is meant."""
+DATABASE = "postgresql://localhost/app"
+"""Stays as it is: libpq takes the port and the user from the environment."""
 LOGIN = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -50,11 +52,16 @@ def placed(program: str, stack: ExitStack) -> str:
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_snippets_of_a_page_run(page: Path) -> None:
+    env = {**os.environ, **LOGIN}
     with ExitStack() as stack:
         program = placed(snippets(page), stack)
+        if DATABASE in program:
+            postgres = stack.enter_context(Postgres())
+            postgres.command("CREATE DATABASE app")
+            env |= {"PGPORT": str(postgres.port), "PGUSER": "postgres"}
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
-            env={**os.environ, **LOGIN},
+            env=env,
             capture_output=True,
             text=True,
             timeout=60,

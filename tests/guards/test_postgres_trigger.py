@@ -195,7 +195,7 @@ def test_a_savepoint_that_is_rolled_back_takes_its_passage_with_it(
 ) -> None:
     held = lease(client, "watched")
     args = [held.name.encode(), held.token, held.id, held.token]
-    call = "CALL lockfast_guard.enter_v1(%s, %s, %s, %s, false, NULL)"
+    call = "CALL lockfast_guard.admit_v1(%s, %s, %s, %s, false)"
     with pytest.raises(psycopg.Error) as caught, psql.transaction():
         with psql.transaction(force_rollback=True):
             psql.execute(call, args)

@@ -47,6 +47,7 @@ PROMISED = {
         "acquire_seconds": float,
     },
     "server": {"ratio_to_smallest": float, "requests_per_second": dict},
+    "guard": {"postgres_ratio": float, "writes_per_second": dict},
 }
 OTHERS = [engine for engine in ENGINES if engine != "redis"]
 

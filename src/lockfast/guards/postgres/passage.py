@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import psycopg
@@ -53,7 +54,9 @@ class Passage:
 
     async def seal(self) -> None:
         """Raise the marks in a transaction of its own: from here on the holder may read."""
-        await self._prepare("seal() commits by itself, so it comes before your transaction")
+        self._refuse_within("seal() commits by itself, so it comes before your transaction")
+        if not self._autocommit:
+            await self._line.set_autocommit(True)
         try:
             await self._line.run(READ_COMMITTED, *sealing(self._leases))
             self._ensure_held()
@@ -65,7 +68,9 @@ class Passage:
 
     async def begin(self, *, check_lease: bool) -> None:
         """Open the transaction by the check."""
-        await self._prepare("transaction() begins one of its own")
+        self._refuse_within("transaction() begins one of its own")
+        if not self._autocommit:
+            await self._line.set_autocommit(True)
         try:
             await self._line.run(
                 beginning(self._line.connection), *entering(self._leases, check_lease=check_lease)
@@ -78,32 +83,32 @@ class Passage:
     async def end(self, error: BaseException | None) -> None:
         """Commit, or roll back and say what the error means."""
         try:
-            if error is None:
-                await self._commit()
-            else:
+            if error is not None:
                 await self._fail(error)
+                return
+            status = self._line.connection.pgconn.transaction_status
+            if status != TransactionStatus.INTRANS:
+                # COMMIT would answer with a silent ROLLBACK, or would find nothing to commit.
+                raise psycopg.ProgrammingError(
+                    "the guarded transaction had ended before its block did: by an error that the "
+                    "block has swallowed, or by a commit or rollback of its own. What came after "
+                    "that was not guarded."
+                )
+            await self._line.commit()
         except psycopg.Error as failure:
             if error is None:  # the commit was refused, perhaps by a trigger
                 await self._fail(failure)
             raise
         finally:
-            await self._restore()
-
-    async def _commit(self) -> None:
-        if self._line.connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-            # COMMIT would answer with a silent ROLLBACK, or would find nothing to commit.
-            raise psycopg.ProgrammingError(
-                "the guarded transaction had ended before its block did: by an error that the "
-                "block has swallowed, or by a commit or rollback of its own. What came after "
-                "that was not guarded."
-            )
-        await self._line.commit()
+            if not self._autocommit:
+                await self._restore()
 
     async def _fail(self, error: BaseException) -> None:
         """Roll back; raise what the error means, if it means that the lease is lost."""
         connection = self._line.connection
         if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            await self._line.rollback()
+            with suppress(psycopg.Error):  # cut off: then the server has rolled back by itself
+                await self._line.rollback()
         if not isinstance(error, psycopg.Error):
             return
         meant = refusal(error, self._leases)
@@ -122,13 +127,11 @@ class Passage:
             return refusal(error, self._leases)
         return None
 
-    async def _prepare(self, why: str) -> None:
+    def _refuse_within(self, why: str) -> None:
         if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise psycopg.ProgrammingError(
                 f"the connection is in a transaction already, and {why}: commit or roll back first"
             )
-        if not self._autocommit:
-            await self._line.set_autocommit(True)
 
     async def _restore(self) -> None:
         connection = self._line.connection

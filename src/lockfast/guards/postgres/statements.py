@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from lockfast.acquire import lost
@@ -62,19 +63,27 @@ def sealing(leases: Sequence[LeaseCore]) -> list[str]:
 
 
 def _each(procedure: str, leases: Sequence[LeaseCore]) -> list[str]:
+    if len(leases) == 1:  # the common case, and in front of every write
+        ms = max(math.ceil(leases[0].remaining * 1000.0), 1)
+        return [f"{_call(procedure, shown(leases[0]))}{ms})"]
     if not leases:
         raise TypeError("a guard needs a lease")
     ms = max(math.ceil(min(lease.remaining for lease in leases) * 1000.0), 1)
     # In the order of names: two transactions under the same two locks must not block each other.
-    return [
+    return [f"{_call(procedure, at)}{ms})" for at in sorted(map(shown, leases))]
+
+
+@lru_cache(maxsize=1024)
+def _call(procedure: str, at: Shown) -> str:
+    """Write what stays the same as long as a lease lives."""
+    return (
         f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
-        f"{'true' if at.shared else 'false'}, {ms:d})"
-        for at in sorted(map(shown, leases))
-    ]
+        f"{'true' if at.shared else 'false'}, "
+    )
 
 
 def _name(at: Shown) -> str:
-    return f"decode('{at.name.encode().hex()}', 'hex')"
+    return f"E'\\\\x{at.name.encode().hex()}'"
 
 
 def _id(at: Shown) -> str:
