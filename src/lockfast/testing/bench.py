@@ -27,6 +27,9 @@ class Bench(ABC):
     ahead = 0.0
     """How far the clock of `now` was moved, in seconds."""
 
+    lag = 0.0
+    """How long after its time the claim of a client that is no more may stand, in seconds."""
+
     @abstractmethod
     def open(self, runtime: Threads | Aio) -> Engine:
         """Open an engine in the colour of the runtime; its deadlines are of `runtime.now`."""
