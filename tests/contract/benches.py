@@ -9,7 +9,7 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, ServerClock
+from tests.servers import EtcdCluster, Postgres, Redis, ServerClock
 
 
 class MemoryBench(Bench):
@@ -94,3 +94,17 @@ class PostgresBench(UrlBench):
     def rewind(self, seconds: float) -> None:
         assert self._clock is not None, "this server's clock cannot be moved"
         self._clock.advance(-seconds)
+
+
+class EtcdBench(UrlBench):
+    """A cluster whose clock nobody can move: its leases are of whole seconds, and end late."""
+
+    unit = 0.5
+    lag = 1.6  # half a second of rounding, half a second between etcd's looks, and some
+
+    def __init__(self, cluster: EtcdCluster) -> None:
+        super().__init__(cluster.url)
+        self.cluster = cluster
+
+    def wipe(self) -> None:
+        self.cluster.wipe()

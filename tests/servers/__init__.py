@@ -2,6 +2,7 @@
 
 from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
+from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
@@ -12,6 +13,8 @@ from tests.servers.sentinel import Sentinel, SentinelSet
 __all__ = [
     "Cluster",
     "Connection",
+    "Etcd",
+    "EtcdCluster",
     "PgBouncer",
     "Postgres",
     "Proxy",

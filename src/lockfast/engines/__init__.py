@@ -18,6 +18,8 @@ ENGINES = {
     "valkeys": "redis",
     "postgresql": "postgres",
     "postgres": "postgres",
+    "etcd": "etcd",
+    "etcds": "etcd",
 }
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 
