@@ -44,7 +44,7 @@ from lockfast.testing.contract.processes import ProcessContract
 from lockfast.testing.contract.promising import GuaranteeContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ResignContract, WakeContract
-from lockfast.testing.machine import MachineContract, QueueMachine
+from lockfast.testing.machine import MachineContract, QueueMachine, StillMachine
 from lockfast.testing.stage import Actor, Contract, Stage, driven
 
 
@@ -89,6 +89,7 @@ __all__ = [
     "RenewContract",
     "ResignContract",
     "Stage",
+    "StillMachine",
     "Tasked",
     "Threaded",
     "UrlBench",
