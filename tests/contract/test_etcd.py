@@ -9,8 +9,10 @@ import pytest
 from lockfast.testing import (
     BodyContract,
     ClientContract,
+    MachineContract,
     PortContract,
     ProcessContract,
+    StillMachine,
 )
 from tests.contract.benches import EtcdBench
 from tests.servers import EtcdCluster
@@ -24,6 +26,11 @@ def bench() -> Iterator[EtcdBench]:
 
 class TestPort(PortContract):
     pass
+
+
+class TestMachine(MachineContract):
+    machine = StillMachine
+    examples = MachineContract.examples * 6 // 100
 
 
 class TestClient(ClientContract):

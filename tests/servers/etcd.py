@@ -32,7 +32,7 @@ class Etcd(Server):
         self._options = list(options)
         self.certificates = certificates
         self.cluster = ""
-        self.token: str | None = None
+        self.password: str | None = None
 
     @property
     def address(self) -> str:
@@ -63,7 +63,17 @@ class Etcd(Server):
         ]
 
     def post(self, path: str, timeout: float = 5.0, **body: object) -> dict[str, Any]:
-        """Run one command; what etcd refuses is a ServerError."""
+        """Run one command, as root where there are users; what etcd refuses is a ServerError."""
+        if self.password is None:
+            return self._post(path, timeout, body, None)
+        login = self._post(
+            "auth/authenticate", timeout, {"name": "root", "password": self.password}, None
+        )
+        return self._post(path, timeout, body, login["token"])
+
+    def _post(
+        self, path: str, timeout: float, body: dict[str, object], token: str | None
+    ) -> dict[str, Any]:
         connection: http.client.HTTPConnection
         if self.certificates is None:
             connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
@@ -72,7 +82,7 @@ class Etcd(Server):
             connection = http.client.HTTPSConnection(
                 self.host, self.port, timeout=timeout, context=context
             )
-        headers = {} if self.token is None else {"Authorization": self.token}
+        headers = {} if token is None else {"Authorization": token}
         try:
             connection.request("POST", f"/v3/{path}", json.dumps(body), headers)
             reply = connection.getresponse()
@@ -179,9 +189,8 @@ class EtcdCluster:
         node.post("auth/user/grant", user="root", role="root")
         node.post("auth/user/grant", user="app", role="lockfast")
         node.post("auth/enable")
-        token = node.post("auth/authenticate", name="root", password=password)["token"]
         for each in self.nodes:
-            each.token = token
+            each.password = password
 
     def leader(self, timeout: float = 10.0) -> Etcd:
         """Tell the leader; wait until there is one."""

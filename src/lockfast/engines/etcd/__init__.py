@@ -36,6 +36,7 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         username=target.username,
         password=target.password,
         credentials=_credentials(options) if target.scheme == "etcds" else None,
+        certified="ssl_certfile" in options,
     )
 
     def open_engine() -> Engine:

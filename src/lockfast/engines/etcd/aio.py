@@ -32,6 +32,10 @@ class AioWire(Wire):
         self._bell = asyncio.Event()
         self._channels: dict[str, grpc.Channel] = {}
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
     def mutex(self) -> asyncio.Lock:
         """Make a mutex."""
         return asyncio.Lock()

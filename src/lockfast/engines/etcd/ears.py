@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from lockfast.engines.etcd.stream import Stream
 from lockfast.engines.etcd.waits import Wait, Waits
 from lockfast.engines.etcd.wire import Wire
 from lockfast.port import Wake
+
+CALM = 0.1  # seconds between a stream that broke and the next
 
 
 class Ears:
@@ -18,6 +21,11 @@ class Ears:
         self._wire = wire
         self._waits = Waits(base)
         self._stream: Stream | None = None
+        self._calm = 0.0  # when another stream may be opened
+
+    def next(self) -> float:
+        """Tell when to look again, if nothing is heard."""
+        return self._calm if self._waits and self._stream is None else math.inf
 
     def watch(self, wait: Wait) -> None:
         """Watch what a waiter waits for, from where its snapshot ended."""
@@ -42,11 +50,14 @@ class Ears:
         goes on where each watch began.
         """
         stream = self._stream
+        if stream is not None and stream.broken:
+            self._wire.doubt(stream.address)  # the member has gone, or has lost its leader
+            self._calm = self._wire.now() + CALM
         if stream is not None and (stream.broken or stream.address != self._wire.address):
             stream.close()
             stream = self._stream = None
         if stream is None:
-            if self._waits:
+            if self._waits and self._wire.now() >= self._calm:
                 # Known before it is told of all: who comes meanwhile is told of twice, not never.
                 stream = self._stream = await self._wire.stream()
                 stream.send(self._waits.again())

@@ -126,7 +126,7 @@ class EtcdEngine:
             await self._sessions.tend(now)
         except EngineError:
             return wakes, self._now() + CALM
-        return wakes, min(self._sessions.next(), self._holdings.soonest)
+        return wakes, min(self._sessions.next(), self._holdings.soonest, self._ears.next())
 
     def rouse(self) -> None:
         """Wake the listener."""

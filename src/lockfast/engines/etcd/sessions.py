@@ -68,8 +68,10 @@ class Session:
         return self.anchor + self.granted / DUE
 
     def fresh(self, now: float) -> bool:
-        """Tell whether it was kept alive a moment ago: the claims of one beat share a keepalive."""
-        return now < self.anchor + self.granted / 20.0
+        """Tell whether it was kept alive just now: the claims of one beat share a keepalive, and a
+        renewal that has failed half-way does not begin with another.
+        """
+        return now < self.anchor + self.granted / 6.0
 
     def idle(self, now: float) -> bool:
         """Tell whether nobody has put a claim on it for long."""

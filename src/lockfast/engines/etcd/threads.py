@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +45,10 @@ class ThreadWire(Wire):
         """Nothing is opened yet."""
         super().__init__(login, clock)
         self._bell = threading.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
     def mutex(self) -> Turn:
         """Make a mutex."""

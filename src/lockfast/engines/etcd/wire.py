@@ -20,7 +20,7 @@ from lockfast.engines.etcd.stream import Stream
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.runtime.base import Clock
 
-IO = 2.0  # seconds after which an unanswered request is given up: another member may answer
+IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
 OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -30,8 +30,10 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_receive_message_length", -1),
 )
-UNCONNECTED = ("failed to connect", "DNS resolution failed", "etcdserver: no leader")
-"""What an error begins with if the request was never sent, or was refused unread."""
+ELECTION = 0.05  # seconds between questions whether there is a leader again
+UNCONNECTED = ("failed to connect", "DNS resolution failed")
+"""What an error begins with if the request was never sent."""
+LEADERLESS = "etcdserver: no leader"
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 BUSY = "too many requests"
 LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
@@ -47,6 +49,8 @@ class Login:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     credentials: grpc.ChannelCredentials | None = None
+    certified: bool = False
+    """Whether it has a certificate of its own."""
 
     def channel(self) -> Callable[[str], grpc.Channel]:
         """Give what opens a blocking channel to a member."""
@@ -55,6 +59,10 @@ class Login:
             if self.credentials is None
             else grpc.secure_channel(address, self.credentials, OPTIONS)
         )
+
+
+class Leaderless(EngineUnavailable):
+    """The members elect a leader, and read no request until they have one."""
 
 
 class Link:
@@ -83,22 +91,38 @@ class Wire(ABC):
         self._greeting = self.mutex()
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """All members that the URL names."""
+        return self._login.addresses
+
+    @property
+    def known(self) -> bool:
+        """Whether it says who it is."""
+        return self._login.username is not None or self._login.certified
+
+    @property
     def address(self) -> str:
         """The member that is asked at present."""
         return self._login.addresses[self._current]
 
     async def call(self, method: str, request: bytes, deadline: float) -> bytes:
-        """Give the reply. A request that was not sent is sent to the next member, and so on."""
-        last = len(self._login.addresses)
-        for attempt in range(last + 1):
+        """Give the reply. A request that was not sent goes to the next member, and so on; while
+        they elect a leader, again and again.
+        """
+        tried = 0
+        while True:
             try:
                 if self._strange:
                     await self._greet(deadline)
                 return await self._call(method, request, deadline)
             except EngineUnavailable as error:
-                if error.sent or attempt == last:
+                tried += 1
+                if error.sent:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+                if tried > len(self._login.addresses):
+                    if not isinstance(error, Leaderless) or self.now() + ELECTION >= deadline:
+                        raise
+                    await self.sleep(ELECTION)
 
     async def _call(self, method: str, request: bytes, deadline: float) -> bytes:
         address = self._login.addresses[self._current]
@@ -122,6 +146,8 @@ class Wire(ABC):
 
     async def call_on(self, address: str, method: str, request: bytes, deadline: float) -> bytes:
         """Ask one member and no other."""
+        if self._strange:
+            await self._greet(deadline)
         channel = self._links.get(address) or self._open(address)
         self._links[address] = channel
         try:
@@ -161,6 +187,10 @@ class Wire(ABC):
         return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
 
     @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    @abstractmethod
     def mutex(self) -> AbstractAsyncContextManager[None]:
         """Make what one caller at a time may enter; the others wait."""
 
@@ -197,6 +227,8 @@ def failed(error: Any, address: str) -> EngineError:
     """Tell what an error means: nothing was done, or nobody knows, or etcd said no."""
     code, said = error.code(), str(error.details())
     what = f"etcd at {address}: {said}"
+    if said == LEADERLESS:
+        return Leaderless(what, sent=False)
     if code is grpc.StatusCode.UNAVAILABLE:
         return EngineUnavailable(what, sent=not said.startswith(UNCONNECTED))
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and BUSY in said:
