@@ -190,7 +190,8 @@ SECRET = "p@ss/w:rd"  # noqa: S105  # of servers that live for a minute
 
 @pytest.fixture(scope="module")
 def locked_up() -> Iterator[EtcdBench]:
-    with EtcdCluster(tls=True, password=SECRET, options=["--auth-token-ttl", "1"]) as cluster:
+    options = ["--auth-token-ttl", "1", "--bcrypt-cost", "4"]
+    with EtcdCluster(tls=True, password=SECRET, options=options) as cluster:
         yield EtcdBench(cluster)
 
 

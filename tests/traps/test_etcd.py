@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import grpc
 import pytest
@@ -16,7 +17,7 @@ from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.messages import TXN
+from lockfast.engines.etcd.messages import KEEP, TXN
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Shape, Standing
 from lockfast.runtime.base import now
@@ -151,6 +152,31 @@ def test_43_a_claim_has_what_is_left_of_its_session_and_no_more(port: Port) -> N
     assert 5.5 < renewed.left <= 6.0
 
 
+def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) -> None:
+    first = port.ask("first", ttl=6.0)
+    port.claim(first)
+    time.sleep(1.1)  # longer than what a renewal takes for fresh
+    wire = port.engine._wire
+    call = wire.call
+
+    async def slow(method: str, request: bytes, deadline: float) -> bytes:
+        reply = await call(method, request, deadline)
+        if method == KEEP:
+            time.sleep(0.5)  # noqa: ASYNC251  # the reply is on its way
+        return reply
+
+    wire.call = slow  # type: ignore[method-assign]  # the network of this test
+    port.renew(first)
+    assert port.claim(port.ask("second", ttl=6.0)).left <= 5.5
+
+
+def deliver(cluster: EtcdCluster, request: bytes) -> None:
+    """Be the network that delivers a transaction late."""
+    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
+        call: Any = channel.unary_unary(TXN, None, None)
+        call(request, timeout=SOON)
+
+
 def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
     cluster: EtcdCluster, node: Etcd, port: Port
 ) -> None:
@@ -170,8 +196,7 @@ def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
     with pytest.raises(EngineUnavailable):
         port.claim(ask)
     assert port.resign(ask, doubt=True) is False
-    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
-        channel.unary_unary(TXN, None, None)(held[0], timeout=SOON)
+    deliver(cluster, held[0])
     assert len(claims(node)) == 1  # the warm one alone
     assert port.claim(port.ask("x")).granted
     # And the session goes on: its gate has moved, and was learned.
@@ -194,8 +219,7 @@ def test_47_and_without_the_resignation_that_copy_is_the_claim(
     ask = port.ask("x")
     port.claim(ask)
     assert port.resign(ask)
-    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
-        channel.unary_unary(TXN, None, None)(sent[0], timeout=SOON)
+    deliver(cluster, sent[0])
     assert len(claims(node)) == 2
 
 

@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.wire import OPTIONS, Link, Login, Wire
+from lockfast.engines.etcd.wire import OPTIONS, Link, Login, T, Wire
 from lockfast.runtime.base import Clock
 
 _buried: list[object] = []  # see `threads`
 _spoiled: list[bool] = []  # whether grpc.aio was in use in this process or its parent; in a child
+
+
+class TaskMutex:
+    """One task at a time."""
+
+    def __init__(self) -> None:
+        """Begin free."""
+        self._lock = asyncio.Lock()
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Suspend until it is our turn."""
+        async with self._lock:
+            return await work()
 
 
 class AioWire(Wire):
@@ -36,9 +49,9 @@ class AioWire(Wire):
         """Wait."""
         await asyncio.sleep(seconds)
 
-    def mutex(self) -> asyncio.Lock:
+    def mutex(self) -> TaskMutex:
         """Make a mutex."""
-        return asyncio.Lock()
+        return TaskMutex()
 
     def _open(self, address: str) -> Link:
         if self._bridged:

@@ -6,7 +6,7 @@ from lockfast.engines.etcd import forms
 from lockfast.engines.etcd.forms import Claimed, Form
 from lockfast.engines.etcd.holdings import Holdings, Mine
 from lockfast.engines.etcd.keys import Row
-from lockfast.engines.etcd.messages import found, rows
+from lockfast.engines.etcd.messages import Done, done, found, rows, txn
 from lockfast.engines.etcd.places import Places
 from lockfast.engines.etcd.sessions import Session, Sessions
 from lockfast.engines.etcd.standings import blocker, granted
@@ -51,33 +51,46 @@ class Attempt:
             holder = await sessions.open(form.size, self._deadline)
         waiter = sessions.ready(form.wait_size, self._now) if ask.queue else None
         while True:
-            same_base = sessions.same_base()
-            request = forms.claim(form, ask.id, ask.payload, holder, waiter, same_base)
-            reply = await self._holdings.send(ask.id, request, self._deadline)
-            said = forms.claimed(reply, form, nested=waiter is not None)
-            if said.reads is None:
-                session = waiter if said.waiting and waiter is not None else holder
-                return await self._entered(said, session)
-            queue = self._learn(said.reads, holder, waiter)
+            said = await self._put(holder, waiter)
+            if isinstance(said, Claimed):
+                return await self._entered(said, holder, waiter)
+            queue, at = self._learn(said, holder, waiter)
             if any(row.id == ask.id for row in queue):
-                return await self._found(queue, said.revision)
+                return await self._found(queue, at)
             if holder.dead:
                 holder = await sessions.open(form.size, self._deadline)
             elif queue and not ask.queue:
-                outcome = await self._squeeze(queue, said.revision, holder)
+                outcome = await self._squeeze(queue, at, holder)
                 if outcome is not None:
                     return outcome
             elif queue:
                 self._check_capacity(queue[0])
                 waiter = await sessions.open(form.wait_size, self._deadline)
 
-    def _learn(self, reads: list[bytes], holder: Session, waiter: Session | None) -> list[Row]:
+    async def _put(self, holder: Session, waiter: Session | None) -> Claimed | Done:
+        """Send the claim; give what became of it, or else what has kept it from being put."""
+        ask, form, same_base = self.ask, self.form, self._sessions.same_base()
+        id_ = ask.id.encode()
+        if ask.queue:
+            request = forms.claim(form, id_, ask.payload, holder, waiter, same_base)
+        else:
+            request = forms.attempt(form, id_, ask.payload, holder, same_base)
+        reply = await self._holdings.send(ask.id, request, self._deadline)
+        said = forms.claimed(reply, form)
+        if said is not None:
+            return said
+        if not ask.queue:
+            return done(reply)
+        reads = forms.learn(form, holder, waiter)
+        return await self._holdings.ask(txn(b"", reads, []), self._deadline)
+
+    def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
         """Take in why a claim was not put: a gate has moved, or a base, or somebody is there."""
-        self._sessions.read_gate(holder, reads[0])
-        self._sessions.read_base(reads[1])
+        self._sessions.read_base(said.replies[1])
+        self._sessions.read_gate(holder, said.replies[2])
         if waiter is not None and waiter is not holder:
-            self._sessions.read_gate(waiter, reads[3])
-        return rows(found(reads[2]))
+            self._sessions.read_gate(waiter, said.replies[3])
+        return rows(found(said.replies[0])), said.revision
 
     def _check_capacity(self, head: Row) -> None:
         if head.capacity != self.ask.shape.capacity:
@@ -108,30 +121,37 @@ class Attempt:
         same_base = self._sessions.same_base()
         request = forms.squeeze(self.form, ask.id, ask.payload, holder, same_base, revision)
         reply = await self._holdings.send(ask.id, request, self._deadline)
-        said = forms.claimed(reply, self.form, nested=False)
-        return await self._entered(said, holder) if said.reads is None else None
+        said = forms.squeezed(reply)
+        return None if said is None else await self._entered(said, holder, None)
 
-    async def _entered(self, said: Claimed, session: Session) -> Standing:
+    async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:
         """Take in that the claim was put, and has what is left of its session."""
-        ask, shape = self.ask, self.ask.shape
-        if said.ends is not None:
-            head, ahead, tail = said.ends
-            queue, revision = [head], tail[0][1]
+        ask, shape, now = self.ask, self.ask.shape, self._now
+        if said.alone:
+            mine = self._take(said.alone, holder, shape.ttl)
+            ticket = said.alone + self._base
+            return Standing(ticket, granted=True, left=mine.until - now, floor=ticket)
+        session, life = (holder, shape.ttl) if waiter is None else (waiter, shape.wait_ttl)
+        ends, queue = said.ends, said.queue or []
+        if ends is not None:
+            head, revision = ends.head, ends.revision
         else:
-            queue, ahead, tail = said.queue or [], 0, []
             head = queue[0]
             revision = next(row.revision for row in queue if row.id == ask.id)
-        mine = Mine(ask, self.form, revision, session)
-        life = shape.wait_ttl if said.waiting else shape.ttl
-        mine.until = min(self._now + life, session.until)
-        self._holdings.add(mine)
+        mine = self._take(revision, session, life)
         if head.capacity != shape.capacity:
             await self._holdings.delete([(ask.id, mine.key)], self._deadline)
             self._holdings.drop(ask.id)
             self._check_capacity(head)
-        if ahead:
-            before = tail[1]
-            return self._places.behind(mine, head, ahead, before, said.revision, self._now)
-        if said.waiting and mine.key in [row.key for row in queue[: granted(queue)]]:
-            await self._holdings.promote([mine], self._now, self._deadline)
-        return self._places.among(mine, queue, said.revision, self._now)
+        if ends is not None and ends.before is not None:
+            return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
+        queue = queue or [head]
+        if mine.key in [row.key for row in queue[: granted(queue)]]:
+            await self._holdings.promote([mine], now, self._deadline)
+        return self._places.among(mine, queue, said.at, now)
+
+    def _take(self, revision: int, session: Session, life: float) -> Mine:
+        mine = Mine(self.ask, self.form, revision, session)
+        mine.until = min(self._now + life, session.until)
+        self._holdings.add(mine)
+        return mine

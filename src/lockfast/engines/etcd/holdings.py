@@ -17,6 +17,7 @@ from lockfast.engines.etcd.messages import (
     DELETE,
     EQUAL,
     TXN,
+    Done,
     Slice,
     compare,
     delete,
@@ -113,6 +114,10 @@ class Holdings:
         self._answered(id_)
         return reply
 
+    async def ask(self, request: bytes, deadline: float) -> Done:
+        """Send any other transaction."""
+        return done(await self._wire.call(TXN, request, deadline))
+
     def _answered(self, id_: str) -> None:
         left = self._copies.get(id_, 0) - 1
         if left > 0:
@@ -140,7 +145,7 @@ class Holdings:
             doubted = [id_ for id_, _ in chunk if id_ in self._copies]
             gates = list(self._sessions) if doubted else []
             operations = [delete(key) for _, key in chunk] + [gate.move() for gate in gates]
-            reply = done(await self._wire.call(TXN, txn(b"", operations, []), deadline))
+            reply = await self.ask(txn(b"", operations, []), deadline)
             for gate, said in zip(gates, reply.replies[len(chunk) :], strict=True):
                 if done(said).succeeded:
                     gate.gate = max(gate.gate, reply.revision)
@@ -193,7 +198,7 @@ class Holdings:
             for start in range(0, len(risen), AT_ONCE):
                 chunk = risen[start : start + AT_ONCE]
                 request = txn(b"", [mine.put(session) for mine in chunk], [])
-                reply = done(await self._wire.call(TXN, request, deadline))
+                reply = await self.ask(request, deadline)
                 for mine, said in zip(chunk, reply.replies, strict=True):
                     if done(said).succeeded:
                         mine.session = session
@@ -218,7 +223,7 @@ class Holdings:
                 else forms[prefix].queue
                 for prefix in chunk
             ]
-            reply = done(await self._wire.call(TXN, txn(b"", ranges, []), deadline))
+            reply = await self.ask(txn(b"", ranges, []), deadline)
             revision = min(revision or reply.revision, reply.revision)
             for prefix, said in zip(chunk, reply.replies, strict=True):
                 read[prefix] = rows(found(said))

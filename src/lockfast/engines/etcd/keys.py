@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from lockfast.errors import EngineRefused
 from lockfast.port import LONGEST_WAIT, Shape
 
 CLAIMS = b"lockfast/claim/"
@@ -78,5 +79,8 @@ class Row(NamedTuple):
 
 def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
     """Read a claim."""
-    capacity, weight, millis, payload = stored.split(b" ", 3)
-    return Row(key, revision, lease, int(capacity), int(weight), int(millis) / 1000, payload)
+    try:
+        capacity, weight, millis, payload = stored.split(b" ", 3)
+        return Row(key, revision, lease, int(capacity), int(weight), int(millis) / 1000, payload)
+    except ValueError as error:
+        raise EngineRefused(f"somebody else has written {key!r} in etcd: delete it") from error

@@ -140,9 +140,14 @@ class Found(NamedTuple):
 class Done(NamedTuple):
     """The reply to a transaction."""
 
-    revision: int
+    header: bytes
     succeeded: bool
     replies: list[bytes]
+
+    @property
+    def revision(self) -> int:
+        """The revision of the store: no token (TRAPS 28)."""
+        return numbers(self.header).get(3, 0)
 
 
 def kv(message: bytes) -> tuple[bytes, int, int, int, bytes]:
@@ -184,12 +189,6 @@ def rows(reply: Found) -> list[keys.Row]:
     )
 
 
-def revision(message: bytes) -> int:
-    """Read the revision of the store, from the header that every reply has."""
-    headers = parts(message, 1)
-    return numbers(headers[0]).get(3, 0) if headers else 0
-
-
 def done(message: bytes) -> Done:
     """Read the reply to a transaction. The reply to each operation is one field inside its own."""
     header, succeeded, replies = b"", False, []
@@ -200,7 +199,7 @@ def done(message: bytes) -> Done:
             header = said
         elif field == 2:  # noqa: PLR2004  # see above
             succeeded = bool(said)
-    return Done(numbers(header).get(3, 0), succeeded, replies)
+    return Done(header, succeeded, replies)
 
 
 def deleted(message: bytes) -> bool:

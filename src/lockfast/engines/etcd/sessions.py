@@ -94,7 +94,7 @@ class Sessions:
         """Begin with none. `base` is added to every ticket."""
         self._wire = wire
         self._base = base
-        self._base_at = 0
+        self._same_base = compare(MOD, EQUAL, 0, keys.BASE)
         self._opening = wire.mutex()
         self._by_size: dict[int, Session] = {}
         self._by_lease: dict[int, Session] = {}
@@ -116,16 +116,17 @@ class Sessions:
         return session
 
     async def open(self, size: int, deadline: float) -> Session:
-        """Keep a session alive, or make one."""
-        async with self._opening:
-            now = self._wire.now()
-            session = self._by_size.get(size)
-            if session is not None and (now < session.due or await self.keep(session, deadline)):
-                session.used = now
-                return session
+        """Keep a session alive, or make one. Many who come at once get the same."""
+        return await self._opening.hold(lambda: self._open(size, deadline))
+
+    async def _open(self, size: int, deadline: float) -> Session:
+        now = self._wire.now()
+        session = self._by_size.get(size)
+        if session is None or (now >= session.due and not await self.keep(session, deadline)):
             session = await self._make(size, deadline)
             self._by_size[size] = self._by_lease[session.lease] = session
-            return session
+        session.used = now
+        return session
 
     async def _make(self, size: int, deadline: float) -> Session:
         sent = self._wire.now()
@@ -143,18 +144,22 @@ class Sessions:
             )
             reply = done(await self._wire.call(TXN, write, deadline))
             if reply.succeeded:
-                self._base_at = reply.revision
+                self._base_is(reply.revision)
                 return session
             reply.replies.insert(0, b"")
 
     def same_base(self) -> bytes:
         """Compare: nobody has named a higher base since."""
-        return compare(MOD, EQUAL, self._base_at, keys.BASE)
+        return self._same_base
+
+    def _base_is(self, changed: int) -> None:
+        self._same_base = compare(MOD, EQUAL, changed, keys.BASE)
 
     def read_base(self, reply: bytes) -> int:
         """Learn the highest base; refuse to go on below it: our tokens would go back."""
         kvs = found(reply).kvs
-        stored, self._base_at = (int(kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
+        stored, changed = (int(kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
+        self._base_is(changed)
         if stored > self._base:
             raise EngineRefused(
                 f"token_base={self._base} is below {stored}, which others use here: tokens would "

@@ -89,5 +89,7 @@ def _left(row: Row, left: int, whole: int) -> float:
     """Tell what another's claim has left. etcd counts in whole seconds, and rounds down; the
     lease may be longer than the claim's own time, which its own client minds.
     """
+    if left < 0:  # it is over, and about to be deleted
+        return 0.0
     life = row.ttl if whole >= seconds(row.ttl) else row.wait_ttl
     return min(max(life - (whole - (left + 1)), 0.0), life)

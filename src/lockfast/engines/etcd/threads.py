@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.wire import Link, Login, Wire
+from lockfast.engines.etcd.wire import Link, Login, T, Wire
 from lockfast.runtime.base import Clock
 
 _buried: list[
@@ -17,25 +17,17 @@ _buried: list[
 ] = []  # a parent's channels, in a child: their end would tell the parent's server
 
 
-class Turn:
-    """A mutex that a driven coroutine can enter."""
+class ThreadMutex:
+    """One thread at a time."""
 
     def __init__(self) -> None:
         """Begin free."""
         self._lock = threading.Lock()
 
-    async def __aenter__(self) -> None:
-        """Block until it is free."""
-        self._lock.acquire()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Let the next one in."""
-        self._lock.release()
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Block until it is our turn."""
+        with self._lock:
+            return await work()
 
 
 class ThreadWire(Wire):
@@ -50,9 +42,9 @@ class ThreadWire(Wire):
         """Wait."""
         time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
-    def mutex(self) -> Turn:
+    def mutex(self) -> ThreadMutex:
         """Make a mutex."""
-        return Turn()
+        return ThreadMutex()
 
     def _open(self, address: str) -> Link:
         return Link(address, self._login.channel()(address))

@@ -7,10 +7,9 @@ that is sent twice must be known to have been.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -21,6 +20,7 @@ from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.runtime.base import Clock
 
 IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
+LOGIN = 5.0  # seconds for a login: etcd makes checking a password slow, on purpose
 OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -38,6 +38,7 @@ STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 BUSY = "too many requests"
 LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
 
+T = TypeVar("T")
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -75,6 +76,14 @@ class Link:
         self.address = address
         self.channel = channel
         self.calls = {method: channel.unary_unary(method, None, None) for method in METHODS}
+
+
+class Mutex(Protocol):
+    """What lets one at a time do its work, in one colour."""
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do the work when it is our turn. Ctrl-C cannot fall between the turn and its end."""
+        ...
 
 
 class Wire(ABC):
@@ -133,7 +142,8 @@ class Wire(ABC):
         if left <= 0.0:
             raise EngineUnavailable(f"etcd at {address}: no time was left to ask", sent=False)
         try:
-            return await self._send(link.calls[method], request, min(left, IO))
+            patience = LOGIN if method == AUTHENTICATE else IO
+            return await self._send(link.calls[method], request, min(left, patience))
         except grpc.RpcError as error:
             said = str(error.details())
             if any(each in said for each in STALE_LOGIN) and self._login.username is not None:
@@ -163,27 +173,25 @@ class Wire(ABC):
 
     async def _greet(self, deadline: float) -> None:
         """Log in; the token that comes of it expires."""
-        async with self._greeting:
-            if not self._strange:
-                return
-            name, password = self._login.username or "", self._login.password or ""
-            request = text(1, name.encode()) + text(2, password.encode())
-            self._metadata = (LEADER,)
-            tries = len(self._login.addresses)
-            for attempt in range(tries):
-                try:
-                    reply = await self._call(AUTHENTICATE, request, deadline)
-                    break
-                except EngineUnavailable as error:
-                    if attempt == tries - 1:
-                        raise EngineUnavailable(str(error), sent=False) from error
-            self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
-            self._strange = False
+        await self._greeting.hold(lambda: self._authenticate(deadline))
+
+    async def _authenticate(self, deadline: float) -> None:
+        if not self._strange:
+            return  # another has, while this one waited
+        name, password = self._login.username or "", self._login.password or ""
+        request = text(1, name.encode()) + text(2, password.encode())
+        self._metadata = (LEADER,)
+        try:
+            reply = await self._call(AUTHENTICATE, request, deadline)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
+        self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
+        self._strange = False
 
     async def stream(self) -> Stream:
         """Open a stream of watches to the member that is asked at present."""
         if self._strange:
-            await self._greet(self.now() + IO)
+            await self._greet(self.now() + LOGIN)
         return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
 
     @abstractmethod
@@ -191,8 +199,8 @@ class Wire(ABC):
         """Wait."""
 
     @abstractmethod
-    def mutex(self) -> AbstractAsyncContextManager[None]:
-        """Make what one caller at a time may enter; the others wait."""
+    def mutex(self) -> Mutex:
+        """Make a mutex."""
 
     @abstractmethod
     def _blocking(self, address: str) -> grpc.Channel:
