@@ -9,7 +9,15 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, RedlockSet, ServerClock, ZooKeeper, ZooKeeperEnsemble
+from tests.servers import (
+    EtcdCluster,
+    Postgres,
+    Redis,
+    RedlockSet,
+    ServerClock,
+    ZooKeeper,
+    ZooKeeperEnsemble,
+)
 
 WIPE = """
 for _, key in ipairs(redis.call('KEYS', 'lockfast:redlock:{*}[=>#]*')) do redis.call('DEL', key) end
@@ -133,3 +141,18 @@ class ZooKeeperMovedBench(ZooKeeperBench):
     def move(self, seconds: float) -> bool:
         del seconds  # the clock that counts is this process's, which the stage moves
         return True
+
+
+class EtcdBench(UrlBench):
+    """A cluster whose clock nobody can move: its leases are of whole seconds, and end late."""
+
+    unit = 0.5
+    least = 2 / 3
+    lag = 1.6  # half a second of rounding, half a second between etcd's looks, and some
+
+    def __init__(self, cluster: EtcdCluster) -> None:
+        super().__init__(cluster.url)
+        self.cluster = cluster
+
+    def wipe(self) -> None:
+        self.cluster.wipe()

@@ -2,6 +2,7 @@
 
 from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
+from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.http import Asgi, HttpServer, Wsgi
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
@@ -17,6 +18,8 @@ __all__ = [
     "Asgi",
     "Cluster",
     "Connection",
+    "Etcd",
+    "EtcdCluster",
     "HttpServer",
     "ObjectStore",
     "PgBouncer",

@@ -21,6 +21,8 @@ ENGINES = {
     "postgresql": "postgres",
     "postgres": "postgres",
     "zookeeper": "zookeeper",
+    "etcd": "etcd",
+    "etcds": "etcd",
 }
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 

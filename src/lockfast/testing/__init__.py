@@ -46,7 +46,7 @@ from lockfast.testing.contract.queueing import QueueContract, WakeContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ListenContract, ResignContract
 from lockfast.testing.contract.sharing import ClockContract, SharingContract
-from lockfast.testing.machine import MachineContract, QueueMachine, SteadyMachine
+from lockfast.testing.machine import MachineContract, QueueMachine, SteadyMachine, StillMachine
 from lockfast.testing.stage import Actor, Contract, Stage, driven
 
 
@@ -101,6 +101,7 @@ __all__ = [
     "Stage",
     "SteadyMachine",
     "StepBackContract",
+    "StillMachine",
     "Tasked",
     "Threaded",
     "UrlBench",

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from lockfast.port import SHARED, Ask
 from lockfast.testing.stage import Contract, Stage
-from lockfast.testing.twins import CLEAR, NAMES, NEAR, Claim, Twins
+from lockfast.testing.twins import CLEAR, NAMES, Claim, Twins
 
 SHAPES = [(1, 1), (1, 1), (3, 1), (3, 2), (3, 3), (SHARED, 1), (SHARED, SHARED)]
 TTLS = [2, 3, 5, 12]  # a waiter of the last lives on 10
@@ -22,6 +22,9 @@ EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "200"))
 
 class SteadyMachine(Twins):
     """What may happen to them, while clocks go on as they should."""
+
+    stretch = 1
+    """What every ttl is multiplied by."""
 
     @rule(seconds=st.sampled_from([0.5, 1.5, 2.5, 4.5, 11.5]))
     def advance(self, seconds: float) -> None:
@@ -53,7 +56,12 @@ class SteadyMachine(Twins):
             capacity = entries[0].capacity
             weight = min(weight, capacity)
         ask = self.actor.ask(
-            name, ttl=ttl, capacity=capacity, weight=weight, queue=queue, payload=payload
+            name,
+            ttl=ttl * self.stretch,
+            capacity=capacity,
+            weight=weight,
+            queue=queue,
+            payload=payload,
         )
         claim = Claim(ask, self.time + self.rewound + ask.shape.wait_ttl)
         self.claims.append(claim)
@@ -119,7 +127,7 @@ class SteadyMachine(Twins):
             assert found.ticket == self.tickets[wanted.ticket]
             assert (found.weight, found.capacity) == (wanted.weight, wanted.capacity)
             assert found.payload == wanted.payload
-            assert abs(found.left - wanted.left) < NEAR
+            assert self.near(found.left, wanted.left)
             assert found.granted or not wanted.granted
 
 
@@ -137,11 +145,28 @@ class QueueMachine(SteadyMachine):
         self.look()
 
 
+class StillMachine(SteadyMachine):
+    """What may happen where nobody can move the clock: everything but an expiry."""
+
+    stretch = 20
+
+    def advance(self, seconds: float) -> None:
+        """Let no time pass: no rule any more."""
+
+    def tick(self) -> float:
+        """Let the model's time follow the clock."""
+        read = self.stage.bench.now()
+        self.time += read - self.began
+        self.began = read
+        return self.time
+
+
 class MachineContract(Contract):
-    """Any engine whose clock a test can move, forward and back."""
+    """Any engine, held against the reference model."""
 
     machine: type[SteadyMachine] = QueueMachine
-    """`SteadyMachine` where expiry is counted by a clock that cannot go back."""
+    """`SteadyMachine` where expiry is counted by a clock that cannot go back, `StillMachine` where
+    nobody can move it."""
     examples = EXAMPLES
     """How many histories to try: fewer where each request is a write to a disk."""
 

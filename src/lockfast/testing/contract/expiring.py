@@ -17,6 +17,7 @@ class ExpiryContract(Contract):
         await stage.advance(2)
         assert not (await other.renew_one(waiter)).granted
         await stage.advance(1.5)
+        await stage.colour.sleep(stage.bench.lag)
         standing = await other.renew_one(waiter)
         assert (standing.granted, standing.ahead, standing.blocker) == (True, 0, None)
         assert 7 < stage.units(standing.left) <= 8

@@ -71,7 +71,7 @@ class RenewContract(Contract):
         assert stage.units(entry.left) <= 3
         await actor.claim(waiter)
         assert await other.renew(other.ask()) == [None]
-        entries = await actor.entries("x")
+        entries = await actor.entries("x")  # where claims share a session, others see its time
         assert [each.id for each in entries] == [holder.id, waiter.id]
         assert stage.units(entries[0].left) <= 3
 
