@@ -7,7 +7,7 @@ BENCHMARKS := pair tasks handoff crowd hold server guard
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test bench docs clean
+.PHONY: help setup check test models faults bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ check: ## Lint, formatting, types, import contracts
 
 test: ## Run the tests
 	$(BIN)/python -m pytest
+
+models: ## Check the models of the protocol, those that must be refuted too
+	$(BIN)/python -m spec
+
+faults: models ## Run what takes longer: every model, and 5,000 seeds of the simulation
+	LOCKFAST_SEEDS=5000 $(BIN)/python -m pytest tests/robustness
 
 # One after another, even under -j: two at once would measure each other.
 bench: ## Run each benchmark in turn, one JSON result each

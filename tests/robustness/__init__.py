@@ -1,0 +1,1 @@
+"""What breaks, and what must not break with it: models, simulation, faults."""
