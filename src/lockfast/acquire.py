@@ -6,7 +6,7 @@ import random
 import weakref
 from typing import Protocol, TypeVar
 
-from lockfast import who
+from lockfast import deadlock, who
 from lockfast.errors import (
     CapacityMismatch,
     Deadlock,
@@ -19,6 +19,8 @@ from lockfast.errors import (
 from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
+
+LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
 
 class Bearer(Protocol):
@@ -40,6 +42,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     purpose: str,
     bearer_type: type[B],
     block: object = None,
+    at_least: float = 0.0,
+    value: str = "",
 ) -> B:
     """Make a claim, wait until it is granted, and return its bearer.
 
@@ -48,6 +52,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
 
     `block`: something that lives exactly as long as the lease is wanted. Without one, that is the
     bearer, and then nobody but its owner knows when it is no longer wanted.
+    `at_least`: seconds for which the lock stays taken, however soon it is released.
+    `value`: what the payload publishes besides who asks.
     """
     session.enter()
     if session.unproven is not None:
@@ -56,12 +62,14 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     runtime, claims = session.runtime, session.claims
     began = now = runtime.now()
     owner, name = runtime.worker()
-    payload = who.payload(name, purpose, now)
+    holding = claims.holding(owner)
+    payload = who.payload(name, purpose, now, holding, value)
     queue = timeout is None or timeout > 0.0
     until = None if timeout is None else began + timeout
     reference = weakref.ref(block or bearer)
     while True:
         live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
+        live.holding = holding
         try:
             claims.register(live, now)
             live.copies = 1
@@ -79,6 +87,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
             if live.phase is HELD:
                 bearer.live = live
                 live.handed = block is None
+                live.keep = at_least and runtime.now() + at_least
                 return bearer
             now = runtime.now()
             if until is not None and now >= until:
@@ -99,9 +108,18 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
         raise _busy(live.shape, standing.blocker, 0.0)
     if until is None:
         _refuse_own(session, live)
-    event = session.runtime.event()
-    session.claims.wait(live, event)
-    await event.wait(until)
+    pause = session.deadlock_after if live.holding else None
+    while True:
+        event = session.runtime.event()
+        session.claims.wait(live, event)
+        look = None if pause is None else session.runtime.now() + pause
+        if pause is None or look is None or (until is not None and until <= look):
+            await event.wait(until)
+            return
+        if await event.wait(look):
+            return
+        await deadlock.check(session, live)
+        pause = min(pause * 2.0, LONGEST_LOOK)
 
 
 async def _claim_again(
@@ -165,7 +183,9 @@ async def release(session: Session, live: Live) -> None:
     try:
         now = runtime.now()
         first = claims.releasing(live, now)
-        if first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
+        if first and now < live.keep:
+            claims.linger(live)
+        elif first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
             deadline = session.deadline(now, None, live.shape.ttl)
             try:
                 removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]

@@ -17,6 +17,7 @@ from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
 NEVER = float("inf")
+NAMED = 16  # held names that a waiting claim tells of
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
 PLENTY = 1.0  # if at least so many are left to it
@@ -29,6 +30,7 @@ class Work(NamedTuple):
     resign: list[Live]
     lost: list[Live]
     dropped: list[Live]
+    wanted: list[Live]
     patience: float
     """Seconds for which the heart may be kept from renewing."""
 
@@ -46,6 +48,8 @@ class Claims:
         self._leaving: dict[Live, float] = {}
         self._lost: list[Live] = []
         self._dropped: list[Live] = []
+        self._wanted: list[Live] = []
+        self._owned: dict[object, dict[str, Live]] = {}
         self._resign_at = 0.0
         self._planned = NEVER
         self._closed = False
@@ -58,12 +62,26 @@ class Claims:
         """Find a claim of this client."""
         return self._by_id.get(id_)
 
+    def holding(self, owner: object) -> dict[str, str]:
+        """Tell what a thread or task holds: names by ids, not too many for a payload."""
+        owned = self._owned.get(owner)
+        if not owned:
+            return {}
+        with self._lock:
+            held = [live for live in owned.values() if live.phase is HELD]
+        return {live.id: live.shape.name for live in held[-NAMED:]}
+
     def register(self, live: Live, now: float) -> None:
         """Take a claim in, before its first copy is sent."""
         with self._lock:
             if self._closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
             self._by_id[live.id] = live
+            owned = self._owned.get(live.owner)
+            if owned is None:
+                self._owned[live.owner] = {live.id: live}
+            else:
+                owned[live.id] = live
             lane = live.lane = self._pulse.lane(live.shape.wait_ttl / BEATS)
             due = lane[live] = now + lane.interval
             if due < self._planned:
@@ -161,6 +179,14 @@ class Claims:
                 self._lost.append(live)
                 self.rouse()
 
+    def on_contended(self, live: Live, callback: Callable[[], object]) -> None:
+        """Have the heart call `callback` once somebody waits behind the lease."""
+        with self._lock:
+            live.wanted += (callback,)
+            if live.behind:
+                self._wanted.append(live)
+                self.rouse()
+
     def on_end(self, live: Live, event: Event) -> None:
         """Set `event` when the lease is lost or released, or at once if it was."""
         with self._lock:
@@ -207,6 +233,16 @@ class Claims:
             self._keep(live, now)  # the heart helps after a whole beat, not in the middle of it
             return True
 
+    def linger(self, live: Live) -> None:
+        """Keep a released claim at the engine until its time has come: the heart resigns it then.
+
+        Its ttl is not shorter than that, so it needs no renewal, and outlives this process.
+        """
+        with self._lock:
+            if live.lane is not None:
+                live.lane.pop(live, None)
+            self._appoint(live, live.keep)
+
     def missing(self, live: Live) -> None:
         """Take in that a release found nothing there: lost, unless the heart has resigned it."""
         with self._lock:
@@ -216,7 +252,7 @@ class Claims:
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""
         with self._lock:
-            following = 0.0 if self._lost else self._pulse.next()
+            following = 0.0 if self._lost or self._wanted else self._pulse.next()
             self._planned = NEVER if following is None else following
             if self._leaving:
                 self._planned = min(self._planned, self._resign_at)
@@ -231,11 +267,13 @@ class Claims:
             ]
             lost, self._lost = self._lost, []
             dropped, self._dropped = self._dropped, []
+            wanted, self._wanted = self._wanted, []
             for live in [live for live, over in self._leaving.items() if now > over]:
                 self._end(live)  # every copy has expired by itself
             patience = min(1.0, self._pulse.shortest() / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
-            return Work([batch for batch in batches if batch], leaving, lost, dropped, patience)
+            renew = [batch for batch in batches if batch]
+            return Work(renew, leaving, lost, dropped, wanted, patience)
 
     def resigned(self, lives: Iterable[Live]) -> None:
         """Forget claims that the engine has confirmed to be gone."""
@@ -271,6 +309,8 @@ class Claims:
 
     def _renewed(self, live: Live, sent: float, standing: Standing, now: float) -> None:
         if live.phase is HELD:
+            if live.wanted and standing.behind and not live.behind:
+                self._wanted.append(live)
             live.behind = standing.behind
             if not live.extend(sent, standing.left, now):
                 self._lose(live, Loss.EXPIRED)
@@ -384,6 +424,11 @@ class Claims:
         if self._leaving:
             self._leaving.pop(live, None)
         self._by_id.pop(live.id, None)
+        owned = self._owned.get(live.owner)
+        if owned is not None:
+            owned.pop(live.id, None)
+            if not owned:
+                self._owned.pop(live.owner, None)
         live.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
         if live.event is not None:
             live.event.set()

@@ -101,6 +101,8 @@ class Heart:
         work = self._claims.work(self._runtime.now())
         for live in work.lost:
             announce(live)
+        for live in work.wanted:
+            call(live, live.wanted, "a callback on waiters for")
         for live in work.dropped:
             warn(live)
         for batch in work.renew:
@@ -155,8 +157,13 @@ def announce(live: Live) -> None:
         reason = live.loss.value if live.loss else "?"
         log.error("the lease on %r (ticket %d) is lost: %s", live.shape.name, live.ticket, reason)
     callbacks, live.callbacks = live.callbacks, ()
+    call(live, callbacks, "a callback on the loss of")
+
+
+def call(live: Live, callbacks: Sequence[Callable[[], object]], what: str) -> None:
+    """Run callbacks in the context in which the lease was acquired."""
     for callback in callbacks:
         try:
             live.context.run(callback)
         except BaseException:  # sys.exit() in one must not keep the next from being told
-            log.exception("a callback on the loss of %r failed", live.shape.name)
+            log.exception("%s %r failed", what, live.shape.name)

@@ -47,6 +47,8 @@ class Live(Ask, Validity):
         "event",
         "floor",
         "handed",
+        "holding",
+        "keep",
         "lane",
         "lease",
         "loss",
@@ -57,6 +59,7 @@ class Live(Ask, Validity):
         "told",
         "unsure",
         "until",
+        "wanted",
         "watchers",
         "worry",
     )
@@ -95,6 +98,12 @@ class Live(Ask, Validity):
         self.handed = False
         """Whether the lease has reached a caller who keeps it. One that was dropped before that
         was never believed in, and can be resigned; one that was dropped later can not."""
+        self.holding: dict[str, str] = {}
+        """What the same thread or task held when it asked: names by the ids of the claims."""
+        self.keep = 0.0
+        """Not to be given back before then."""
         self.callbacks: tuple[Callable[[], object], ...] = ()
+        self.wanted: tuple[Callable[[], object], ...] = ()
+        """Called once somebody waits behind it."""
         self.watchers: tuple[Event, ...] = ()
         self.lane: Lane[Live] | None = None

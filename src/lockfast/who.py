@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 REMEMBERED = 1024  # workers whose description is kept
@@ -30,24 +31,54 @@ class Who(NamedTuple):
         return f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
 
 
-def payload(worker: str, purpose: str, now: float) -> bytes:
-    """Describe the running thread or task; written anew only every second."""
-    known = _written.get((worker, purpose))
+def payload(
+    worker: str,
+    purpose: str,
+    now: float,
+    holding: Mapping[str, str] | None = None,
+    value: str = "",
+) -> bytes:
+    """Describe the running thread or task; the plain form is written anew only every second.
+
+    `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
+    `value`: what a leader publishes.
+    """
+    plain = not holding and not value
+    known = _written.get((worker, purpose)) if plain else None
     if known is not None and now < known[0]:
         return known[1]
     if len(_written) >= REMEMBERED:
         _written.clear()
-    said = {
+    said: dict[str, object] = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "worker": worker[:128],
         "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
         "purpose": purpose,
         "since": int(time.time()),
+        "holding": holding,
+        "value": value,
     }
     raw = json.dumps({key: value for key, value in said.items() if value}).encode()
-    _written[worker, purpose] = (now + 1.0, raw)
+    if plain:
+        _written[worker, purpose] = (now + 1.0, raw)
     return raw
+
+
+def holding(raw: bytes) -> dict[str, str]:
+    """Read from a payload what its writer held, names by ids."""
+    try:
+        return {str(id_): str(name) for id_, name in json.loads(raw)["holding"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def value(raw: bytes) -> str:
+    """Read from a payload what a leader publishes."""
+    try:
+        return str(json.loads(raw).get("value", ""))
+    except (ValueError, TypeError, AttributeError):
+        return ""
 
 
 def read(raw: bytes) -> Who:

@@ -95,6 +95,14 @@ class LeaseCore:
         """
         self._session.claims.on_lost(self.live, callback)
 
+    def on_contended(self, callback: Callable[[], object]) -> None:
+        """Call `callback` once somebody waits for this lease: it can be given up early.
+
+        A renewal brings the news, so it may take a third of the ttl. It runs in the client's
+        heart, as `on_lost` does.
+        """
+        self._session.claims.on_contended(self.live, callback)
+
     def fenced(self) -> None:
         """Record that a guarded resource has refused the token: the lease is LOST."""
         self._session.claims.lose(self.live, Loss.FENCED)

@@ -45,6 +45,15 @@ class Shaky:
         self._answer()
         return standing
 
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Claim several, if the way is open."""
+        self._ask()
+        standings = await self._engine.claim_all(asks, deadline)
+        self._answer()
+        return standings
+
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lockfast.engines.postgres import guarantees, statements
 from lockfast.engines.postgres.wire import Wire
-from lockfast.errors import EngineError
+from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -43,6 +43,18 @@ class PostgresEngine:
             if self._wire.deaf:
                 self._wire.rouse()
         return standing
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several, one by one."""
+        found: list[Standing | Exception | None] = []
+        for ask in asks:
+            try:
+                found.append(await self.claim(ask, deadline))
+            except (EngineError, CapacityMismatch) as error:
+                found.append(error)
+        return found
 
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
