@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import weakref
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from lockfast import deadlock, who
+from lockfast.core.validity import DRIFT
 from lockfast.errors import (
     CapacityMismatch,
     Deadlock,
@@ -20,6 +22,7 @@ from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
 
+PATIENCE = 2.0  # seconds that a release may wait for a renewal
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
 
@@ -66,7 +69,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     payload = who.payload(name, purpose, now, holding, value)
     queue = timeout is None or timeout > 0.0
     until = None if timeout is None else began + timeout
-    reference = weakref.ref(block or bearer)
+    reference = weakref.ref(bearer if block is None else block)
     while True:
         live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
         live.holding = holding
@@ -90,8 +93,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                 live.keep = at_least and runtime.now() + at_least
                 return bearer
             now = runtime.now()
-            if until is not None and now >= until:
-                raise _busy(shape, live.blocker, now - began)
+            if live.called_off or (until is not None and now >= until):
+                raise busy(shape, live.blocker, now - began)
         except (CapacityMismatch, EngineRefused):  # the engine answered, and did nothing
             live.copies -= 1
             give_up(session, live)
@@ -105,7 +108,7 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
     """Wait until the claim is granted or gone, or the time is over."""
     if not live.queue:
         session.claims.end(live, Loss.GONE)
-        raise _busy(live.shape, standing.blocker, 0.0)
+        raise busy(live.shape, standing.blocker, 0.0)
     if until is None:
         _refuse_own(session, live)
     pause = session.deadlock_after if live.holding else None
@@ -118,7 +121,7 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
             return
         if await event.wait(look):
             return
-        await deadlock.check(session, live)
+        await deadlock.check(session, live, patient=until is None)
         pause = min(pause * 2.0, LONGEST_LOOK)
 
 
@@ -147,7 +150,8 @@ async def _claim_again(
             error = again
 
 
-def _busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
+def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
+    """Say who stood in the way."""
     holder = str(who.read(blocker.payload)) if blocker else "nobody known"
     return NotAcquired(shape.name, waited, holder)
 
@@ -159,14 +163,18 @@ def _refuse_own(session: Session, live: Live) -> None:
         raise Deadlock(
             f"this {session.runtime.worker()[1]} already holds {live.shape.name!r} (ticket "
             f"{mine.ticket}) and would wait for itself for ever: release it first, or pass a "
-            "timeout."
+            "timeout.",
+            mine.id,
         )
 
 
 def give_up(session: Session, live: Live) -> None:
     """Leave without waiting: bounded, never raises."""
     live.lose(Loss.RELEASED)
-    if session.claims.leave(live, session.runtime.now()) and not session.closed:
+    now = session.runtime.now()
+    if now < live.keep:
+        session.claims.linger(live)
+    elif session.claims.leave(live, now) and not session.closed:
         session.engine.abandon([live])
 
 
@@ -181,16 +189,20 @@ async def release(session: Session, live: Live) -> None:
         return  # a child leaves its parent's block: it has no loop, and nothing to give back
     runtime.enter()
     try:
+        if live.keep and live.phase is HELD:
+            await _secure(session, live)
         now = runtime.now()
         first = claims.releasing(live, now)
-        if first and now < live.keep:
+        if not first and (live.phase is not LEAVING or live.loss is not Loss.RELEASED):
+            pass  # it was released, or is lost
+        elif now < live.keep:
             claims.linger(live)
-        elif first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
+        else:
             deadline = session.deadline(now, None, live.shape.ttl)
             try:
                 removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]
             except EngineUnavailable as error:
-                removed = await _resign_again(session, live, deadline, error)
+                (removed,) = await resign_again(session, (live,), deadline, error)
             if first and not removed:
                 claims.missing(live)
             claims.end(live)
@@ -202,12 +214,28 @@ async def release(session: Session, live: Live) -> None:
         raise lost(live)
 
 
-async def _resign_again(
-    session: Session, live: Live, deadline: float, error: EngineUnavailable
-) -> bool:
-    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work."""
+async def _secure(session: Session, live: Live) -> None:
+    """Make sure that the engine keeps a claim for as long as it must, even if we end right now.
+
+    One that was granted while it waited has only a waiter's time before the heart has renewed it.
+    """
+    runtime, enough = session.runtime, live.keep - 2.0 * DRIFT * live.shape.ttl
+    end = min(runtime.now() + PATIENCE, live.keep, live.until)
+    if live.until < enough:
+        session.claims.hasten(live, runtime.now())
+    while live.until < enough and live.phase is HELD and runtime.now() < end:
+        await runtime.sleep(0.002)
+
+
+async def resign_again(
+    session: Session, lives: Sequence[Live], deadline: float, error: EngineUnavailable
+) -> list[bool]:
+    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work,
+    and of several claims some may have been resigned before the error.
+    """
     runtime = session.runtime
-    unanswered = False
+    unanswered = len(lives) > 1
+    doubt = any(live.copies for live in lives)
     pause = 0.0
     while True:
         unanswered = unanswered or error.sent
@@ -216,11 +244,11 @@ async def _resign_again(
         await runtime.sleep(pause)
         pause = _longer(pause)
         try:
-            removed = await session.engine.resign((live,), deadline, doubt=live.copies > 0)
+            removed = await session.engine.resign(lives, deadline, doubt=doubt)
         except EngineUnavailable as again:
             error = again
         else:
-            return removed[0] or unanswered
+            return [there or unanswered for there in removed]
 
 
 def _longer(pause: float) -> float:

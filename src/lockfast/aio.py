@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from lockfast.awaiting import (
+    AsyncCandidacy,
     AsyncElection,
     AsyncLease,
     AsyncLock,
@@ -17,6 +18,7 @@ from lockfast.awaiting import (
 )
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
+from lockfast.nouns.lock import patience
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.aio import Aio
@@ -24,13 +26,16 @@ from lockfast.session import DEADLOCK, Session
 from lockfast.url import parse
 
 __all__ = [
+    "AsyncCandidacy",
     "AsyncClient",
     "AsyncElection",
     "AsyncLease",
     "AsyncLock",
     "AsyncMultiLease",
     "AsyncMultiLock",
+    "AsyncRLease",
     "AsyncRLock",
+    "AsyncSkip",
     "connect",
 ]
 
@@ -77,7 +82,7 @@ class AsyncClient:
         on_busy: Literal["wait", "raise", "skip"] = "wait",
     ) -> AsyncLock | AsyncSkip:
         """Describe a lock; the arguments are those of `Client.lock`."""
-        timeout = 0.0 if on_busy == "raise" else timeout
+        timeout = patience(on_busy, timeout)
         lock = AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose, at_least)
         return AsyncSkip(lock) if on_busy == "skip" else lock
 

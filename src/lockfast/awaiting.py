@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from lockfast.acquire import lost
 from lockfast.core.validity import State
-from lockfast.errors import LockfastError
+from lockfast.errors import LockfastError, NotAcquired
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.candidacy import CandidacyCore
 from lockfast.nouns.election import ElectionCore, Observer
@@ -166,9 +166,8 @@ class AsyncLock(LockCore[AsyncLease]):
 
         @wraps(function)
         async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-            async with self.renamed(template.name(args, kwargs)) as lease:
-                if template.injects:
-                    kwargs.setdefault("lease", lease)
+            async with self._renamed(template.name(args, kwargs)) as lease:
+                template.inject(args, kwargs, lease)
                 return await function(*args, **kwargs)
 
         return run
@@ -189,13 +188,16 @@ class AsyncSkip:
 
         @wraps(function)
         async def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            lease = await self._lock.renamed(template.name(args, kwargs)).try_acquire()
-            if lease is None:
+            inside = False
+            try:
+                async with self._lock._renamed(template.name(args, kwargs)) as lease:
+                    inside = True
+                    template.inject(args, kwargs, lease)
+                    return await function(*args, **kwargs)
+            except NotAcquired:
+                if inside:
+                    raise  # of a lock that the function itself did not get
                 return None
-            async with lease:
-                if template.injects:
-                    kwargs.setdefault("lease", lease)
-                return await function(*args, **kwargs)
 
         return run
 
@@ -214,6 +216,7 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
     __slots__ = WATCHING
 
     release = MultiLeaseCore[AsyncLease]._release
+    wait_lost = MultiLeaseCore[AsyncLease]._wait_lost
 
     def _explain(self, error: BaseException) -> NoReturn:
         for lease in self.leases.values():
@@ -253,6 +256,18 @@ class AsyncRLease(RLeaseCore, Ending):
     release = RLeaseCore._release
     wait_lost = LeaseCore._wait_lost
 
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the frame, and with it what its loss would have done: the lease may go on."""
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            self._session.claims.off_lost(self.live, self._cancel)
+
     def _explain(self, error: BaseException) -> NoReturn:
         raise lost(self.live) from error
 
@@ -275,7 +290,7 @@ class AsyncRLock(RLockCore[AsyncRLease]):
     async def __aenter__(self) -> AsyncRLease:
         """Acquire."""
         block = beginning()
-        lease = block.lease = await self._acquire()
+        lease = block.lease = await self._acquire(block=block)
         lease._watch()
         return lease
 

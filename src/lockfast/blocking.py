@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lockfast.acquire import give_up
-from lockfast.errors import LockfastError
+from lockfast.errors import LockfastError, NotAcquired
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.candidacy import CandidacyCore
 from lockfast.nouns.election import ElectionCore, Leader, Observer
@@ -119,9 +119,8 @@ class Lock(LockCore[Lease]):
 
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self.renamed(template.name(args, kwargs)) as lease:
-                if template.injects:
-                    kwargs.setdefault("lease", lease)
+            with self._renamed(template.name(args, kwargs)) as lease:
+                template.inject(args, kwargs, lease)
                 return function(*args, **kwargs)
 
         return run
@@ -140,13 +139,16 @@ class Skip:
 
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            lease = self._lock.renamed(template.name(args, kwargs)).try_acquire()
-            if lease is None:
+            inside = False
+            try:
+                with self._lock._renamed(template.name(args, kwargs)) as lease:
+                    inside = True
+                    template.inject(args, kwargs, lease)
+                    return function(*args, **kwargs)
+            except NotAcquired:
+                if inside:
+                    raise  # of a lock that the function itself did not get
                 return None
-            with lease:
-                if template.injects:
-                    kwargs.setdefault("lease", lease)
-                return function(*args, **kwargs)
 
         return run
 
@@ -161,6 +163,8 @@ class MultiLease(MultiLeaseCore[Lease], Ending):
     """Leases of several resources. Leaving `with` releases all of them."""
 
     __slots__ = ()
+
+    wait_lost = blocking(MultiLeaseCore[Lease]._wait_lost)
 
     def _abandon(self) -> None:
         for lease in self.leases.values():
@@ -194,9 +198,6 @@ class RLease(RLeaseCore, Ending):
 
     wait_lost = blocking(LeaseCore._wait_lost)
 
-    def _abandon(self) -> None:
-        give_up(self._session, self.live)
-
 
 class RLock(RLockCore[RLease]):
     """A re-entrant lock for threads."""
@@ -214,7 +215,7 @@ class RLock(RLockCore[RLease]):
     def __enter__(self) -> RLease:
         """Acquire."""
         block = beginning()
-        lease = block.lease = drive(self._acquire())
+        lease = block.lease = drive(self._acquire(block=block))
         return lease
 
     __exit__ = Leaving(RLease.__exit__)

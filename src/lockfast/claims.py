@@ -29,7 +29,7 @@ class Work(NamedTuple):
     renew: list[list[Live]]
     resign: list[Live]
     lost: list[Live]
-    dropped: list[Live]
+    dropped: list[list[Live]]
     wanted: list[Live]
     patience: float
     """Seconds for which the heart may be kept from renewing."""
@@ -47,7 +47,7 @@ class Claims:
         self._pulse: Pulse[Live] = Pulse()
         self._leaving: dict[Live, float] = {}
         self._lost: list[Live] = []
-        self._dropped: list[Live] = []
+        self._dropped: list[list[Live]] = []
         self._wanted: list[Live] = []
         self._owned: dict[object, dict[str, Live]] = {}
         self._resign_at = 0.0
@@ -107,8 +107,16 @@ class Claims:
         """Hand over the event to set when the claim is granted or gone."""
         with self._lock:
             live.event = event
-            if live.phase is not WAITING:
+            if live.phase is not WAITING or live.called_off:
                 event.set()
+
+    def call_off(self, owner: object) -> None:
+        """End what a thread or task waits for, as if its time were over."""
+        with self._lock:
+            for live in self._owned.get(owner, {}).values():
+                live.called_off = True
+                if live.event is not None:
+                    live.event.set()
 
     def wake(self, wakes: Iterable[Wake], now: float) -> None:
         """Take pushes in. They may be lost, early or doubled, and may overtake a reply."""
@@ -195,6 +203,16 @@ class Claims:
             else:
                 event.set()
 
+    def off_end(self, live: Live, event: Event) -> None:
+        """Set that event no more: whoever waited for it has left."""
+        with self._lock:
+            live.watchers = tuple(each for each in live.watchers if each is not event)
+
+    def off_lost(self, live: Live, callback: Callable[[], object]) -> None:
+        """Call that callback no more."""
+        with self._lock:
+            live.callbacks = tuple(each for each in live.callbacks if each != callback)
+
     def leave(self, live: Live, now: float) -> bool:
         """Give a claim up without waiting: the heart resigns it. False if there is nothing to do.
 
@@ -239,9 +257,14 @@ class Claims:
         Its ttl is not shorter than that, so it needs no renewal, and outlives this process.
         """
         with self._lock:
-            if live.lane is not None:
-                live.lane.pop(live, None)
-            self._appoint(live, live.keep)
+            if live.phase is not ENDED:
+                self._linger(live)
+                self._hurry(live.keep)
+
+    def hasten(self, live: Live, now: float) -> None:
+        """Have a lease renewed at once."""
+        with self._lock:
+            self._appoint(live, now)
 
     def missing(self, live: Live) -> None:
         """Take in that a release found nothing there: lost, unless the heart has resigned it."""
@@ -309,7 +332,7 @@ class Claims:
 
     def _renewed(self, live: Live, sent: float, standing: Standing, now: float) -> None:
         if live.phase is HELD:
-            if live.wanted and standing.behind and not live.behind:
+            if live.wanted and standing.behind:
                 self._wanted.append(live)
             live.behind = standing.behind
             if not live.extend(sent, standing.left, now):
@@ -388,12 +411,14 @@ class Claims:
             return False
         if live.phase is LEAVING:
             # Its release has taken a whole beat, or was interrupted twice: help.
-            self._leave(live, now)
+            if now >= live.keep:
+                self._leave(live, now)
             return False
         if live.lease() is None:
             if live.handed:
-                self._end(live)
-                self._dropped.append(live)
+                self._drop(live)
+            elif now < live.keep:
+                self._linger(live)
             else:
                 self._leave(live, now)
             return False
@@ -404,6 +429,21 @@ class Claims:
             self._lose(live, Loss.EXPIRED)
             return False
         return True
+
+    def _drop(self, live: Live) -> None:
+        """Let go of a lease that nobody has any more, and of those that were taken with it."""
+        ids = live.siblings or (live.id,)
+        dropped = [self._by_id[id_] for id_ in ids if id_ in self._by_id]
+        self._dropped.append(dropped)
+        for each in dropped:
+            self._end(each)
+
+    def _linger(self, live: Live) -> None:
+        live.phase = LEAVING
+        if live.lane is not None:
+            live.lane.pop(live, None)
+        self._pulse.appoint(live, live.keep)
+        self._tell(live)
 
     def _lose(self, live: Live, reason: Loss) -> None:
         live.lose(reason)

@@ -7,9 +7,20 @@ import weakref
 from types import TracebackType
 from typing import Literal, Self, overload
 
-from lockfast.blocking import Election, Lease, Lock, MultiLease, MultiLock, RLease, RLock, Skip
+from lockfast.blocking import (
+    Candidacy,
+    Election,
+    Lease,
+    Lock,
+    MultiLease,
+    MultiLock,
+    RLease,
+    RLock,
+    Skip,
+)
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
+from lockfast.nouns.lock import patience
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.drive import drive
@@ -17,7 +28,19 @@ from lockfast.runtime.threads import Threads
 from lockfast.session import DEADLOCK, Session
 from lockfast.url import parse
 
-__all__ = ["Client", "Election", "Lease", "Lock", "MultiLease", "MultiLock", "RLock", "connect"]
+__all__ = [
+    "Candidacy",
+    "Client",
+    "Election",
+    "Lease",
+    "Lock",
+    "MultiLease",
+    "MultiLock",
+    "RLease",
+    "RLock",
+    "Skip",
+    "connect",
+]
 
 
 class Client:
@@ -68,10 +91,12 @@ class Client:
         `timeout`: seconds to wait for the grant; None waits for ever.
         `purpose`: shown to whoever asks who holds it.
         `at_least`: seconds for which it stays taken, however soon it is released: a job of two
-        milliseconds then runs once, although the machines' clocks differ.
-        `on_busy`: "raise" does not wait at all; "skip" makes a decorated function return None.
+        milliseconds then runs once, although the machines' clocks differ. A process that ends
+        before that leaves it to the ttl.
+        `on_busy`: "raise" raises `NotAcquired` and "skip" makes a decorated function return None
+        when the timeout is over: at once, if there is none.
         """
-        timeout = 0.0 if on_busy == "raise" else timeout
+        timeout = patience(on_busy, timeout)
         lock = Lock(self._session, Lease, Shape(name, ttl), timeout, purpose, at_least)
         return Skip(lock) if on_busy == "skip" else lock
 

@@ -1,18 +1,17 @@
 """Deadlocks: a search of the wait-for graph, by a waiter that holds something itself.
 
 A waiting claim tells in its payload what its thread or task holds. So the search goes backwards
-from the searcher, name by name: who waits for what I hold, who waits for what they hold. Whoever
-waits changes nothing meanwhile, so what is read piece by piece is true all the same.
+from the searcher, name by name: who waits for what I hold, who waits for what they hold. Nobody
+else is of interest: whoever does not wait for me is in no circle with me.
 
-Who waits for one permit of several is not stuck as long as any other holder can still move. So a
-claim counts as stuck only if it would not fit even if everybody who can move had left.
+Queues are read one by one. A circle counts only if it is found twice: an id is never used again,
+so a claim that is there in both readings was there in between, and so was the whole circle.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from lockfast import who
+from lockfast.core.waits import Link, Waits
 from lockfast.errors import Deadlock, EngineError
 from lockfast.live import Live
 from lockfast.port import Entry
@@ -21,116 +20,81 @@ from lockfast.session import Session
 NAMES = 64  # queues that one search reads
 
 
-async def check(session: Session, live: Live) -> None:
+async def check(session: Session, live: Live, *, patient: bool) -> None:
     """Raise `Deadlock` if this claim waits in a circle and is the youngest of it.
 
-    All members find the same circle, so exactly one of them gives way.
+    All members find the same circle, so exactly one of them gives way. `patient`: it would wait
+    for ever; otherwise it may wait for what its own thread holds and another will release.
     """
-    graph = _Graph(session)
+    lenient = "" if patient else live.id
     try:
-        circle = await graph.circle(live.id, live.shape.name)
+        circle = await _circle(session, live, lenient)
+        if not circle or live.id != _youngest(circle):
+            return
+        again = await _circle(session, live, lenient)
     except EngineError:
         return  # looked at again in a while
-    if circle and live.id == max((step.entry.ticket, step.entry.id) for step in circle)[1]:
-        raise Deadlock(_in_words(circle))
+    if _ids(again) == _ids(circle):
+        mine = circle[-1].blocker.id
+        raise Deadlock(_in_words(circle), "" if mine == live.id else mine)
 
 
-class _Step(NamedTuple):
-    """A waiting claim, and what its thread or task holds: names by ids."""
-
-    entry: Entry
-    holding: dict[str, str]
+def _youngest(circle: list[Link]) -> str:
+    return max((link.waiting.ticket, link.waiting.id) for link in circle)[1]
 
 
-class _Graph:
-    """As much of the wait-for graph as concerns one claim."""
+def _ids(circle: list[Link]) -> list[tuple[str, str]]:
+    return [(link.waiting.id, link.blocker.id) for link in circle]
+
+
+async def _circle(session: Session, live: Live, lenient: str) -> list[Link]:
+    search = _Search(session)
+    await search.gather(live.id, live.shape.name)
+    return Waits(search.queues, search.holding, lenient).circle(live.id)
+
+
+class _Search:
+    """Reads as much of the wait-for graph as concerns one claim."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._queues: dict[str, list[Entry]] = {}
-        self._waiting: dict[str, _Step] = {}
-        self._bearers: dict[str, str] = {}
-        """By the id of a claim that is held, the id of the claim on which its bearer waits."""
+        self.queues: dict[str, list[Entry]] = {}
+        self.holding: dict[str, dict[str, str]] = {}
 
-    async def circle(self, id_: str, name: str) -> list[_Step]:
-        """Find a circle through that claim; empty if there is none."""
-        await self._gather(id_, name)
-        stuck = self._stuck()
-        return self._path(id_, stuck) if id_ in stuck else []
-
-    async def _queue(self, name: str) -> list[Entry]:
-        if name not in self._queues:
-            if len(self._queues) >= NAMES:
-                return []
-            page = await self._session.engine.inspect(name, None, exact=True)
-            self._queues[name] = page.entries
-        return self._queues[name]
-
-    async def _gather(self, id_: str, name: str) -> None:
+    async def gather(self, id_: str, name: str) -> None:
         """Collect whoever waits for that claim's bearer, directly or through others."""
-        todo = [entry for entry in await self._queue(name) if entry.id == id_]
+        todo = [(name, await self._place(id_, name, 0))]
+        reached: dict[str, int] = {}
         while todo:
-            entry = todo.pop()
-            if entry.id in self._waiting or entry.granted:
-                continue
-            step = self._waiting[entry.id] = _Step(entry, who.holding(entry.payload))
-            todo += await self._behind(entry.id, entry.name)
-            for held, where in step.holding.items():
-                queue = await self._queue(where)
-                if any(each.id == held and each.granted for each in queue):
-                    self._bearers[held] = entry.id
-                    todo += await self._behind(held, where)
+            name, start = todo.pop()
+            queue = self.queues.get(name, [])
+            for entry in queue[start : reached.get(name, len(queue))]:
+                if entry.granted:
+                    continue
+                held = self.holding[entry.id] = who.holding(entry.payload)
+                for each, where in held.items():
+                    todo.append((where, await self._place(each, where, 1)))
+            reached[name] = min(start, reached.get(name, start))
 
-    async def _behind(self, id_: str, name: str) -> list[Entry]:
-        queue = await self._queue(name)
-        ticket = next((each.ticket for each in queue if each.id == id_), None)
-        return [] if ticket is None else [each for each in queue if each.ticket > ticket]
-
-    def _blockers(self, id_: str, stuck: set[str]) -> list[tuple[Entry, str]]:
-        """Give the stuck claims ahead of one, each with the claim on which its bearer waits."""
-        mine = self._waiting[id_].entry
-        ahead = [each for each in self._queues[mine.name] if each.ticket < mine.ticket]
-        bearers = ((each, self._bearers.get(each.id, each.id)) for each in ahead)
-        return [(each, bearer) for each, bearer in bearers if bearer in stuck]
-
-    def _stuck(self) -> set[str]:
-        """Take away whoever can still move, until nothing changes."""
-        stuck = set(self._waiting)
-        moving = True
-        while moving:
-            moving = False
-            for id_ in sorted(stuck):
-                entry = self._waiting[id_].entry
-                load = sum(each.weight for each, _ in self._blockers(id_, stuck))
-                if entry.weight + load <= entry.capacity:
-                    stuck.discard(id_)
-                    moving = True
-        return stuck
-
-    def _path(self, id_: str, stuck: set[str]) -> list[_Step]:
-        """Give the shortest way from a claim over its blockers back to itself."""
-        before: dict[str, str] = {}
-        todo = [id_]
-        for each in todo:
-            for _, bearer in self._blockers(each, stuck):
-                if bearer == id_:
-                    path = [each]
-                    while path[-1] != id_:
-                        path.append(before[path[-1]])
-                    return [self._waiting[one] for one in reversed(path)]
-                if bearer not in before:
-                    before[bearer] = each
-                    todo.append(bearer)
-        return []
+    async def _place(self, id_: str, name: str, after: int) -> int:
+        """Find a claim in its queue, or what comes after it; the queue's end if it is not there."""
+        if name not in self.queues:
+            if len(self.queues) >= NAMES:
+                return 0
+            page = await self._session.engine.inspect(name, None, exact=True)
+            self.queues[name] = page.entries
+        queue = self.queues[name]
+        places = (place for place, entry in enumerate(queue) if entry.id == id_)
+        return next(places, len(queue)) + after
 
 
-def _in_words(circle: list[_Step]) -> str:
+def _in_words(circle: list[Link]) -> str:
     lines = []
-    for step, following in zip(circle, circle[1:] + circle[:1], strict=True):
-        holds = step.entry.name in following.holding.values()
+    for link, following in zip(circle, circle[1:] + circle[:1], strict=True):
         lines.append(
-            f"{who.read(step.entry.payload)} waits for {step.entry.name!r}, which "
-            f"{who.read(following.entry.payload)} {'holds' if holds else 'waits for before it'}"
+            f"{who.read(link.waiting.payload)} waits for {link.waiting.name!r}, which "
+            f"{who.read(following.waiting.payload)} "
+            f"{'holds' if link.blocker.granted else 'waits for before it'}"
         )
     return (
         f"deadlock: {'; '.join(lines)}. The youngest of these claims gives way, and it is this one:"

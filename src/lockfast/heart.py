@@ -102,9 +102,11 @@ class Heart:
         for live in work.lost:
             announce(live)
         for live in work.wanted:
-            call(live, live.wanted, "a callback on waiters for")
-        for live in work.dropped:
-            warn(live)
+            wanted, live.wanted = live.wanted, ()
+            if live.loss is None:
+                call(live, wanted, "a callback on waiters for")
+        for lives in work.dropped:
+            warn(lives)
         for batch in work.renew:
             for start in range(0, len(batch), CHUNK):
                 if start:  # a crowd of renewals must not hold a wake-up up
@@ -141,9 +143,13 @@ class Heart:
             self._claims.unresigned(self._runtime.now())
 
 
-def warn(live: Live) -> None:
-    """Tell that a lease was dropped. It is not resigned: its dropper may still be at work."""
-    said = f"a lease on {live.shape.name!r} was dropped without release(): it is renewed no more"
+def warn(lives: Sequence[Live]) -> None:
+    """Tell that a lease was dropped, or several that were taken together.
+
+    It is not resigned: its dropper may still be at work.
+    """
+    names = ", ".join(repr(live.shape.name) for live in lives)
+    said = f"a lease on {names} was dropped without release(): it is renewed no more"
     try:
         warnings.warn(said, ResourceWarning, stacklevel=1)
     except ResourceWarning:  # under -W error; raised from here, nobody would catch it

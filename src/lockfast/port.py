@@ -50,7 +50,9 @@ class Shape:
 
 
 def permits_of(capacity: int) -> int:
-    """Return a semaphore's capacity, unless it is what a read/write lock has."""
+    """Return a semaphore's capacity, unless it is what a read/write lock has, or no number."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int):
+        raise TypeError(f"a semaphore has a whole number of permits, not {capacity!r}")
     if capacity >= SHARED:
         raise ValueError(f"a semaphore has fewer than {SHARED} permits, not {capacity}")
     return capacity

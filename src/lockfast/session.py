@@ -19,9 +19,7 @@ from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
 IO = 5.0  # seconds after which an unanswered request is given up
-DEADLOCK = (
-    1.0  # seconds after which a waiter that holds something looks whether it waits in a circle
-)
+DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
 
 
@@ -39,6 +37,10 @@ class Session:
         deadlock_after: float | None = DEADLOCK,
     ) -> None:
         """Nothing is opened yet. `require`: what the engine must promise before the first claim."""
+        if deadlock_after is not None and not deadlock_after > 0.0:
+            raise ValueError(
+                f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
+            )
         self.deadlock_after = deadlock_after
         self.unproven = None if require is None else Level.of(require)
         self._open_engine = open_engine

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Generic, NamedTuple, TypeVar
 
 from lockfast import who
 from lockfast.acquire import acquire
+from lockfast.errors import EngineUnavailable
 from lockfast.nouns.lease import LeaseCore
-from lockfast.nouns.lock import checked_timeout
+from lockfast.nouns.lock import checked_timeout, look
 from lockfast.port import Entry, Shape
 from lockfast.session import Session
 from lockfast.who import Who
 
+log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
 LONGEST_VALUE = 1024
 
@@ -52,7 +55,8 @@ class ElectionCore(Generic[L]):
     async def _campaign(self, value: str = "", *, timeout: float | None = None) -> L:
         """Wait to become the leader, and return the lease: its token is the term.
 
-        `value`: what the others should know, such as this leader's address.
+        `value`: what the others should know, such as this leader's address. `lease.release()`
+        resigns.
         """
         if len(value.encode()) > LONGEST_VALUE:
             raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
@@ -61,9 +65,8 @@ class ElectionCore(Generic[L]):
 
     async def _leader(self) -> Leader | None:
         """Tell who leads now; None if nobody does."""
-        self._session.enter()
-        page = await self._session.engine.inspect(self.name, None, exact=True)
-        return next((_leader(entry) for entry in page.entries if entry.granted), None)
+        entries = await look(self._session, self.name)
+        return next((_leader(entry) for entry in entries if entry.granted), None)
 
 
 class Observer:
@@ -77,9 +80,13 @@ class Observer:
         self._term = 0
 
     async def following(self) -> Leader:
-        """Wait for the next leader."""
+        """Wait for the next leader, also through times in which the engine cannot be reached."""
         while True:
-            leader = await self._election._leader()  # noqa: SLF001  # a part of it
+            leader = None
+            try:
+                leader = await self._election._leader()  # noqa: SLF001  # a part of it
+            except EngineUnavailable as error:
+                log.warning("nobody can tell who leads %r: %s", self._election.name, error)
             if leader is not None and leader.term > self._term:
                 self._term = leader.term
                 return leader

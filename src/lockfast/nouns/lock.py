@@ -93,7 +93,7 @@ class LockCore(Generic[L]):
             self._at_least,
         )
 
-    def renamed(self, name: str) -> Self:
+    def _renamed(self, name: str) -> Self:
         """Describe the same of another resource."""
         shape = self._shape
         other = Shape(name, shape.ttl, shape.capacity, shape.weight)
@@ -114,13 +114,7 @@ class LockCore(Generic[L]):
 
     async def _queue(self) -> list[Holder]:
         """Tell who holds it and who waits for it, in the order of tickets."""
-        session = self._session
-        session.enter()
-        try:
-            page = await session.engine.inspect(self.name, None, exact=True)
-        except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
-            page = await session.engine.inspect(self.name, None, exact=True)
-        return [Holder(entry) for entry in page.entries]
+        return [Holder(entry) for entry in await look(self._session, self.name)]
 
     def release(self) -> NoReturn:
         """Explain: a lock has no holder, a lease has."""
@@ -145,6 +139,23 @@ class Holder:
         """Show it in words."""
         role = "holds" if self.granted else "waits for"
         return f"<{self.who} {role} {self.name!r}, ticket {self.ticket}, {self.left:.1f} s left>"
+
+
+async def look(session: Session, name: str) -> list[Entry]:
+    """Read a queue."""
+    session.enter()
+    try:
+        page = await session.engine.inspect(name, None, exact=True)
+    except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
+        page = await session.engine.inspect(name, None, exact=True)
+    return page.entries
+
+
+def patience(on_busy: str, timeout: float | None) -> float | None:
+    """Give the timeout that goes with what is to be done when a lock is busy."""
+    if on_busy not in {"wait", "raise", "skip"}:
+        raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
+    return 0.0 if timeout is None and on_busy != "wait" else timeout
 
 
 def checked_timeout(timeout: float | None) -> float | None:

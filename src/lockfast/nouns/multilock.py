@@ -6,12 +6,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 from lockfast.core.validity import State
-from lockfast.errors import NotAcquired
-from lockfast.nouns.lease import LeaseCore
+from lockfast.errors import Loss, NotAcquired
+from lockfast.nouns.lease import LeaseCore, wait_end
 from lockfast.nouns.lock import Default, checked_timeout
 from lockfast.port import Shape
 from lockfast.session import Session
-from lockfast.together import acquire_all, release_all
+from lockfast.together import Together, release_all
 
 L = TypeVar("L", bound=LeaseCore)
 M = TypeVar("M", bound="MultiLeaseCore[Any]")
@@ -19,15 +19,19 @@ WORST = (State.LOST, State.RELEASED, State.JEOPARDY, State.HELD)
 
 
 class MultiLeaseCore(Generic[L]):
-    """Leases of several resources, taken together. It is lost when any of them is lost."""
+    """Leases of several resources, taken together. It is lost when any of them is lost.
+
+    Whoever has this object is the holder: one of its leases alone keeps nothing.
+    """
 
     __slots__ = ("__weakref__", "_session", "leases")
 
-    def __init__(self, session: Session, leases: Sequence[L]) -> None:
-        """Take leases that were granted."""
+    leases: dict[str, L]
+    """Each lease by its name: what a guard of that resource wants."""
+
+    def __init__(self, session: Session) -> None:
+        """Begin without a grant."""
         self._session = session
-        self.leases = {lease.name: lease for lease in leases}
-        """Each lease by its name: what a guard of that resource wants."""
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -43,6 +47,12 @@ class MultiLeaseCore(Generic[L]):
     def remaining(self) -> float:
         """Seconds for which all are certainly good."""
         return min(lease.remaining for lease in self.leases.values())
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is not held any more, from the first that is not; None while all are."""
+        losses = (lease.loss for lease in self.leases.values())
+        return next((loss for loss in losses if loss is not None), None)
 
     def ensure_held(self) -> None:
         """Raise `LeaseLost` unless all are good now. No I/O."""
@@ -66,8 +76,16 @@ class MultiLeaseCore(Generic[L]):
         return f"<{type(self).__name__} {sorted(self.leases)} {self.state.value}>"
 
     def _release(self) -> Coroutine[Any, Any, None]:
-        """Give all back. Twice is fine; after a loss it raises `LeaseLost`, once."""
+        """Give all back. Twice is fine; after a loss it raises `LeaseLost`, once.
+
+        After an engine's error it can be called again.
+        """
         return release_all(self._session, [lease.live for lease in self.leases.values()])
+
+    def _wait_lost(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        """Wait until one is lost or released; False when `timeout` seconds passed first."""
+        lives = [lease.live for lease in self.leases.values()]
+        return wait_end(self._session, lives, timeout)
 
 
 class MultiLockCore(Generic[L, M]):
@@ -79,7 +97,7 @@ class MultiLockCore(Generic[L, M]):
         self,
         session: Session,
         lease_type: type[L],
-        all_type: Callable[[Session, Sequence[L]], M],
+        all_type: Callable[[Session], M],
         names: Sequence[str],
         ttl: float,
         timeout: float | None,
@@ -113,10 +131,12 @@ class MultiLockCore(Generic[L, M]):
         """
         wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
         session = self._session
-        leases = await acquire_all(
-            session, self._shapes, wait, self._purpose, self._lease_type, block
-        )
-        return self._all_type(session, leases)
+        found = self._all_type(session)
+        keeper = found if block is None else block
+        several = Together(session, self._shapes, self._purpose, self._lease_type, keeper)
+        # From here to the caller's assignment nothing is called: see `drive`.
+        found.leases = await several.acquire(wait, handed=block is None)
+        return found
 
     async def _try_acquire(self) -> M | None:
         """Return the leases if all are free now, else None."""
