@@ -14,6 +14,8 @@ from lockfast.testing import (
     MachineContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
 )
 from tests.contract.benches import PostgresBench
 from tests.servers import Postgres, ServerClock
@@ -41,6 +43,14 @@ class TestMachine(MachineContract):
 
 
 class TestClient(ClientContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
     pass
 
 

@@ -16,6 +16,8 @@ from lockfast.testing import (
     MachineContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
     Stage,
     driven,
 )
@@ -44,6 +46,14 @@ class TestMachine(MachineContract):
 
 
 class TestClient(ClientContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
     pass
 
 

@@ -85,7 +85,8 @@ class Shaky:
         self._engine.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Inspect."""
+        """Inspect, if the way is open."""
+        self._ask()
         return await self._engine.inspect(names, cursor, exact=exact)
 
     async def guarantees(self, deadline: float) -> Guarantees:
