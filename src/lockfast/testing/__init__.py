@@ -1,7 +1,9 @@
-"""The contract suite: hold an engine of your own to what lockfast needs of one.
+"""For tests: of programs that use lockfast, and of engines that lockfast is to use.
 
-Describe the engine in a `Bench`, give it to pytest as a fixture named `bench`, and subclass the
-contracts. Every test runs in both colours::
+A program's tests get a memory engine on a clock that they move: see `lockfast.testing.lab`.
+
+An engine of your own is held to what lockfast needs of one. Describe it in a `Bench`, give it to
+pytest as a fixture named `bench`, and subclass the contracts. Every test runs in both colours::
 
     class MyBench(Bench):
         def open(self, runtime):
@@ -16,132 +18,22 @@ contracts. Every test runs in both colours::
 
     class TestPort(PortContract): ...
     class TestClient(ClientContract): ...
+    class TestShapes(ShapeContract): ...
+    class TestQueueShapes(QueueShapeContract): ...
 """
 
-# ruff: noqa: E402  # pytest rewrites the asserts of modules that are imported after it was told
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    from lockfast.testing.suite import *  # noqa: F403  # its names are listed there
+else:
 
-pytest.register_assert_rewrite(
-    "lockfast.testing.contract",
-    "lockfast.testing.machine",
-    "lockfast.testing.programs",
-    "lockfast.testing.stage",
-    "lockfast.testing.twins",
-)
+    def __getattr__(name: str) -> object:
+        """Load the suite, with pytest and Hypothesis, only for those who want it: every run of
+        pytest imports this package, for the plugin.
+        """
+        from lockfast.testing import suite  # noqa: PLC0415  # not before it is wanted
 
-from lockfast.testing.bench import Bench, UrlBench
-from lockfast.testing.colour import COLOURS, Colour, Tasked, Threaded
-from lockfast.testing.contract.bodies import BodyContract
-from lockfast.testing.contract.claiming import ClaimContract
-from lockfast.testing.contract.crowding import CrowdContract
-from lockfast.testing.contract.deadlocking import DeadlockContract
-from lockfast.testing.contract.decorating import DecoratorContract, LingerContract
-from lockfast.testing.contract.electing import CandidacyContract, ElectionContract
-from lockfast.testing.contract.expiring import ClockContract, ExpiryContract
-from lockfast.testing.contract.inspecting import InspectContract
-from lockfast.testing.contract.leasing import LeaseContract
-from lockfast.testing.contract.losing import FaultContract, LossContract
-from lockfast.testing.contract.naming import NamingContract
-from lockfast.testing.contract.processes import ProcessContract
-from lockfast.testing.contract.promising import GuaranteeContract
-from lockfast.testing.contract.reading import (
-    ContendedContract,
-    ReadWriteContract,
-    SemaphoreContract,
-)
-from lockfast.testing.contract.reentering import ReentrantContract
-from lockfast.testing.contract.renewing import RenewContract
-from lockfast.testing.contract.resigning import ResignContract, WakeContract
-from lockfast.testing.contract.together import (
-    TogetherContract,
-    TogetherFaultContract,
-    TogetherMismatchContract,
-)
-from lockfast.testing.machine import MachineContract, QueueMachine
-from lockfast.testing.stage import Actor, Contract, Stage, driven
-
-
-class PortContract(
-    ClaimContract,
-    RenewContract,
-    ResignContract,
-    WakeContract,
-    ExpiryContract,
-    InspectContract,
-    NamingContract,
-):
-    """Everything that the port promises."""
-
-
-class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract, GuaranteeContract):
-    """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
-
-
-class ShapeContract(
-    TogetherContract,
-    TogetherFaultContract,
-    ReentrantContract,
-    ElectionContract,
-    CandidacyContract,
-    DecoratorContract,
-    LingerContract,
-):
-    """Every shape of lock that is made of plain locks: engines without a queue have them too."""
-
-
-class QueueShapeContract(
-    ReadWriteContract,
-    SemaphoreContract,
-    ContendedContract,
-    DeadlockContract,
-    TogetherMismatchContract,
-):
-    """Every shape of lock that needs a queue, or capacities."""
-
-
-__all__ = [
-    "COLOURS",
-    "Actor",
-    "Bench",
-    "BodyContract",
-    "CandidacyContract",
-    "ClaimContract",
-    "ClientContract",
-    "ClockContract",
-    "Colour",
-    "ContendedContract",
-    "Contract",
-    "CrowdContract",
-    "DeadlockContract",
-    "DecoratorContract",
-    "ElectionContract",
-    "ExpiryContract",
-    "FaultContract",
-    "GuaranteeContract",
-    "InspectContract",
-    "LeaseContract",
-    "LingerContract",
-    "LossContract",
-    "MachineContract",
-    "NamingContract",
-    "PortContract",
-    "ProcessContract",
-    "QueueMachine",
-    "QueueShapeContract",
-    "ReadWriteContract",
-    "ReentrantContract",
-    "RenewContract",
-    "ResignContract",
-    "SemaphoreContract",
-    "ShapeContract",
-    "Stage",
-    "Tasked",
-    "Threaded",
-    "TogetherContract",
-    "TogetherFaultContract",
-    "TogetherMismatchContract",
-    "UrlBench",
-    "WakeContract",
-    "driven",
-]
+        if name not in suite.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(suite, name)
