@@ -11,6 +11,7 @@ from lockfast.testing import (
     BodyContract,
     ClientContract,
     ClockContract,
+    DeposedContract,
     MachineContract,
     PortContract,
     ProcessContract,
@@ -51,6 +52,10 @@ class TestShapes(ShapeContract):
 
 
 class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass
 
 

@@ -13,7 +13,9 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     Contract,
+    DeposedContract,
     MachineContract,
+    ManyReadersContract,
     PortContract,
     ProcessContract,
     QueueShapeContract,
@@ -54,6 +56,14 @@ class TestShapes(ShapeContract):
 
 
 class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestManyReaders(ManyReadersContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass
 
 
