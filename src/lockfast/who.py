@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 REMEMBERED = 1024  # workers whose description is kept
@@ -38,13 +39,23 @@ def payload(
     holding: Mapping[str, str] | None = None,
     value: str = "",
 ) -> bytes:
-    """Describe the running thread or task; the plain form is written anew only every second.
+    """Describe the running thread or task.
 
     `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
     `value`: what a leader publishes.
     """
-    plain = not holding and not value
-    known = _written.get((worker, purpose)) if plain else None
+    raw = _plain(worker, purpose, now)
+    if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
+        each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
+        raw = b'%b, "holding": {%b}}' % (raw[:-1], each.encode())
+    if value:
+        raw = b'%b, "value": %b}' % (raw[:-1], _quoted(value).encode())
+    return raw
+
+
+def _plain(worker: str, purpose: str, now: float) -> bytes:
+    """Write what is the same for all claims of a worker, anew only every second."""
+    known = _written.get((worker, purpose))
     if known is not None and now < known[0]:
         return known[1]
     if len(_written) >= REMEMBERED:
@@ -56,13 +67,13 @@ def payload(
         "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
         "purpose": purpose,
         "since": int(time.time()),
-        "holding": holding,
-        "value": value,
     }
     raw = json.dumps({key: value for key, value in said.items() if value}).encode()
-    if plain:
-        _written[worker, purpose] = (now + 1.0, raw)
+    _written[worker, purpose] = (now + 1.0, raw)
     return raw
+
+
+_quoted = lru_cache(REMEMBERED)(json.dumps)
 
 
 def holding(raw: bytes) -> dict[str, str]:
