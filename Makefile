@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := pair tasks handoff crowd hold server guard
+BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 .DEFAULT_GOAL := help
@@ -39,7 +39,7 @@ bench: ## Run each benchmark in turn, one JSON result each
 	@set -e; for name in $(BENCHMARKS); do \
 		$(BIN)/python -m benchmarks $$name --engine redis --json; \
 	done; \
-	for engine in $(OTHERS); do for name in pair handoff; do \
+	for engine in $(OTHERS); do for name in pair handoff together; do \
 		$(BIN)/python -m benchmarks $$name --engine $$engine --json; \
 	done; done
 

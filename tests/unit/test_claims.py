@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 
+import lockfast
+from lockfast import aio
 from lockfast.claims import Claims
 from lockfast.errors import Loss
 from lockfast.live import Live
@@ -54,3 +57,52 @@ def test_a_doubled_push_of_the_grant_does_not() -> None:
     live = held(claims, lease)
     claims.wake([Wake(live.id, granted=True)], 0.2)
     assert claims.work(0.2).renew == []
+
+
+def test_a_claim_that_is_to_stay_is_not_resigned_by_an_earlier_beat() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    live.keep = 20.0
+    claims.hasten(live, 1.0)  # an appointment that was made before it was released
+    assert claims.releasing(live, 1.0)
+    claims.linger(live)
+    for now in (1.5, 12.0, 19.9):
+        work = claims.work(now)
+        assert (work.renew, work.resign) == ([], [])
+    assert claims.work(20.0).resign == [live]
+
+
+def test_a_claim_that_is_to_stay_stays_though_its_block_died() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    live.keep = 20.0
+    del lease  # Ctrl-C before the first line of __exit__
+    assert claims.work(10.1).resign == []
+    assert claims.work(20.0).resign == [live]
+
+
+def test_whoever_waits_for_the_end_again_and_again_leaves_nothing_behind() -> None:
+    with lockfast.connect("memory://") as client, client.lock("x") as lease:
+        for _ in range(100):
+            assert not lease.wait_lost(0.0)
+        assert lease.live.watchers == ()
+
+
+def test_a_frame_that_was_left_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client, client.rlock("x") as lease:
+            for _ in range(100):
+                async with client.rlock("x"):
+                    pass
+            assert len(lease.live.callbacks) == 1
+
+    asyncio.run(main())
+
+
+def test_the_claims_of_a_worker_are_forgotten_with_their_end() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.holding(1) == {live.id: "x"}
+    claims.end(live)
+    assert claims.holding(1) == {}
+    assert claims._owned == {}

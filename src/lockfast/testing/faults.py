@@ -48,6 +48,15 @@ class Shaky:
         self._answer()
         return standing
 
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Claim several, if the way is open."""
+        self._ask()
+        standings = await self._engine.claim_all(asks, deadline)
+        self._answer()
+        return standings
+
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
@@ -79,7 +88,8 @@ class Shaky:
         self._engine.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Inspect."""
+        """Inspect, if the way is open."""
+        self._ask()
         return await self._engine.inspect(names, cursor, exact=exact)
 
     async def guarantees(self, deadline: float) -> Guarantees:

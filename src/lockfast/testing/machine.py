@@ -67,6 +67,20 @@ class SteadyMachine(Twins):
         self.claims.append(claim)
         self.send(claim)
 
+    @rule(
+        shapes=st.lists(st.sampled_from(SHAPES), min_size=len(NAMES), max_size=len(NAMES)),
+        ttl=st.sampled_from(TTLS),
+    )
+    def claim_all(self, shapes: list[tuple[int, int]], ttl: int) -> None:
+        """Send claims on all names in one call, none of them to queue, as `lock_all` does."""
+        self.tick()
+        claims = []
+        for name, (capacity, weight) in zip(NAMES, shapes, strict=True):
+            ask = self.actor.ask(name, ttl=ttl, capacity=capacity, weight=weight, queue=False)
+            claims.append(Claim(ask, self.time + self.rewound + ask.shape.wait_ttl))
+        self.claims += claims
+        self.send_all(claims)
+
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:

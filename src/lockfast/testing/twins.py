@@ -131,6 +131,22 @@ class Twins(RuleBasedStateMachine):
             self.compare(ask, theirs, ours)
         self.compare_pushes(ask)
 
+    def send_all(self, claims: list[Claim]) -> None:
+        """Send several claims to both, in one call. Each stands alone."""
+        now = self.time
+        asks = [claim.ask for claim in claims]
+        theirs = self.ask(self.actor.engine.claim_all(asks, self.actor.deadline))
+        for claim, found in zip(claims, theirs, strict=True):
+            ask = claim.ask
+            known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+            wanted = self.caught(lambda known=known: self.model.claim(known, now))  # type: ignore[misc]  # of the loop
+            if self.spoiled:
+                continue
+            assert isinstance(found, Exception) == isinstance(wanted, Exception), found
+            if not isinstance(found, Exception) and not isinstance(wanted, Exception):
+                self.compare(ask, found, wanted)
+        self.compare_pushes(*asks)
+
     @staticmethod
     def caught(
         claim: Callable[[], Standing | None],

@@ -6,12 +6,14 @@ from lockfast.engines.etcd import forms
 from lockfast.engines.etcd.forms import Claimed, Form
 from lockfast.engines.etcd.holdings import Holdings, Mine
 from lockfast.engines.etcd.keys import Row
-from lockfast.engines.etcd.messages import Done, done, found, rows, txn
+from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
 from lockfast.engines.etcd.places import Places
 from lockfast.engines.etcd.sessions import Session, Sessions
 from lockfast.engines.etcd.standings import blocker, granted
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Standing
+
+MOST = 64  # claims in one transaction: etcd takes 128 operations
 
 
 class Attempt:
@@ -66,6 +68,33 @@ class Attempt:
             elif queue:
                 self._check_capacity(queue[0])
                 waiter = await sessions.open(form.wait_size, self._deadline)
+
+    async def session(self) -> Session:
+        """Give the session that the claim will live on if it is granted."""
+        size = self.form.size
+        ready = self._sessions.ready(size, self._now)
+        return ready or await self._sessions.open(size, self._deadline)
+
+    def request(self, holder: Session) -> bytes:
+        """Write the claim as a part of a transaction: it is put if nobody is there."""
+        ask, same_base = self.ask, self._sessions.same_base()
+        return inner(forms.claim(self.form, ask.id.encode(), ask.payload, holder, None, same_base))
+
+    async def send(self, ids: list[str], request: bytes) -> Done:
+        """Send a transaction that carries the claims of these ids."""
+        return done(await self._holdings.send_all(ids, request, self._deadline))
+
+    def alone(self, reply: bytes, holder: Session) -> Standing | None:
+        """Take in that the claim was put where nobody was; None if it was not put."""
+        said = forms.claimed(reply, self.form)
+        if said is None:
+            return None
+        return self._alone(said.alone, holder)
+
+    def _alone(self, revision: int, holder: Session) -> Standing:
+        mine = self._take(revision, holder, self.ask.shape.ttl)
+        ticket = revision + self._base
+        return Standing(ticket, granted=True, left=mine.until - self._now, floor=ticket)
 
     async def _put(self, holder: Session, waiter: Session | None) -> Claimed | Done:
         """Send the claim; give what became of it, or else what has kept it from being put."""
@@ -128,9 +157,7 @@ class Attempt:
         """Take in that the claim was put, and has what is left of its session."""
         ask, shape, now = self.ask, self.ask.shape, self._now
         if said.alone:
-            mine = self._take(said.alone, holder, shape.ttl)
-            ticket = said.alone + self._base
-            return Standing(ticket, granted=True, left=mine.until - now, floor=ticket)
+            return self._alone(said.alone, holder)
         session, life = (holder, shape.ttl) if waiter is None else (waiter, shape.wait_ttl)
         ends, queue = said.ends, said.queue or []
         if ends is not None:
@@ -155,3 +182,16 @@ class Attempt:
         mine.until = min(self._now + life, session.until)
         self._holdings.add(mine)
         return mine
+
+
+async def together(attempts: list[Attempt]) -> dict[str, Standing]:
+    """Put all claims that find nobody there, in one transaction; give their standings by id."""
+    if not attempts:
+        return {}
+    holders = [await attempt.session() for attempt in attempts]
+    requests = [attempt.request(holder) for attempt, holder in zip(attempts, holders, strict=True)]
+    ids = [attempt.ask.id for attempt in attempts]
+    said = await attempts[0].send(ids, txn(b"", requests, []))
+    found = zip(attempts, holders, said.replies, strict=True)
+    standings = ((each.ask.id, each.alone(reply, holder)) for each, holder, reply in found)
+    return {id_: standing for id_, standing in standings if standing is not None}

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 
 from lockfast.engines.etcd import guarantees, shown
-from lockfast.engines.etcd.claiming import Attempt
+from lockfast.engines.etcd.claiming import MOST, Attempt, together
 from lockfast.engines.etcd.ears import Ears
 from lockfast.engines.etcd.forms import form_of
 from lockfast.engines.etcd.holdings import Holdings
 from lockfast.engines.etcd.places import Places
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.wire import Wire
+from lockfast.engines.singly import singly
 from lockfast.errors import EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -41,11 +42,7 @@ class EtcdEngine:
         holdings = self._holdings
         if now > ask.not_after or ask.id in holdings.tombs:
             return None
-        if now >= holdings.soonest:
-            await self._places.prune(deadline)
-        if not self._begun:
-            self._begun = True
-            self._wire.rouse()
+        await self._begin(now, deadline)
         mine = holdings.get(ask.id)
         if mine is not None:  # a copy of it was answered
             return (await self._places.look([mine], now, deadline))[0]
@@ -53,6 +50,27 @@ class EtcdEngine:
         return await Attempt(
             *(ask, form, self._sessions, holdings, self._places, self._base, now, deadline)
         ).make()
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several: one transaction takes all that are free, the rest goes one by one."""
+        now = self._now()
+        await self._begin(now, deadline)
+        parts = (self._sessions, self._holdings, self._places, self._base, now, deadline)
+        new = [ask for ask in asks if now <= ask.not_after and not self._holdings.knows(ask.id)]
+        put = await together([Attempt(ask, form_of(ask.shape), *parts) for ask in new[:MOST]])
+        rest = [ask for ask in asks if ask.id not in put]
+        said = iter(await singly(self.claim, rest, deadline))
+        return [put[ask.id] if ask.id in put else next(said) for ask in asks]
+
+    async def _begin(self, now: float, deadline: float) -> None:
+        """End what is over; from the first claim on there is something to hear."""
+        if now >= self._holdings.soonest:
+            await self._places.prune(deadline)
+        if not self._begun:
+            self._begun = True
+            self._wire.rouse()
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float

@@ -101,29 +101,39 @@ class Holdings:
 
     async def send(self, id_: str, request: bytes, deadline: float) -> bytes:
         """Send a copy of a claim, and know for how many there was no answer."""
-        self._copies[id_] = self._copies.get(id_, 0) + 1
+        return await self.send_all((id_,), request, deadline)
+
+    async def send_all(self, ids: Sequence[str], request: bytes, deadline: float) -> bytes:
+        """Send a copy of several claims, in one transaction."""
+        for id_ in ids:
+            self._copies[id_] = self._copies.get(id_, 0) + 1
         try:
             reply = await self._wire.call(TXN, request, deadline)
         except EngineUnavailable as error:
             if not error.sent:
-                self._answered(id_)
+                self._answered(ids)
             raise
         except EngineRefused:
-            self._answered(id_)
+            self._answered(ids)
             raise
-        self._answered(id_)
+        self._answered(ids)
         return reply
+
+    def knows(self, id_: str) -> bool:
+        """Tell whether a claim was taken in or buried."""
+        return id_ in self._by_id or id_ in self.tombs
 
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send any other transaction."""
         return done(await self._wire.call(TXN, request, deadline))
 
-    def _answered(self, id_: str) -> None:
-        left = self._copies.get(id_, 0) - 1
-        if left > 0:
-            self._copies[id_] = left
-        else:
-            self._copies.pop(id_, None)
+    def _answered(self, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            left = self._copies.get(id_, 0) - 1
+            if left > 0:
+                self._copies[id_] = left
+            else:
+                self._copies.pop(id_, None)
 
     def bury(self, asks: Iterable[Ask]) -> None:
         """Send no copy of these any more."""

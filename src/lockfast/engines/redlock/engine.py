@@ -22,6 +22,7 @@ from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.engines.redlock.inspecting import one_name, one_page
 from lockfast.engines.redlock.probing import probe
+from lockfast.engines.singly import singly
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -164,6 +165,12 @@ class RedlockEngine:
             packet = packets.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
             requests = [packet if node in nodes else None for node in range(self._size)]
             await self._fleet.scatter(requests, 1, self._now(), None)
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several, one by one."""
+        return await singly(self.claim, asks, deadline)
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float

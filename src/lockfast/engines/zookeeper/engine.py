@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
+from lockfast.engines.singly import singly
 from lockfast.engines.zookeeper import guarantees, nodes
 from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.base import Base
@@ -78,6 +79,12 @@ class ZooKeeperEngine:
                 raise _out_of_bounds(ttl, session)
             await self._base.check(session, deadline)
         return session
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several, one by one."""
+        return await singly(self.claim, asks, deadline)
 
     async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
         """Extend: for each session one question to the leader, and a list for each name."""
