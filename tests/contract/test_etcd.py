@@ -9,9 +9,13 @@ import pytest
 from lockfast.testing import (
     BodyContract,
     ClientContract,
+    DeposedContract,
     MachineContract,
+    ManyReadersContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
     StillMachine,
 )
 from tests.contract.benches import EtcdBench
@@ -42,4 +46,20 @@ class TestBodies(BodyContract):
 
 
 class TestProcesses(ProcessContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestManyReaders(ManyReadersContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass

@@ -11,9 +11,11 @@ from lockfast.testing import (
     ClaimContract,
     ClientContract,
     CrowdContract,
+    DeposedContract,
     ExclusiveContract,
     ListenContract,
     ProcessContract,
+    ShapeContract,
     StepBackContract,
 )
 from tests.contract.benches import RedlockBench
@@ -46,6 +48,14 @@ class TestBodies(BodyContract):
 
 
 class TestProcesses(ProcessContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass
 
 

@@ -12,9 +12,12 @@ from kazoo.protocol import connection
 from lockfast.testing import (
     BodyContract,
     ClientContract,
+    DeposedContract,
     MachineContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
     SteadyMachine,
 )
 from tests.contract.benches import ZooKeeperBench, ZooKeeperMovedBench
@@ -60,3 +63,15 @@ class TestMachine(MachineContract):
         for module in (connection, retry):
             monkeypatch.setattr(module, "random", random.Random())  # noqa: S311  # no secret
         return ZooKeeperMovedBench(ensemble)
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
+    pass
