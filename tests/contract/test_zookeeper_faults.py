@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import lockfast
-from lockfast import aio
+from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
@@ -415,6 +415,15 @@ def test_a_waiter_watches_its_predecessor_alone(ensemble: ZooKeeperEnsemble) -> 
         return sum(int(line.split()[1]) for line in lines if line.startswith("zk_watch_count"))
 
     asyncio.run(main())
+
+
+def test_three_voting_members_promise_consensus(ensemble: ZooKeeperEnsemble) -> None:
+    ensemble.start()
+    with lockfast.connect(ensemble.url, require="consensus") as client:
+        found = client.guarantees()
+        assert found.engine == "ZooKeeper 3.8.0, 3 voting members"
+        assert (found.level, found.findings) == (Level.CONSENSUS, ())
+        client.lock("x", ttl=5).acquire(timeout=5).release()
 
 
 def test_a_ttl_that_the_server_does_not_keep_is_refused_and_the_bound_named(
