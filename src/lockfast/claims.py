@@ -396,7 +396,11 @@ class Claims:
         if live.pushed:  # the push overtook this reply
             self._appoint(live, now)
         elif standing.recheck is not None:
-            self._appoint(live, now + standing.recheck + 0.001)
+            when = now + standing.recheck + 0.001
+            # One at a time: each beat's would bring on another, more and more while it waits.
+            if live.recheck <= now or when < live.recheck:
+                live.recheck = when
+                self._appoint(live, when)
         self._start(live, now)
 
     def _start(self, live: Live, now: float) -> None:

@@ -56,6 +56,7 @@ class Live(Ask, Validity):
         "owner",
         "phase",
         "pushed",
+        "recheck",
         "siblings",
         "ticket",
         "told",
@@ -97,6 +98,8 @@ class Live(Ask, Validity):
         self.blocker: Blocker | None = None
         self.event: Event | None = None
         self.pushed = self.told = self.announced = False
+        self.recheck = 0.0
+        """When it has an appointment to look whether an expiry lets it in."""
         self.handed = False
         """Whether the lease has reached a caller who keeps it. One that was dropped before that
         was never believed in, and can be resigned; one that was dropped later can not."""

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import lockfast
-from lockfast import aio
+from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
@@ -243,11 +243,15 @@ def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
     onlooker = KazooClient(ensemble.servers[0].address)
     onlooker.start()
 
+    def gone() -> bool:
+        onlooker.sync("/")  # its server may be behind
+        return onlooker.exists(folder) is None
+
     async def play() -> None:
         client = stage.client()
         first = await acquire(client.lock("x", ttl=8.0))
         await release(first)
-        await stage.colour.until(lambda: onlooker.exists(folder) is None, "its folder is gone")
+        await stage.colour.until(gone, "its folder is gone")
         second = await acquire(client.lock("x", ttl=8.0), 5)
         onlooker.sync(folder)
         (child,) = onlooker.get_children(folder)
@@ -415,6 +419,15 @@ def test_a_waiter_watches_its_predecessor_alone(ensemble: ZooKeeperEnsemble) -> 
         return sum(int(line.split()[1]) for line in lines if line.startswith("zk_watch_count"))
 
     asyncio.run(main())
+
+
+def test_three_voting_members_promise_consensus(ensemble: ZooKeeperEnsemble) -> None:
+    ensemble.start()
+    with lockfast.connect(ensemble.url, require="consensus") as client:
+        found = client.guarantees()
+        assert found.engine == "ZooKeeper 3.8.0, 3 voting members"
+        assert (found.level, found.findings) == (Level.CONSENSUS, ())
+        client.lock("x", ttl=5).acquire(timeout=5).release()
 
 
 def test_a_ttl_that_the_server_does_not_keep_is_refused_and_the_bound_named(

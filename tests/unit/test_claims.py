@@ -106,3 +106,19 @@ def test_the_claims_of_a_worker_are_forgotten_with_their_end() -> None:
     claims.end(live)
     assert claims.holding(1) == {}
     assert claims._owned == {}
+
+
+def test_a_long_wait_has_one_appointment_to_look_again_and_not_one_for_each_beat() -> None:
+    claims, lease = Claims(), Lease()
+    live = Live("0" * 32, Shape("x", 30.0), True, 10.0, b"", 1, weakref.ref(lease))  # noqa: FBT003
+    claims.register(live, 0.0)
+    live.copies = 1
+    waiting = Standing(2, granted=False, left=10.0, ahead=1, recheck=20.0)
+    claims.answered(live, 0.0, waiting, 0.0)
+    now, renewals = 0.0, 0
+    while now < 300.0:
+        now = claims.plan() or now
+        for batch in claims.work(now).renew:
+            renewals += len(batch)
+            claims.renewed(batch, now, [waiting] * len(batch), now)
+    assert renewals < 300.0 / 3.0 + 300.0 / 20.0 + 2

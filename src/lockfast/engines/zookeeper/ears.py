@@ -68,8 +68,7 @@ class Ears:
         if not self._pushes and not self._dirty:
             await self._colour.rest(deadline)
         while self._dirty:
-            session, folder = next(iter(self._dirty))
-            del self._dirty[session, folder]
+            (session, folder), _ = self._dirty.popitem()  # kazoo's threads may add to it meanwhile
             try:
                 await self._glance(session, folder, self._colour.now() + IO)
             except SessionLost:
