@@ -257,12 +257,14 @@ class ZooKeeperEngine:
             session.forget()
 
     async def close(self) -> None:
-        """Close the sessions, and with them whatever was left."""
+        """Close the sessions. One with a claim that was not resigned is left to its timeout: such
+        a claim is to stay, or nobody knows whether it is there.
+        """
         self._reaper.close()
         ended = []
         for session in self._pool.close():
             ended.append(self._colour.reply())
-            session.retire(ended[-1])
+            session.retire(ended[-1], alive=bool(self._ledger.on(session)))
         until = self._now() + PARTING
         for reply in ended:
             try:

@@ -246,13 +246,21 @@ class Session:
         """Send a four-letter word on a connection of its own. Blocking."""
         return str(self._client.command(word.encode()))
 
-    def retire(self, ended: Reply | None = None) -> None:
-        """Close the session, in a thread of its own: kazoo waits for ten seconds and more."""
+    def retire(self, ended: Reply | None = None, *, alive: bool = False) -> None:
+        """Close the session, in a thread of its own: kazoo waits for ten seconds and more.
+
+        `alive`: only leave it, so that what is to stay on it stays for as long as it would.
+        """
         self.lost = True
 
         def stop() -> None:
             with contextlib.suppress(Exception):
-                self._client.stop()
+                if alive:
+                    self._client._stopped.set()  # noqa: SLF001  # kazoo knows no other farewell
+                    self._cut()
+                    self._client._safe_close()  # noqa: SLF001  # the same
+                else:
+                    self._client.stop()
             with contextlib.suppress(Exception):
                 self._client.close()
             if ended is not None:
