@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import psycopg
@@ -108,6 +109,19 @@ def test_a_lease_that_its_own_clock_has_ended_does_not_write(client: lockfast.Cl
     held.live.until = 0.0
     with pytest.raises(LeaseLost), guarded(held):
         pytest.fail("it was let in")
+
+
+def test_a_block_that_slept_through_the_end_of_its_lease_is_told_so(
+    client: lockfast.Client,
+) -> None:
+    held = lease(client, "slept")
+    with pytest.raises(LeaseLost), guarded(held):
+        with connections["default"].cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 20")
+        time.sleep(0.2)
+        held.live.until = 0.0
+        set_value("never")
+    assert value() == "none"
 
 
 def test_a_fenced_model_is_saved_and_deleted_only_under_its_own_lock(

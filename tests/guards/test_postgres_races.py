@@ -199,6 +199,52 @@ def test_whoever_waits_for_the_mark_behind_the_next_holder_is_refused_when_it_ge
         assert not late.result(10)
 
 
+def test_a_holder_that_waited_behind_a_stale_commit_has_seen_it(
+    pair: tuple[Connection, Connection], client: lockfast.Client
+) -> None:
+    """It writes elsewhere, so that only the mark can tell it that its snapshot is too old."""
+    old, new = map(PostgresGuard, pair)
+    stale, fresh = usurped(client, f"seen {pair[0].isolation_level}")
+    old.seal(stale)
+
+    def copied() -> str:
+        while True:
+            try:
+                with new.transaction(fresh) as cursor:
+                    row = cursor.execute(SELECT).fetchone()
+                    assert row is not None
+                    cursor.execute("UPDATE watched SET value = %s", row)
+            except psycopg.errors.SerializationFailure:
+                continue
+            return str(row[0])
+
+    with ThreadPoolExecutor(1) as pool:
+        with old.transaction(stale) as cursor:
+            cursor.execute(UPDATE, [f"A at {pair[0].isolation_level}"])
+            late = pool.submit(copied)
+            with pytest.raises(TimeoutError):
+                late.result(0.2)
+        assert late.result(10) == f"A at {pair[0].isolation_level}"
+
+
+def test_a_seal_waits_its_turn_whatever_the_servers_default_is(
+    server: Postgres, client: lockfast.Client
+) -> None:
+    stale, fresh = usurped(client, "turn")
+    strict = "-c default_transaction_isolation=serializable"
+    with (
+        psycopg.connect(server.url) as one,
+        psycopg.connect(server.url, options=strict) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        PostgresGuard(one).seal(stale)
+        with PostgresGuard(one).transaction(stale):
+            late = pool.submit(PostgresGuard(other).seal, fresh)
+            with pytest.raises(TimeoutError):
+                late.result(0.2)
+        late.result(10)
+
+
 def test_holders_of_a_new_name_do_not_both_make_its_mark(
     pair: tuple[Connection, Connection], client: lockfast.Client
 ) -> None:

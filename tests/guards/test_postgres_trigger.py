@@ -122,6 +122,13 @@ def test_what_set_local_leaves_behind_is_no_token(
     refused(psql, settings)
 
 
+def test_the_token_of_another_lock_opens_nothing(psql: Connection, client: lockfast.Client) -> None:
+    with pytest.raises(psycopg.Error) as caught, psql.transaction():
+        show(psql, lease(client, "another"))
+        psql.execute("UPDATE watched SET value = 'x'")
+    assert caught.value.sqlstate == UNSHOWN
+
+
 def test_a_stale_token_is_refused_at_the_commit(psql: Connection, client: lockfast.Client) -> None:
     stale, fresh = usurped(client, "watched")
     with psql.transaction():
@@ -184,6 +191,9 @@ def test_rows_may_have_locks_of_their_own(server: Postgres, client: lockfast.Cli
             with pytest.raises(Unguarded), guard.transaction(one) as cursor:
                 cursor.execute(statement.encode())
         assert one.state is State.HELD
+        elsewhere = lease(client, "inv:us:1")
+        with pytest.raises(Unguarded, match="inv:eu:1"), guard.transaction(elsewhere) as cursor:
+            cursor.execute("UPDATE invoice SET region = 'us' WHERE id = 1")
         with guard.transaction(one) as cursor:
             cursor.execute("DELETE FROM invoice WHERE id = 1")
         with guard.transaction(lease(client, "inv:eu:11")) as cursor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import psycopg
@@ -136,6 +137,19 @@ def test_a_lease_that_its_own_clock_has_ended_does_not_write(
         guard.transaction(session, held),
     ):
         pytest.fail("it was let in")
+
+
+def test_a_session_that_slept_through_the_end_of_its_lease_is_told_so(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "slept")
+    with Session(engine) as session:
+        with pytest.raises(LeaseLost), guard.transaction(session, held):
+            session.execute(text("SET LOCAL idle_in_transaction_session_timeout = 20"))
+            time.sleep(0.2)
+            held.live.until = 0.0
+            session.get_one(Row, 1).value = "never"
+        assert session.get_one(Row, 1).value != "never"
 
 
 def test_the_trigger_speaks_through_the_session(engine: Engine, client: lockfast.Client) -> None:

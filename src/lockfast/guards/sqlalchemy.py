@@ -111,7 +111,10 @@ def _commit(session: Session, leases: tuple[LeaseCore, ...]) -> None:
 
 def _fail(session: Session, leases: tuple[LeaseCore, ...], error: BaseException) -> None:
     """Roll back; raise what the error means, if it means that the lease is lost."""
-    session.rollback()
+    try:
+        session.rollback()
+    except DBAPIError:  # cut off: then the server has rolled back by itself
+        session.invalidate()
     if not isinstance(error, DBAPIError):
         return
     meant = _refusal(error, leases)

@@ -20,8 +20,6 @@ from lockfast.guards.postgres.statements import (
 )
 from lockfast.nouns.lease import LeaseCore
 
-SLEPT = "25P03"  # the client paused for longer than its lease was good, and was cut off
-
 
 class Line(Protocol):
     """A connection with a cursor, in one colour."""
@@ -116,8 +114,6 @@ class Passage:
             meant = await self._look_again()
         if meant is not None:
             raise meant from error
-        if error.sqlstate == SLEPT:
-            self._ensure_held()
 
     async def _look_again(self) -> LockfastError | None:
         """Ask the mark what a serialization failure was: without it the caller may try again."""

@@ -17,6 +17,8 @@ from lockfast.guards.mark import Shown, refused, shown
 from lockfast.nouns.lease import LeaseCore
 
 STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
+SLEPT = "25P03"
+"""The client paused for longer than its lease was good: the server has rolled back, and hung up."""
 AGAIN = frozenset({"40001", "40P01", "55P03"})
 """A serialization failure, a deadlock, a lock that was not had in time: the mark may have been
 raised since, and decides what it was."""
@@ -97,6 +99,9 @@ def refusal(error: Failure, leases: Sequence[LeaseCore]) -> LockfastError | None
     state, said = error.sqlstate, error.diag
     if state == UNSHOWN:
         return Unguarded(said.message_primary or "no token was shown")
+    if state == SLEPT:
+        ended = [lease for lease in leases if lease.loss is not None]
+        return lost(ended[0].live) if ended else None
     if state not in (STALE, GONE):
         return None
     current, _, name = (said.message_detail or "0 ").partition(" ")
