@@ -33,6 +33,7 @@ class PostgresEngine:
             self._channel = f"lockfast_{ask.id[:22]}"
             self._wire.rouse()
         late = await self._translate(ask.not_after, deadline)
+        ask.late = max(ask.late, late)
         rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
         micros, standing = statements.claimed(rows[0], ask)
         if standing is None:
@@ -77,7 +78,12 @@ class PostgresEngine:
             return removed
         untils = None
         if doubt:
-            untils = [await self._translate(ask.not_after, deadline) + MARGIN for ask in asks]
+            # Never before what a copy said: a reply that was read late has since made the
+            # server's time look earlier than it is.
+            untils = [
+                max(await self._translate(ask.not_after, deadline), ask.late) + MARGIN
+                for ask in asks
+            ]
         for row in await self._wire.call(statements.resign(asks, untils), deadline):
             place, there = statements.resigned(row)
             removed[place] = there
