@@ -84,7 +84,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                 now, standing = await _claim_again(session, live, limit, error)
             claims.answered(live, now, standing, runtime.now())
             if standing is None:
-                claims.end(live, Loss.GONE)  # that id is dead; go on with another
+                _forget(session, live)  # that id is dead; go on with another
             elif live.phase is not HELD:
                 await _wait(session, live, standing, until)
             if live.phase is HELD:
@@ -107,7 +107,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
 async def _wait(session: Session, live: Live, standing: Standing, until: float | None) -> None:
     """Wait until the claim is granted or gone, or the time is over."""
     if not live.queue:
-        session.claims.end(live, Loss.GONE)
+        _forget(session, live)
         raise busy(live.shape, standing.blocker, 0.0)
     if until is None:
         _refuse_own(session, live)
@@ -148,6 +148,16 @@ async def _claim_again(
             return sent, await session.engine.claim(live, deadline)
         except EngineUnavailable as again:
             error = again
+
+
+def _forget(session: Session, live: Live) -> None:
+    """Forget a claim that the engine does not have; but an earlier copy of it, one that was never
+    answered, may still be on its way there, and would find the lock free by then (TRAPS 47).
+    """
+    if live.copies:
+        give_up(session, live)
+    else:
+        session.claims.end(live, Loss.GONE)
 
 
 def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:

@@ -84,6 +84,7 @@ class Live(Ask, Validity):
         self.not_after = not_after
         self.payload = payload
         self.packed = None
+        self.late = 0
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()

@@ -61,7 +61,7 @@ def permits_of(capacity: int) -> int:
 class Ask:
     """One claim, as it is sent: every copy of it is the same."""
 
-    __slots__ = ("id", "not_after", "packed", "payload", "queue", "shape")
+    __slots__ = ("id", "late", "not_after", "packed", "payload", "queue", "shape")
 
     def __init__(
         self,
@@ -88,6 +88,9 @@ class Ask:
         self.payload = payload
         self.packed: object = None
         """Where an engine may keep its own form of the claim, made once."""
+        self.late = 0
+        """The latest `not_after` that any copy was sent with, by the engine's clock and in its
+        units. A tombstone must outlive it: what is known of that clock may have changed since."""
 
 
 class Blocker(NamedTuple):

@@ -19,6 +19,9 @@ class Shaky:
         """Begin without faults."""
         self.cut = False
         self.lost_replies = 0
+        self.held_claims = 0
+        """How many copies of claims to hold up on their way."""
+        self.held: list[Ask] = []
         self.before_renewed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.before_claimed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.after_claim: Callable[[], object] | None = None
@@ -40,6 +43,10 @@ class Shaky:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Claim, if the way is open."""
         self._ask()
+        if self.held_claims:
+            self.held_claims -= 1
+            self.held.append(ask)
+            raise EngineUnavailable("held up by the test", sent=True)
         standing = await self._engine.claim(ask, deadline)
         if self.after_claim is not None:
             self.after_claim()
@@ -56,6 +63,11 @@ class Shaky:
         standings = await self._engine.claim_all(asks, deadline)
         self._answer()
         return standings
+
+    async def deliver(self, deadline: float) -> list[Standing | None]:
+        """Let the copies arrive that were held up."""
+        held, self.held = self.held, []
+        return [await self._engine.claim(ask, deadline) for ask in held]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float

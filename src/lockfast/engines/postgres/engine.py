@@ -32,6 +32,7 @@ class PostgresEngine:
         """Append and report, in one round trip."""
         self._begin(ask)
         late = await self._translate(ask.not_after, deadline)
+        ask.late = max(ask.late, late)
         rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
         return self._claimed(rows[0], ask)
 
@@ -101,7 +102,12 @@ class PostgresEngine:
             return removed
         untils = None
         if doubt:
-            untils = [await self._translate(ask.not_after, deadline) + MARGIN for ask in asks]
+            # Never before what a copy said: a reply that was read late has since made the
+            # server's time look earlier than it is.
+            untils = [
+                max(await self._translate(ask.not_after, deadline), ask.late) + MARGIN
+                for ask in asks
+            ]
         for row in await self._wire.call(statements.resign(asks, untils), deadline):
             place, there = statements.resigned(row)
             removed[place] = there

@@ -46,6 +46,7 @@ class RedisEngine:
         if address is None or offset is None:
             address, offset = await self._meet(ask, form.bucket, deadline)
         late = int((ask.not_after + offset) * 1000)
+        ask.late = max(ask.late, late)
         packet = packets.claim(form, ask, late, self._base)
         reply = await self._wire.call(address, packet, deadline)
         if type(reply) is bytes:
@@ -168,9 +169,12 @@ class RedisEngine:
     def _tomb(self, ask: Ask, address: Address) -> int:
         """Give the server's time, in ms, until which no copy of the claim may come to life.
 
-        At least a moment from now: an expiry in the past would delete the tombstone at once.
+        At least a moment from now: an expiry in the past would delete the tombstone at once. And
+        never before what a copy said: a reply that was read late, or a clock that was moved, has
+        since made the server's time look earlier than it is.
         """
-        return int((max(ask.not_after, self._now()) + self._wire.offsets[address]) * 1000)
+        told = int((max(ask.not_after, self._now()) + self._wire.offsets[address]) * 1000)
+        return max(told, ask.late)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on the heart's connection. A cut subscription is made anew."""

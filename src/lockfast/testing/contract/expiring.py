@@ -60,6 +60,21 @@ class StepBackContract(Contract):
         assert [entry.id for entry in await actor.entries("x")] == [waiter.id]
 
     @driven
+    async def test_a_copy_stays_dead_though_the_engines_clock_was_misread_since_it_was_sent(
+        self, stage: Stage
+    ) -> None:
+        actor = stage.actor()
+        ask, other = actor.ask(), actor.ask("other")
+        await actor.claim(ask)
+        stage.bench.ahead += 20.0  # a reply that tells the time is read that late
+        await actor.renew(other)
+        stage.bench.ahead -= 20.0
+        await actor.resign(ask, doubt=True)
+        await stage.advance(2.0)
+        await actor.renew(other)  # this one is read at once
+        assert await actor.is_dead(ask)
+
+    @driven
     async def test_tickets_increase_though_the_clock_goes_back(self, stage: Stage) -> None:
         actor = stage.actor()
         tickets = []

@@ -61,6 +61,19 @@ class LossContract(Contract):
         await release(following)
 
     @driven
+    async def test_a_try_that_found_it_busy_gives_up_a_copy_that_is_still_on_its_way(
+        self, stage: Stage
+    ) -> None:
+        lease = await acquire(stage.client().lock("x"))
+        client, way = stage.shaky_client()
+        way.held_claims = 1
+        assert await try_acquire(client.lock("x")) is None  # by the answer to its second copy
+        await stage.colour.sleep(SHORT)  # the heart resigns
+        await release(lease)
+        assert await way.deliver(stage.bench.now() + SLACK) == [None]
+        assert await queue(client.lock("x")) == []
+
+    @driven
     async def test_a_broken_lease_is_lost_and_says_so_once(self, stage: Stage) -> None:
         lease = await acquire(stage.client().lock("x", ttl=SHORT))
         await broken(stage, lease)
