@@ -10,7 +10,7 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import EngineRefused, EngineUnavailable
-from lockfast.testing import COLOURS, ClaimContract, CrowdContract, Stage, WakeContract
+from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
 from lockfast.testing.verbs import AnyClient, acquire, release, try_acquire
 from tests.contract.benches import EtcdBench
 from tests.servers import Etcd, EtcdCluster, free_port, wait_until
@@ -195,7 +195,7 @@ def locked_up() -> Iterator[EtcdBench]:
         yield EtcdBench(cluster)
 
 
-class TestTlsAndPassword(ClaimContract, WakeContract, CrowdContract):
+class TestTlsAndPassword(WakeContract, CrowdContract):
     """A part of the contract, where logins are over after a second without a request."""
 
     @pytest.fixture

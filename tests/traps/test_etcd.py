@@ -159,8 +159,10 @@ def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) 
     wire = port.engine._wire
     call = wire.call
 
-    async def slow(method: str, request: bytes, deadline: float) -> bytes:
-        reply = await call(method, request, deadline)
+    async def slow(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
+        reply = await call(method, request, deadline, harmless=harmless)
         if method == KEEP:
             time.sleep(0.5)  # noqa: ASYNC251  # the reply is on its way
         return reply
@@ -185,11 +187,13 @@ def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
     held: list[bytes] = []
     call = wire.call
 
-    async def swallow(method: str, request: bytes, deadline: float) -> bytes:
+    async def swallow(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
         if method == TXN and not held:
             held.append(request)  # the network keeps it, and will deliver it
             raise EngineUnavailable("no answer", sent=True)
-        return await call(method, request, deadline)
+        return await call(method, request, deadline, harmless=harmless)
 
     wire.call = swallow  # type: ignore[method-assign]  # the network of this test
     ask = port.ask("x")
@@ -211,9 +215,11 @@ def test_47_and_without_the_resignation_that_copy_is_the_claim(
     sent: list[bytes] = []
     call = port.engine._wire.call
 
-    async def note(method: str, request: bytes, deadline: float) -> bytes:
+    async def note(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
         sent.append(request)
-        return await call(method, request, deadline)
+        return await call(method, request, deadline, harmless=harmless)
 
     port.engine._wire.call = note  # type: ignore[method-assign]  # see above
     ask = port.ask("x")

@@ -77,7 +77,8 @@ class Places:
             if any(row.key == mine.key for row in queue):
                 standings.append(self.among(mine, queue, revision, now))
             else:
-                self.gone([mine.id])
+                if not local:  # a member that lags may not have it yet
+                    self.gone([mine.id])
                 standings.append(None)
         return standings
 
@@ -94,7 +95,9 @@ class Places:
             (said,) = await self.look([mine], now, now + 1.0, local=True)
         except EngineError:
             return [Wake(wait.id, granted=False)]
-        if said is None or not said.granted:
+        if said is None:
+            return [Wake(wait.id, granted=False)]
+        if not said.granted:
             return []
         return [Wake(wait.id, granted=True, floor=said.floor)]
 

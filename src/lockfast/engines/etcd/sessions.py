@@ -133,7 +133,7 @@ class Sessions:
         said = numbers(await self._wire.call(GRANT, number(1, size), deadline))
         session = Session(size, said[2], said.get(3, size), sent)
         write = txn(b"", [put(session.gate_key, b"", session.lease), find(keys.BASE)], [])
-        reply = done(await self._wire.call(TXN, write, deadline))
+        reply = done(await self._wire.call(TXN, write, deadline, harmless=True))
         session.gate = reply.revision
         while True:
             stored = self.read_base(reply.replies[1])

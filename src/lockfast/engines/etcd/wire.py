@@ -14,7 +14,15 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from lockfast.engines.etcd.codec import parts, text
-from lockfast.engines.etcd.messages import AUTHENTICATE, METHODS
+from lockfast.engines.etcd.messages import (
+    AUTHENTICATE,
+    GRANT,
+    KEEP,
+    MEMBERS,
+    METHODS,
+    RANGE,
+    TIME_TO_LIVE,
+)
 from lockfast.engines.etcd.stream import Stream
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.runtime.base import Clock
@@ -33,6 +41,8 @@ OPTIONS = (
 ELECTION = 0.05  # seconds between questions whether there is a leader again
 UNCONNECTED = ("failed to connect", "DNS resolution failed")
 """What an error begins with if the request was never sent."""
+HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
+"""A lease that was granted twice expires once; the others change nothing, or nothing more."""
 LEADERLESS = "etcdserver: no leader"
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 BUSY = "too many requests"
@@ -114,11 +124,15 @@ class Wire(ABC):
         """The member that is asked at present."""
         return self._login.addresses[self._current]
 
-    async def call(self, method: str, request: bytes, deadline: float) -> bytes:
+    async def call(
+        self, method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
         """Give the reply. A request that was not sent goes to the next member, and so on; while
-        they elect a leader, again and again.
+        they elect a leader, again and again. One that is harmless when sent twice is sent again
+        also if its outcome is not known.
         """
-        tried = 0
+        harmless = harmless or method in HARMLESS
+        tried, electing = 0, False
         while True:
             try:
                 if self._strange:
@@ -126,10 +140,11 @@ class Wire(ABC):
                 return await self._call(method, request, deadline)
             except EngineUnavailable as error:
                 tried += 1
-                if error.sent:
+                if error.sent and not harmless:
                     raise
+                electing = electing or error.sent or isinstance(error, Leaderless)
                 if tried > len(self._login.addresses):
-                    if not isinstance(error, Leaderless) or self.now() + ELECTION >= deadline:
+                    if not electing or self.now() + ELECTION >= deadline:
                         raise
                     await self.sleep(ELECTION)
 
