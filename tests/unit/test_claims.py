@@ -90,4 +90,4 @@ def test_the_claims_of_a_worker_are_forgotten_with_their_end() -> None:
     assert claims.holding(1) == {live.id: "x"}
     claims.end(live)
     assert claims.holding(1) == {}
-    assert claims._owned == {}
+    assert len(claims._owners) == 0
