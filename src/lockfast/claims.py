@@ -13,11 +13,11 @@ from typing import NamedTuple
 from lockfast.core.pulse import Pulse
 from lockfast.errors import ClientClosed, Loss
 from lockfast.live import ASKING, ENDED, HELD, LEAVING, WAITING, Live
+from lockfast.owners import Owners
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
 NEVER = float("inf")
-NAMED = 16  # held names that a waiting claim tells of
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
 PLENTY = 1.0  # if at least so many are left to it
@@ -49,7 +49,7 @@ class Claims:
         self._lost: list[Live] = []
         self._dropped: list[list[Live]] = []
         self._wanted: list[Live] = []
-        self._owned: dict[object, dict[str, Live]] = {}
+        self._owners = Owners()
         self._resign_at = 0.0
         self._planned = NEVER
         self._closed = False
@@ -63,13 +63,11 @@ class Claims:
         return self._by_id.get(id_)
 
     def holding(self, owner: object) -> dict[str, str]:
-        """Tell what a thread or task holds: names by ids, not too many for a payload."""
-        owned = self._owned.get(owner)
-        if not owned:
+        """Tell what a thread or task holds: names by ids."""
+        if not self._owners.has(owner):
             return {}
         with self._lock:
-            held = [live for live in owned.values() if live.phase is HELD]
-        return {live.id: live.shape.name for live in held[-NAMED:]}
+            return self._owners.holding(owner)
 
     def register(self, live: Live, now: float) -> None:
         """Take a claim in, before its first copy is sent."""
@@ -77,11 +75,7 @@ class Claims:
             if self._closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
             self._by_id[live.id] = live
-            owned = self._owned.get(live.owner)
-            if owned is None:
-                self._owned[live.owner] = {live.id: live}
-            else:
-                owned[live.id] = live
+            self._owners.add(live)
             lane = live.lane = self._pulse.lane(live.shape.wait_ttl / BEATS)
             due = lane[live] = now + lane.interval
             if due < self._planned:
@@ -113,7 +107,7 @@ class Claims:
     def call_off(self, owner: object) -> None:
         """End what a thread or task waits for, as if its time were over."""
         with self._lock:
-            for live in self._owned.get(owner, {}).values():
+            for live in self._owners.claims(owner):
                 live.called_off = True
                 if live.event is not None:
                     live.event.set()
@@ -470,11 +464,7 @@ class Claims:
         if self._leaving:
             self._leaving.pop(live, None)
         self._by_id.pop(live.id, None)
-        owned = self._owned.get(live.owner)
-        if owned is not None:
-            owned.pop(live.id, None)
-            if not owned:
-                self._owned.pop(live.owner, None)
+        self._owners.drop(live)
         live.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
         if live.event is not None:
             live.event.set()

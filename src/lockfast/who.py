@@ -44,7 +44,8 @@ def payload(
     `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
     `value`: what a leader publishes.
     """
-    raw = _plain(worker, purpose, now)
+    known = _written.get((worker, purpose))
+    raw = known[1] if known is not None and now < known[0] else _write(worker, purpose, now)
     if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
         each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
         raw = b'%b, "holding": {%b}}' % (raw[:-1], each.encode())
@@ -53,11 +54,8 @@ def payload(
     return raw
 
 
-def _plain(worker: str, purpose: str, now: float) -> bytes:
+def _write(worker: str, purpose: str, now: float) -> bytes:
     """Write what is the same for all claims of a worker, anew only every second."""
-    known = _written.get((worker, purpose))
-    if known is not None and now < known[0]:
-        return known[1]
     if len(_written) >= REMEMBERED:
         _written.clear()
     said: dict[str, object] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 
 from lockfast.runtime.base import Clock, now
@@ -81,6 +80,16 @@ class HeartThread:
         return await self.ended(timeout)
 
 
+class _Me(threading.local):
+    """Something of which every thread has its own."""
+
+    def __init__(self) -> None:
+        self.owner = object()
+
+
+_me = _Me()
+
+
 class Threads:
     """The runtime of blocking callers."""
 
@@ -94,10 +103,9 @@ class Threads:
 
     def worker(self) -> tuple[object, str]:
         """Identify and name the running thread. Not by its ident: the next thread may get the same,
-        and would be taken for the holder of what this one left. Weakly, as a task is.
+        and would be taken for the holder of what this one left.
         """
-        thread = threading.current_thread()
-        return weakref.ref(thread), thread.name
+        return _me.owner, threading.current_thread().name
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""
