@@ -1,0 +1,40 @@
+"""What the tests of guards share: servers for a module, and a client that needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import lockfast
+from tests.guards.database import database
+from tests.servers import Postgres, Redis
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL with the guard and the registers of the story."""
+    with database() as server:
+        yield server
+
+
+@pytest.fixture
+def client() -> Iterator[lockfast.Client]:
+    with lockfast.connect("memory://") as client:
+        yield client
+
+
+@pytest.fixture
+def connection(server: Postgres) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    with psycopg.connect(server.url) as connection:
+        connection.execute("UPDATE register SET value = 'none', fence_token = 0, fence_id = ''")
+        connection.commit()
+        yield connection
