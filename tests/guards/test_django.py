@@ -29,12 +29,6 @@ def server() -> Iterator[Postgres]:
         connections.close_all()
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[Redis]:
-    with Redis() as server:
-        yield server
-
-
 @pytest.fixture
 def client(server: Postgres) -> Iterator[lockfast.Client]:
     server.command("UPDATE register SET value = 'none'")

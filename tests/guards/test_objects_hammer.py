@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from lockfast.guards.objects import ObjectGuard
-from tests.guards.hammer import NAME, Plan, hammer
+from tests.guards.hammer import Plan, hammer
 from tests.guards.holders import writer
 from tests.guards.resources.objects import BUCKET, KEY, ObjectRegister, bucket
+from tests.guards.smithy import NAME
 from tests.servers import ObjectStore, Redis
 
 

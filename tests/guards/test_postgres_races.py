@@ -17,7 +17,7 @@ import lockfast
 from lockfast import StaleToken
 from lockfast.client import Lease
 from lockfast.guards.postgres import PostgresGuard
-from tests.guards.database import database, lease, usurped
+from tests.guards.database import lease, usurped
 from tests.guards.registers.postgres import SELECT, UPDATE
 from tests.servers import Postgres
 
@@ -28,18 +28,6 @@ LEVELS = [
 ]
 ROUNDS = 60
 Connection = psycopg.Connection[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with database() as server:
-        yield server
-
-
-@pytest.fixture
-def client() -> Iterator[lockfast.Client]:
-    with lockfast.connect("memory://") as client:
-        yield client
 
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.name)

@@ -37,12 +37,6 @@ def psql(server: Postgres) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.fixture
-def client() -> Iterator[lockfast.Client]:
-    with lockfast.connect("memory://") as client:
-        yield client
-
-
 def show(connection: Connection, held: LeaseCore) -> None:
     for setting, text in (("name", held.name), ("token", str(held.token)), ("id", held.id)):
         connection.execute("SELECT set_config(%s, %s, true)", [f"lockfast.{setting}", text])

@@ -30,18 +30,6 @@ def server() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[Redis]:
-    with Redis() as server:
-        yield server
-
-
-@pytest.fixture
-def client() -> Iterator[lockfast.Client]:
-    with lockfast.connect("memory://") as client:
-        yield client
-
-
 @pytest.fixture
 def engine(server: Postgres) -> Iterator[Engine]:
     engine = create_engine(url(server.url))

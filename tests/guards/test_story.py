@@ -86,12 +86,6 @@ class Careless(Register):
         """Let everybody in."""
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[Redis]:
-    with Redis() as server:
-        yield server
-
-
 @pytest.mark.parametrize("register", [Register, AsyncRegister])
 def test_a_register_that_keeps_the_rule_refuses_the_paused_holder(
     redis: Redis, tmp_path: Path, register: type[story.Resource]

@@ -1,0 +1,193 @@
+"""What a guarded transaction of psycopg's does to its connection, and where it gets one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+import lockfast
+from lockfast import LeaseLost, StaleToken, aio
+from lockfast.guards.postgres import (
+    AsyncPostgresGuard,
+    PostgresGuard,
+    install,
+    schema,
+)
+from tests.guards.database import lease, usurped
+from tests.guards.registers.postgres import (
+    SELECT,
+    UPDATE,
+)
+from tests.servers import PgBouncer, Postgres, Redis
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def value(server: Postgres) -> str:
+    return str(server.command(SELECT)[0][0])
+
+
+def test_an_error_rolls_back_and_the_connection_is_as_before(
+    connection: Connection, client: lockfast.Client, server: Postgres
+) -> None:
+    guard = PostgresGuard(connection)
+    held = lease(client, "rollback")
+    for autocommit in (False, True):
+        connection.autocommit = autocommit
+        with pytest.raises(ZeroDivisionError), guard.transaction(held) as cursor:
+            cursor.execute(UPDATE, ["never"])
+            raise ZeroDivisionError
+        with guard.transaction(held) as cursor, cursor.connection.transaction():
+            cursor.execute(UPDATE, [f"autocommit {autocommit}"])
+        assert value(server) == f"autocommit {autocommit}"
+        assert connection.autocommit is autocommit
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_a_transaction_that_ended_within_its_block_is_not_taken_for_a_commit(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    guard = PostgresGuard(connection)
+    held = lease(client, "swallowed")
+    with pytest.raises(psycopg.ProgrammingError, match="had ended"), guard.transaction(held) as cur:
+        cur.execute(UPDATE, ["never"])
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            cur.execute("SELECT 1 / 0")
+    with pytest.raises(psycopg.ProgrammingError, match="had ended"), guard.transaction(held):
+        connection.rollback()
+    assert connection.execute(SELECT).fetchone() == ("none",)
+
+
+def test_a_guard_begins_its_own_transaction_and_says_so(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    guard = PostgresGuard(connection)
+    held = lease(client, "within")
+    connection.execute("SELECT 1")
+    with pytest.raises(psycopg.ProgrammingError, match="before your transaction"):
+        guard.seal(held)
+    with pytest.raises(psycopg.ProgrammingError, match="begins one of its own"):
+        guard.transaction(held).__enter__()
+    connection.rollback()
+    guard.seal(held)
+
+
+def test_a_lease_that_its_own_clock_has_ended_does_not_write(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    held = lease(client, "over", ttl=0.05)
+    held.live.until = 0.0
+    with pytest.raises(LeaseLost), PostgresGuard(connection).transaction(held):
+        pytest.fail("it was let in")
+
+
+def test_limits_of_the_lease_hold_in_its_transaction_and_no_longer(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    limits = (
+        "SELECT current_setting('lock_timeout'), "
+        "current_setting('idle_in_transaction_session_timeout')"
+    )
+    held = lease(client, "limits", ttl=20)
+    with PostgresGuard(connection).transaction(held) as cursor:
+        row = cursor.execute(limits).fetchone()
+        assert row is not None
+        assert all(15_000 < int(each.removesuffix("ms")) <= 20_000 for each in row)
+    assert connection.execute(limits).fetchone() == ("0", "0")
+
+
+def test_a_seal_is_on_disk_before_the_holder_reads(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    """A crash that forgot the seal and kept the read would let a stale write in between."""
+    connection.execute("CREATE TABLE seen (synchronous text)")
+    connection.execute(
+        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"
+    )
+    connection.execute(
+        "CREATE TRIGGER look AFTER INSERT ON lockfast_guard.mark EXECUTE FUNCTION look()"
+    )
+    connection.execute("SET synchronous_commit = off")
+    connection.commit()
+    guard = PostgresGuard(connection)
+    guard.seal(lease(client, "durable"))
+    with guard.transaction(lease(client, "as you like")) as cursor:
+        cursor.execute(UPDATE, ["with its mark, or neither"])
+    assert connection.execute("SELECT * FROM seen").fetchall() == [("on",), ("off",)]
+    connection.execute("DROP TRIGGER look ON lockfast_guard.mark")
+    connection.commit()
+
+
+def test_connections_may_come_from_a_pool_and_rows_may_be_anything(
+    server: Postgres, client: lockfast.Client
+) -> None:
+    given: list[psycopg.Connection[dict[str, Any]]] = []
+
+    @contextmanager
+    def pool() -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        with psycopg.connect(server.url, row_factory=dict_row) as connection:
+            given.append(connection)
+            yield connection
+
+    guard = PostgresGuard(pool)
+    stale, fresh = usurped(client, "pool")
+    guard.seal(fresh)
+    with guard.transaction(fresh) as cursor:
+        assert set(cursor.execute(SELECT).fetchone() or {}) == {"value"}
+    with pytest.raises(StaleToken), guard.transaction(stale):
+        pytest.fail("it was let in")
+    assert len(given) == 3
+    assert all(connection.closed for connection in given)
+
+
+def test_it_works_through_a_pooler_that_shares_sessions(
+    server: Postgres, client: lockfast.Client
+) -> None:
+    with PgBouncer(server, pool_size=1) as pooler, psycopg.connect(pooler.url) as connection:
+        guard = PostgresGuard(connection)
+        stale, fresh = usurped(client, "pooled")
+        for _ in range(8):
+            guard.seal(fresh)
+            with guard.transaction(fresh) as cursor:
+                cursor.execute(UPDATE, ["pooled"], prepare=False)
+        with pytest.raises(StaleToken):
+            guard.seal(stale)
+
+
+def test_the_asyncio_guard_keeps_the_same_rule(server: Postgres, redis: Redis) -> None:
+    async def play() -> None:
+        async with (
+            aio.connect(redis.url) as client,
+            await psycopg.AsyncConnection.connect(server.url) as connection,
+        ):
+            guard = AsyncPostgresGuard(connection)
+            async with client.lock("asyncio") as held:
+                await guard.seal(held)
+                async with guard.transaction(held) as cursor:
+                    await cursor.execute(UPDATE, ["asyncio"])
+                with pytest.raises(ZeroDivisionError):
+                    async with guard.transaction(held) as cursor:
+                        await cursor.execute(UPDATE, ["never"])
+                        raise ZeroDivisionError
+            async with client.lock("asyncio") as fresh:
+                await guard.seal(fresh)
+                with pytest.raises(StaleToken) as caught:
+                    async with guard.transaction(held):
+                        pytest.fail("it was let in")
+                assert caught.value.current == fresh.token
+            assert not connection.autocommit
+
+    asyncio.run(play())
+    assert value(server) == "asyncio"
+
+
+def test_the_schema_can_be_printed_and_installed_again(server: Postgres) -> None:
+    assert "CREATE SCHEMA IF NOT EXISTS lockfast_guard" in schema()
+    install(server.url)
