@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := pair tasks handoff crowd hold server
+BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[etcd,postgres,redis,redlock,testing,zookeeper]'
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[django,etcd,postgres,redis,redlock,sqlalchemy,testing,zookeeper]'
 	scripts/install-servers
 
 $(BIN)/python:
@@ -39,7 +39,7 @@ bench: ## Run each benchmark in turn, one JSON result each
 	@set -e; for name in $(BENCHMARKS); do \
 		$(BIN)/python -m benchmarks $$name --engine redis --json; \
 	done; \
-	for engine in $(OTHERS); do for name in pair handoff; do \
+	for engine in $(OTHERS); do for name in pair handoff together; do \
 		$(BIN)/python -m benchmarks $$name --engine $$engine --json; \
 	done; done
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import crowd, handoff, hold, pair, server, tasks
+from benchmarks import crowd, guard, handoff, hold, pair, server, tasks, together
 from benchmarks.against import ENGINES
 from benchmarks.stage import Stage, table
 
@@ -18,8 +18,10 @@ BENCHMARKS = {
     "crowd": crowd,
     "hold": hold,
     "server": server,
+    "guard": guard,
+    "together": together,
 }
-ON_EVERY_ENGINE = ("pair", "handoff")
+ON_EVERY_ENGINE = ("pair", "handoff", "together")
 
 
 def main() -> None:

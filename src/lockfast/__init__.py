@@ -2,7 +2,18 @@
 
 import logging
 
-from lockfast.client import Client, Lease, Lock, connect
+from lockfast.client import (
+    Candidacy,
+    Client,
+    Election,
+    Lease,
+    Lock,
+    MultiLease,
+    MultiLock,
+    RLease,
+    RLock,
+    connect,
+)
 from lockfast.core.validity import State
 from lockfast.errors import (
     CapacityMismatch,
@@ -17,17 +28,24 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
     StaleToken,
+    Unguarded,
     WrongLoop,
 )
 from lockfast.guarantees import Finding, Guarantees, Level
+from lockfast.nouns.election import Leader
 from lockfast.nouns.lock import Holder
+from lockfast.nouns.rwlock import RWLock
+from lockfast.nouns.template import INJECTED
 from lockfast.who import Who
 
 __all__ = [
+    "INJECTED",
+    "Candidacy",
     "CapacityMismatch",
     "Client",
     "ClientClosed",
     "Deadlock",
+    "Election",
     "EngineError",
     "EngineRefused",
     "EngineUnavailable",
@@ -35,15 +53,22 @@ __all__ = [
     "GuaranteeMissing",
     "Guarantees",
     "Holder",
+    "Leader",
     "Lease",
     "LeaseLost",
     "Level",
     "Lock",
     "LockfastError",
     "Loss",
+    "MultiLease",
+    "MultiLock",
     "NotAcquired",
+    "RLease",
+    "RLock",
+    "RWLock",
     "StaleToken",
     "State",
+    "Unguarded",
     "Who",
     "WrongLoop",
     "connect",

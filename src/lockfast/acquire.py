@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import weakref
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from lockfast import who
+from lockfast import deadlock, who
+from lockfast.core.validity import DRIFT
 from lockfast.errors import (
     CapacityMismatch,
     Deadlock,
@@ -19,6 +21,9 @@ from lockfast.errors import (
 from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
+
+PATIENCE = 2.0  # seconds that a release may wait for a renewal
+LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
 
 class Bearer(Protocol):
@@ -40,6 +45,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     purpose: str,
     bearer_type: type[B],
     block: object = None,
+    at_least: float = 0.0,
+    value: str = "",
 ) -> B:
     """Make a claim, wait until it is granted, and return its bearer.
 
@@ -48,6 +55,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
 
     `block`: something that lives exactly as long as the lease is wanted. Without one, that is the
     bearer, and then nobody but its owner knows when it is no longer wanted.
+    `at_least`: seconds for which the lock stays taken, however soon it is released.
+    `value`: what the payload publishes besides who asks.
     """
     session.enter()
     if session.unproven is not None:
@@ -56,12 +65,14 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     runtime, claims = session.runtime, session.claims
     began = now = runtime.now()
     owner, name = runtime.worker()
-    payload = who.payload(name, purpose, now)
+    holding = claims.holding(owner)
+    payload = who.payload(name, purpose, now, holding, value)
     queue = timeout is None or timeout > 0.0
     until = None if timeout is None else began + timeout
-    reference = weakref.ref(block or bearer)
+    reference = weakref.ref(bearer if block is None else block)
     while True:
         live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
+        live.holding = holding
         try:
             claims.register(live, now)
             live.copies = 1
@@ -79,10 +90,11 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
             if live.phase is HELD:
                 bearer.live = live
                 live.handed = block is None
+                live.keep = at_least and runtime.now() + at_least
                 return bearer
             now = runtime.now()
-            if until is not None and now >= until:
-                raise _busy(shape, live.blocker, now - began)
+            if live.called_off or (until is not None and now >= until):
+                raise busy(shape, live.blocker, now - began)
         except (CapacityMismatch, EngineRefused):  # the engine answered, and did nothing
             live.copies -= 1
             give_up(session, live)
@@ -96,12 +108,21 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
     """Wait until the claim is granted or gone, or the time is over."""
     if not live.queue:
         _forget(session, live)
-        raise _busy(live.shape, standing.blocker, 0.0)
+        raise busy(live.shape, standing.blocker, 0.0)
     if until is None:
         _refuse_own(session, live)
-    event = session.runtime.event()
-    session.claims.wait(live, event)
-    await event.wait(until)
+    pause = session.deadlock_after if live.holding else None
+    while True:
+        event = session.runtime.event()
+        session.claims.wait(live, event)
+        look = None if pause is None else session.runtime.now() + pause
+        if pause is None or look is None or (until is not None and until <= look):
+            await event.wait(until)
+            return
+        if await event.wait(look):
+            return
+        await deadlock.check(session, live, patient=until is None)
+        pause = min(pause * 2.0, LONGEST_LOOK)
 
 
 async def _claim_again(
@@ -139,7 +160,8 @@ def _forget(session: Session, live: Live) -> None:
         session.claims.end(live, Loss.GONE)
 
 
-def _busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
+def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
+    """Say who stood in the way."""
     holder = str(who.read(blocker.payload)) if blocker else "nobody known"
     return NotAcquired(shape.name, waited, holder)
 
@@ -151,14 +173,18 @@ def _refuse_own(session: Session, live: Live) -> None:
         raise Deadlock(
             f"this {session.runtime.worker()[1]} already holds {live.shape.name!r} (ticket "
             f"{mine.ticket}) and would wait for itself for ever: release it first, or pass a "
-            "timeout."
+            "timeout.",
+            mine.id,
         )
 
 
 def give_up(session: Session, live: Live) -> None:
     """Leave without waiting: bounded, never raises."""
     live.lose(Loss.RELEASED)
-    if session.claims.leave(live, session.runtime.now()) and not session.closed:
+    now = session.runtime.now()
+    if now < live.keep:
+        session.claims.linger(live)
+    elif session.claims.leave(live, now) and not session.closed:
         session.engine.abandon([live])
 
 
@@ -173,14 +199,20 @@ async def release(session: Session, live: Live) -> None:
         return  # a child leaves its parent's block: it has no loop, and nothing to give back
     runtime.enter()
     try:
+        if live.keep and live.phase is HELD:
+            await _secure(session, live)
         now = runtime.now()
         first = claims.releasing(live, now)
-        if first or (live.phase is LEAVING and live.loss is Loss.RELEASED):
+        if not first and (live.phase is not LEAVING or live.loss is not Loss.RELEASED):
+            pass  # it was released, or is lost
+        elif now < live.keep:
+            claims.linger(live)
+        else:
             deadline = session.deadline(now, None, live.shape.ttl)
             try:
                 removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]
             except EngineUnavailable as error:
-                removed = await _resign_again(session, live, deadline, error)
+                (removed,) = await resign_again(session, (live,), deadline, error)
             if first and not removed:
                 claims.missing(live)
             claims.end(live)
@@ -192,12 +224,28 @@ async def release(session: Session, live: Live) -> None:
         raise lost(live)
 
 
-async def _resign_again(
-    session: Session, live: Live, deadline: float, error: EngineUnavailable
-) -> bool:
-    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work."""
+async def _secure(session: Session, live: Live) -> None:
+    """Make sure that the engine keeps a claim for as long as it must, even if we end right now.
+
+    One that was granted while it waited has only a waiter's time before the heart has renewed it.
+    """
+    runtime, enough = session.runtime, live.keep - 2.0 * DRIFT * live.shape.ttl
+    end = min(runtime.now() + PATIENCE, live.keep, live.until)
+    if live.until < enough:
+        session.claims.hasten(live, runtime.now())
+    while live.until < enough and live.phase is HELD and runtime.now() < end:
+        await runtime.sleep(0.002)
+
+
+async def resign_again(
+    session: Session, lives: Sequence[Live], deadline: float, error: EngineUnavailable
+) -> list[bool]:
+    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work,
+    and of several claims some may have been resigned before the error.
+    """
     runtime = session.runtime
-    unanswered = False
+    unanswered = len(lives) > 1
+    doubt = any(live.copies for live in lives)
     pause = 0.0
     while True:
         unanswered = unanswered or error.sent
@@ -206,11 +254,11 @@ async def _resign_again(
         await runtime.sleep(pause)
         pause = _longer(pause)
         try:
-            removed = await session.engine.resign((live,), deadline, doubt=live.copies > 0)
+            removed = await session.engine.resign(lives, deadline, doubt=doubt)
         except EngineUnavailable as again:
             error = again
         else:
-            return removed[0] or unanswered
+            return [there or unanswered for there in removed]
 
 
 def _longer(pause: float) -> float:

@@ -1,123 +1,43 @@
-"""The asyncio client: `connect`, `AsyncClient`, `AsyncLock`, `AsyncLease`. One line per method."""
+"""The asyncio client: `connect` and `AsyncClient`. One line per method."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Literal, Self, overload
 
-from lockfast.acquire import lost
+from lockfast.awaiting import (
+    AsyncCandidacy,
+    AsyncElection,
+    AsyncLease,
+    AsyncLock,
+    AsyncMultiLease,
+    AsyncMultiLock,
+    AsyncRLease,
+    AsyncRLock,
+    AsyncSkip,
+)
 from lockfast.engines import opener
-from lockfast.errors import LockfastError
 from lockfast.guarantees import Guarantees, Level
-from lockfast.nouns.block import Leaving, beginning
-from lockfast.nouns.lease import LeaseCore
-from lockfast.nouns.lock import Default, LockCore
-from lockfast.port import Shape
+from lockfast.nouns.lock import patience
+from lockfast.nouns.rwlock import RWLock
+from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.aio import Aio
-from lockfast.session import Session
+from lockfast.session import DEADLOCK, Session
 from lockfast.url import parse
 
-
-class AsyncLease(LeaseCore):
-    """One acquisition. Leaving `async with` releases it; a loss cancels the body."""
-
-    __slots__ = ("_cancelled", "_cancelling", "_task")
-
-    release = LeaseCore._release
-    wait_lost = LeaseCore._wait_lost
-
-    async def __aenter__(self) -> Self:
-        """Begin the body, unless the lease is lost already; from here on a loss cancels it."""
-        self.ensure_held()
-        self._watch()
-        return self
-
-    def _watch(self) -> None:
-        self._cancelled = False
-        self._task = asyncio.current_task()
-        self._cancelling = self._task.cancelling() if self._task else 0
-        self._session.claims.on_lost(self.live, self._cancel)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._cancelled = True
-            self._task.cancel("lockfast: the lease was lost")
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release. Turn our own cancellation, and no other, into `LeaseLost`."""
-        task, self._task = self._task, None
-        ours = self._cancelled and task is not None and task.uncancel() <= self._cancelling
-        try:
-            await self._release()
-        except LockfastError as failure:
-            if error is None:
-                raise
-            if not ours:
-                error.add_note(f"lockfast: the release failed too: {failure}")
-        if ours and isinstance(error, asyncio.CancelledError):
-            raise lost(self.live) from error
-
-
-class Acquiring:
-    """An acquisition to come: await it for the lease, or enter it with `async with`."""
-
-    __slots__ = ("_coroutine", "_lease")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, AsyncLease]) -> None:
-        """Nothing runs yet."""
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, AsyncLease]:
-        """Acquire."""
-        return self._coroutine.__await__()
-
-    async def __aenter__(self) -> AsyncLease:
-        """Acquire, and begin the body."""
-        self._lease = await self._coroutine
-        self._lease._watch()
-        return self._lease
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release."""
-        await self._lease.__aexit__(kind, error, trace)
-
-
-class AsyncLock(LockCore[AsyncLease]):
-    """A lock for tasks. `async with lock:` acquires it, and releases it at the end."""
-
-    __slots__ = ()
-
-    try_acquire = LockCore[AsyncLease]._try_acquire
-    holders = LockCore[AsyncLease]._holders
-    queue = LockCore[AsyncLease]._queue
-
-    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Acquiring:
-        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
-
-        Raises `NotAcquired` when the time is over.
-        """
-        return Acquiring(self._acquire(timeout=timeout))
-
-    async def __aenter__(self) -> AsyncLease:
-        """Acquire."""
-        block = beginning()
-        lease = block.lease = await self._acquire_in(block)
-        lease._watch()
-        return lease
-
-    __aexit__ = Leaving(AsyncLease.__aexit__)
+__all__ = [
+    "AsyncCandidacy",
+    "AsyncClient",
+    "AsyncElection",
+    "AsyncLease",
+    "AsyncLock",
+    "AsyncMultiLease",
+    "AsyncMultiLock",
+    "AsyncRLease",
+    "AsyncRLock",
+    "AsyncSkip",
+    "connect",
+]
 
 
 class AsyncClient:
@@ -127,11 +47,87 @@ class AsyncClient:
         """Use `connect` instead."""
         self._session = session
 
+    @overload
     def lock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
-    ) -> AsyncLock:
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["wait", "raise"] = "wait",
+    ) -> AsyncLock: ...
+
+    @overload
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["skip"],
+    ) -> AsyncSkip: ...
+
+    def lock(  # noqa: PLR0913  # each is a word that users look for
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["wait", "raise", "skip"] = "wait",
+    ) -> AsyncLock | AsyncSkip:
         """Describe a lock; the arguments are those of `Client.lock`."""
-        return AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose)
+        timeout = patience(on_busy, timeout)
+        lock = AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose, at_least)
+        return AsyncSkip(lock) if on_busy == "skip" else lock
+
+    def rlock(
+        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> AsyncRLock:
+        """Describe a lock that the task which holds it may take again: one token at any depth."""
+        return AsyncRLock(self._session, AsyncRLease, Shape(name, ttl), timeout, purpose)
+
+    def rwlock(
+        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> RWLock[AsyncLock]:
+        """Describe a read/write lock: `.read()` and `.write()` are locks."""
+        return RWLock(
+            name,
+            lambda weight: AsyncLock(
+                self._session, AsyncLease, Shape(name, ttl, SHARED, weight), timeout, purpose
+            ),
+        )
+
+    def semaphore(  # noqa: PLR0913  # each is a word that users look for
+        self,
+        name: str,
+        capacity: int,
+        *,
+        permits: int = 1,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+    ) -> AsyncLock:
+        """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
+        shape = Shape(name, ttl, permits_of(capacity), permits)
+        return AsyncLock(self._session, AsyncLease, shape, timeout, purpose)
+
+    def lock_all(
+        self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> AsyncMultiLock:
+        """Describe several locks that are taken together: all or nothing, and lost together."""
+        return AsyncMultiLock(
+            self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose
+        )
+
+    def election(self, name: str, *, ttl: float = 30.0) -> AsyncElection:
+        """Describe an election: whoever holds it leads, and its token is the term."""
+        return AsyncElection(self._session, AsyncLease, name, ttl)
 
     async def guarantees(self) -> Guarantees:
         """Ask the live server how it is set up, and say what that lets us promise."""
@@ -155,10 +151,15 @@ class AsyncClient:
         await self.close()
 
 
-def connect(url: str | None = None, *, require: Level | str | None = None) -> AsyncClient:
+def connect(
+    url: str | None = None,
+    *,
+    require: Level | str | None = None,
+    deadlock_after: float | None = DEADLOCK,
+) -> AsyncClient:
     """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
 
-    `require`: as for `lockfast.connect`.
+    `require`, `deadlock_after`: as for `lockfast.connect`.
     """
     runtime = Aio()
-    return AsyncClient(Session(opener(parse(url), runtime), runtime, require))
+    return AsyncClient(Session(opener(parse(url), runtime), runtime, require, deadlock_after))

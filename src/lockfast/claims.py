@@ -17,6 +17,7 @@ from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
 NEVER = float("inf")
+NAMED = 16  # held names that a waiting claim tells of
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
 PLENTY = 1.0  # if at least so many are left to it
@@ -28,7 +29,8 @@ class Work(NamedTuple):
     renew: list[list[Live]]
     resign: list[Live]
     lost: list[Live]
-    dropped: list[Live]
+    dropped: list[list[Live]]
+    wanted: list[Live]
     patience: float
     """Seconds for which the heart may be kept from renewing."""
 
@@ -45,7 +47,9 @@ class Claims:
         self._pulse: Pulse[Live] = Pulse()
         self._leaving: dict[Live, float] = {}
         self._lost: list[Live] = []
-        self._dropped: list[Live] = []
+        self._dropped: list[list[Live]] = []
+        self._wanted: list[Live] = []
+        self._owned: dict[object, dict[str, Live]] = {}
         self._resign_at = 0.0
         self._planned = NEVER
         self._closed = False
@@ -58,12 +62,26 @@ class Claims:
         """Find a claim of this client."""
         return self._by_id.get(id_)
 
+    def holding(self, owner: object) -> dict[str, str]:
+        """Tell what a thread or task holds: names by ids, not too many for a payload."""
+        owned = self._owned.get(owner)
+        if not owned:
+            return {}
+        with self._lock:
+            held = [live for live in owned.values() if live.phase is HELD]
+        return {live.id: live.shape.name for live in held[-NAMED:]}
+
     def register(self, live: Live, now: float) -> None:
         """Take a claim in, before its first copy is sent."""
         with self._lock:
             if self._closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
             self._by_id[live.id] = live
+            owned = self._owned.get(live.owner)
+            if owned is None:
+                self._owned[live.owner] = {live.id: live}
+            else:
+                owned[live.id] = live
             lane = live.lane = self._pulse.lane(live.shape.wait_ttl / BEATS)
             due = lane[live] = now + lane.interval
             if due < self._planned:
@@ -89,8 +107,16 @@ class Claims:
         """Hand over the event to set when the claim is granted or gone."""
         with self._lock:
             live.event = event
-            if live.phase is not WAITING:
+            if live.phase is not WAITING or live.called_off:
                 event.set()
+
+    def call_off(self, owner: object) -> None:
+        """End what a thread or task waits for, as if its time were over."""
+        with self._lock:
+            for live in self._owned.get(owner, {}).values():
+                live.called_off = True
+                if live.event is not None:
+                    live.event.set()
 
     def wake(self, wakes: Iterable[Wake], now: float) -> None:
         """Take pushes in. They may be lost, early or doubled, and may overtake a reply."""
@@ -113,6 +139,8 @@ class Claims:
                     # there is enough of that, let the new holder begin first.
                     pause = WELCOME if found.until - now > PLENTY else 0.0
                     self._pulse.appoint(found, now + pause)
+                elif found.phase is HELD and not wake.granted:
+                    self._pulse.appoint(found, now)  # its connection ended, or has come back
 
     def renewed(
         self,
@@ -161,6 +189,14 @@ class Claims:
                 self._lost.append(live)
                 self.rouse()
 
+    def on_contended(self, live: Live, callback: Callable[[], object]) -> None:
+        """Have the heart call `callback` once somebody waits behind the lease."""
+        with self._lock:
+            live.wanted += (callback,)
+            if live.behind:
+                self._wanted.append(live)
+                self.rouse()
+
     def on_end(self, live: Live, event: Event) -> None:
         """Set `event` when the lease is lost or released, or at once if it was."""
         with self._lock:
@@ -168,6 +204,16 @@ class Claims:
                 live.watchers += (event,)
             else:
                 event.set()
+
+    def off_end(self, live: Live, event: Event) -> None:
+        """Set that event no more: whoever waited for it has left."""
+        with self._lock:
+            live.watchers = tuple(each for each in live.watchers if each is not event)
+
+    def off_lost(self, live: Live, callback: Callable[[], object]) -> None:
+        """Call that callback no more."""
+        with self._lock:
+            live.callbacks = tuple(each for each in live.callbacks if each != callback)
 
     def leave(self, live: Live, now: float) -> bool:
         """Give a claim up without waiting: the heart resigns it. False if there is nothing to do.
@@ -207,6 +253,21 @@ class Claims:
             self._keep(live, now)  # the heart helps after a whole beat, not in the middle of it
             return True
 
+    def linger(self, live: Live) -> None:
+        """Keep a released claim at the engine until its time has come: the heart resigns it then.
+
+        Its ttl is not shorter than that, so it needs no renewal, and outlives this process.
+        """
+        with self._lock:
+            if live.phase is not ENDED:
+                self._linger(live)
+                self._hurry(live.keep)
+
+    def hasten(self, live: Live, now: float) -> None:
+        """Have a lease renewed at once."""
+        with self._lock:
+            self._appoint(live, now)
+
     def missing(self, live: Live) -> None:
         """Take in that a release found nothing there: lost, unless the heart has resigned it."""
         with self._lock:
@@ -216,7 +277,7 @@ class Claims:
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""
         with self._lock:
-            following = 0.0 if self._lost else self._pulse.next()
+            following = 0.0 if self._lost or self._wanted else self._pulse.next()
             self._planned = NEVER if following is None else following
             if self._leaving:
                 self._planned = min(self._planned, self._resign_at)
@@ -231,11 +292,13 @@ class Claims:
             ]
             lost, self._lost = self._lost, []
             dropped, self._dropped = self._dropped, []
+            wanted, self._wanted = self._wanted, []
             for live in [live for live, over in self._leaving.items() if now > over]:
                 self._end(live)  # every copy has expired by itself
             patience = min(1.0, self._pulse.shortest() / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
-            return Work([batch for batch in batches if batch], leaving, lost, dropped, patience)
+            renew = [batch for batch in batches if batch]
+            return Work(renew, leaving, lost, dropped, wanted, patience)
 
     def resigned(self, lives: Iterable[Live]) -> None:
         """Forget claims that the engine has confirmed to be gone."""
@@ -271,6 +334,8 @@ class Claims:
 
     def _renewed(self, live: Live, sent: float, standing: Standing, now: float) -> None:
         if live.phase is HELD:
+            if live.wanted and standing.behind:
+                self._wanted.append(live)
             live.behind = standing.behind
             if not live.extend(sent, standing.left, now):
                 self._lose(live, Loss.EXPIRED)
@@ -331,7 +396,11 @@ class Claims:
         if live.pushed:  # the push overtook this reply
             self._appoint(live, now)
         elif standing.recheck is not None:
-            self._appoint(live, now + standing.recheck + 0.001)
+            when = now + standing.recheck + 0.001
+            # One at a time: each beat's would bring on another, more and more while it waits.
+            if live.recheck <= now or when < live.recheck:
+                live.recheck = when
+                self._appoint(live, when)
         self._start(live, now)
 
     def _start(self, live: Live, now: float) -> None:
@@ -348,12 +417,14 @@ class Claims:
             return False
         if live.phase is LEAVING:
             # Its release has taken a whole beat, or was interrupted twice: help.
-            self._leave(live, now)
+            if now >= live.keep:
+                self._leave(live, now)
             return False
         if live.lease() is None:
             if live.handed:
-                self._end(live)
-                self._dropped.append(live)
+                self._drop(live)
+            elif now < live.keep:
+                self._linger(live)
             else:
                 self._leave(live, now)
             return False
@@ -364,6 +435,21 @@ class Claims:
             self._lose(live, Loss.EXPIRED)
             return False
         return True
+
+    def _drop(self, live: Live) -> None:
+        """Let go of a lease that nobody has any more, and of those that were taken with it."""
+        ids = live.siblings or (live.id,)
+        dropped = [self._by_id[id_] for id_ in ids if id_ in self._by_id]
+        self._dropped.append(dropped)
+        for each in dropped:
+            self._end(each)
+
+    def _linger(self, live: Live) -> None:
+        live.phase = LEAVING
+        if live.lane is not None:
+            live.lane.pop(live, None)
+        self._pulse.appoint(live, live.keep)
+        self._tell(live)
 
     def _lose(self, live: Live, reason: Loss) -> None:
         live.lose(reason)
@@ -384,6 +470,11 @@ class Claims:
         if self._leaving:
             self._leaving.pop(live, None)
         self._by_id.pop(live.id, None)
+        owned = self._owned.get(live.owner)
+        if owned is not None:
+            owned.pop(live.id, None)
+            if not owned:
+                self._owned.pop(live.owner, None)
         live.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
         if live.event is not None:
             live.event.set()

@@ -1,95 +1,46 @@
-"""The blocking client: `connect`, `Client`, `Lock`, `Lease`. One line per method."""
+"""The blocking client: `connect` and `Client`. One line per method."""
 
 from __future__ import annotations
 
 import atexit
 import weakref
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, overload
 
-from lockfast.acquire import give_up
+from lockfast.blocking import (
+    Candidacy,
+    Election,
+    Lease,
+    Lock,
+    MultiLease,
+    MultiLock,
+    RLease,
+    RLock,
+    Skip,
+)
 from lockfast.engines import opener
-from lockfast.errors import LockfastError
 from lockfast.guarantees import Guarantees, Level
-from lockfast.nouns.block import Leaving, beginning
-from lockfast.nouns.lease import LeaseCore
-from lockfast.nouns.lock import Default, LockCore
-from lockfast.port import Shape
-from lockfast.runtime.drive import blocking, drive
+from lockfast.nouns.lock import patience
+from lockfast.nouns.rwlock import RWLock
+from lockfast.port import SHARED, Shape, permits_of
+from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
-from lockfast.session import Session
+from lockfast.session import DEADLOCK, Session
 from lockfast.url import parse
 
-
-class Lease(LeaseCore):
-    """One acquisition. Leaving `with` releases it."""
-
-    __slots__ = ()
-
-    wait_lost = blocking(LeaseCore._wait_lost)
-
-    def release(self) -> None:
-        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
-
-        After an engine's error it can be called again.
-        """
-        coroutine = None
-        try:
-            coroutine = self._release()
-            coroutine.send(None)
-        except StopIteration:
-            return
-        except LockfastError:
-            raise
-        except BaseException:  # Ctrl-C, perhaps before the release began: it is wanted all the same
-            if coroutine is not None:
-                coroutine.close()
-            give_up(self._session, self.live)
-            raise
-
-    def __enter__(self) -> Self:
-        """Begin the body, unless the lease is lost already (TRAPS 6)."""
-        self.ensure_held()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release. An error of the release never masks the body's (TRAPS 7)."""
-        try:
-            self.release()
-        except LockfastError as failure:
-            if error is None:
-                raise
-            error.add_note(f"lockfast: the release failed too: {failure}")
-
-
-class Lock(LockCore[Lease]):
-    """A lock for threads. `with lock:` acquires it, and releases it at the end."""
-
-    __slots__ = ()
-
-    try_acquire = blocking(LockCore[Lease]._try_acquire)
-    holders = blocking(LockCore[Lease]._holders)
-    queue = blocking(LockCore[Lease]._queue)
-
-    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Lease:
-        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
-
-        Raises `NotAcquired` when the time is over.
-        """
-        return drive(self._acquire(timeout=timeout))
-
-    def __enter__(self) -> Lease:
-        """Acquire."""
-        block = beginning()
-        lease = block.lease = drive(self._acquire_in(block))
-        return lease
-
-    __exit__ = Leaving(Lease.__exit__)
+__all__ = [
+    "Candidacy",
+    "Client",
+    "Election",
+    "Lease",
+    "Lock",
+    "MultiLease",
+    "MultiLock",
+    "RLease",
+    "RLock",
+    "Skip",
+    "connect",
+]
 
 
 class Client:
@@ -99,16 +50,96 @@ class Client:
         """Use `connect` instead."""
         self._session = session
 
+    @overload
     def lock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
-    ) -> Lock:
-        """Describe a lock.
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["wait", "raise"] = "wait",
+    ) -> Lock: ...
 
+    @overload
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["skip"],
+    ) -> Skip: ...
+
+    def lock(  # noqa: PLR0913  # each is a word that users look for
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_least: float = 0.0,
+        on_busy: Literal["wait", "raise", "skip"] = "wait",
+    ) -> Lock | Skip:
+        """Describe a lock. It is a context manager, and decorates functions.
+
+        `name`: as a decorator, `"pay:{order_id}"` is filled from the call's arguments.
         `ttl`: seconds for which a holder that died blocks the others; a live one renews by itself.
         `timeout`: seconds to wait for the grant; None waits for ever.
         `purpose`: shown to whoever asks who holds it.
+        `at_least`: seconds for which it stays taken, however soon it is released: a job of two
+        milliseconds then runs once, although the machines' clocks differ. A process that ends
+        before that leaves it to the ttl.
+        `on_busy`: "raise" raises `NotAcquired` and "skip" makes a decorated function return None
+        when the timeout is over: at once, if there is none.
         """
-        return Lock(self._session, Lease, Shape(name, ttl), timeout, purpose)
+        timeout = patience(on_busy, timeout)
+        lock = Lock(self._session, Lease, Shape(name, ttl), timeout, purpose, at_least)
+        return Skip(lock) if on_busy == "skip" else lock
+
+    def rlock(
+        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> RLock:
+        """Describe a lock that the thread which holds it may take again: one token at any depth."""
+        return RLock(self._session, RLease, Shape(name, ttl), timeout, purpose)
+
+    def rwlock(
+        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> RWLock[Lock]:
+        """Describe a read/write lock: `.read()` and `.write()` are locks."""
+        return RWLock(
+            name,
+            lambda weight: Lock(
+                self._session, Lease, Shape(name, ttl, SHARED, weight), timeout, purpose
+            ),
+        )
+
+    def semaphore(  # noqa: PLR0913  # each is a word that users look for
+        self,
+        name: str,
+        capacity: int,
+        *,
+        permits: int = 1,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+    ) -> Lock:
+        """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
+        shape = Shape(name, ttl, permits_of(capacity), permits)
+        return Lock(self._session, Lease, shape, timeout, purpose)
+
+    def lock_all(
+        self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+    ) -> MultiLock:
+        """Describe several locks that are taken together: all or nothing, and lost together."""
+        return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose)
+
+    def election(self, name: str, *, ttl: float = 30.0) -> Election:
+        """Describe an election: whoever holds it leads, and its token is the term."""
+        return Election(self._session, Lease, name, ttl)
 
     def guarantees(self) -> Guarantees:
         """Ask the live server how it is set up, and say what that lets us promise."""
@@ -132,14 +163,21 @@ class Client:
         self.close()
 
 
-def connect(url: str | None = None, *, require: Level | str | None = None) -> Client:
+def connect(
+    url: str | None = None,
+    *,
+    require: Level | str | None = None,
+    deadlock_after: float | None = DEADLOCK,
+) -> Client:
     """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
 
     `require`: "efficiency", "fenced" or "consensus". The first acquisition asks the live server
     and raises `GuaranteeMissing` if it cannot promise that much.
+    `deadlock_after`: seconds after which a waiter that holds something looks whether it waits in
+    a circle, and again from time to time; None never looks.
     """
     runtime = Threads()
-    session = Session(opener(parse(url), runtime), runtime, require)
+    session = Session(opener(parse(url), runtime), runtime, require, deadlock_after)
     _open.add(session)
     return Client(session)
 

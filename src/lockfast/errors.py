@@ -62,8 +62,19 @@ class StaleToken(LockfastError):
         )
 
 
+class Unguarded(LockfastError, RuntimeError):
+    """A write to a guarded resource showed no token, or that of another lock."""
+
+
 class Deadlock(LockfastError):
-    """A wait that could never end: the waiter itself holds what it waits for."""
+    """A wait that could never end: the waiter itself holds what it waits for, at once or by way of
+    others that wait for it.
+    """
+
+    def __init__(self, message: str, claim: str = "") -> None:
+        """`claim`: the id of the waiter's own claim that the others wait for, if it is held."""
+        self.claim = claim
+        super().__init__(message)
 
 
 class CapacityMismatch(LockfastError, ValueError):

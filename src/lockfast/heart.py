@@ -101,8 +101,12 @@ class Heart:
         work = self._claims.work(self._runtime.now())
         for live in work.lost:
             announce(live)
-        for live in work.dropped:
-            warn(live)
+        for live in work.wanted:
+            wanted, live.wanted = live.wanted, ()
+            if live.loss is None:
+                call(live, wanted, "a callback on waiters for")
+        for lives in work.dropped:
+            warn(lives)
         for batch in work.renew:
             for start in range(0, len(batch), CHUNK):
                 if start:  # a crowd of renewals must not hold a wake-up up
@@ -139,9 +143,13 @@ class Heart:
             self._claims.unresigned(self._runtime.now())
 
 
-def warn(live: Live) -> None:
-    """Tell that a lease was dropped. It is not resigned: its dropper may still be at work."""
-    said = f"a lease on {live.shape.name!r} was dropped without release(): it is renewed no more"
+def warn(lives: Sequence[Live]) -> None:
+    """Tell that a lease was dropped, or several that were taken together.
+
+    It is not resigned: its dropper may still be at work.
+    """
+    names = ", ".join(repr(live.shape.name) for live in lives)
+    said = f"a lease on {names} was dropped without release(): it is renewed no more"
     try:
         warnings.warn(said, ResourceWarning, stacklevel=1)
     except ResourceWarning:  # under -W error; raised from here, nobody would catch it
@@ -155,8 +163,13 @@ def announce(live: Live) -> None:
         reason = live.loss.value if live.loss else "?"
         log.error("the lease on %r (ticket %d) is lost: %s", live.shape.name, live.ticket, reason)
     callbacks, live.callbacks = live.callbacks, ()
+    call(live, callbacks, "a callback on the loss of")
+
+
+def call(live: Live, callbacks: Sequence[Callable[[], object]], what: str) -> None:
+    """Run callbacks in the context in which the lease was acquired."""
     for callback in callbacks:
         try:
             live.context.run(callback)
         except BaseException:  # sys.exit() in one must not keep the next from being told
-            log.exception("a callback on the loss of %r failed", live.shape.name)
+            log.exception("%s %r failed", what, live.shape.name)

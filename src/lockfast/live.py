@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -42,21 +42,27 @@ class Live(Ask, Validity):
         "behind",
         "blocker",
         "callbacks",
+        "called_off",
         "context",
         "copies",
         "event",
         "floor",
         "handed",
+        "holding",
+        "keep",
         "lane",
         "lease",
         "loss",
         "owner",
         "phase",
         "pushed",
+        "recheck",
+        "siblings",
         "ticket",
         "told",
         "unsure",
         "until",
+        "wanted",
         "watchers",
         "worry",
     )
@@ -93,9 +99,21 @@ class Live(Ask, Validity):
         self.blocker: Blocker | None = None
         self.event: Event | None = None
         self.pushed = self.told = self.announced = False
+        self.recheck = 0.0
+        """When it has an appointment to look whether an expiry lets it in."""
         self.handed = False
         """Whether the lease has reached a caller who keeps it. One that was dropped before that
         was never believed in, and can be resigned; one that was dropped later can not."""
+        self.holding: dict[str, str] = {}
+        """What the same thread or task held when it asked: names by the ids of the claims."""
+        self.called_off = False
+        """Whether its acquisition is to end, as if the time were over."""
+        self.siblings: Sequence[str] = ()
+        """The ids of the claims that are dropped together with it, its own among them."""
+        self.keep = 0.0
+        """Not to be given back before then."""
         self.callbacks: tuple[Callable[[], object], ...] = ()
+        self.wanted: tuple[Callable[[], object], ...] = ()
+        """Called once somebody waits behind it."""
         self.watchers: tuple[Event, ...] = ()
         self.lane: Lane[Live] | None = None

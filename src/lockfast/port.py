@@ -49,6 +49,15 @@ class Shape:
         return self.weight == self.capacity
 
 
+def permits_of(capacity: int) -> int:
+    """Return a semaphore's capacity, unless it is what a read/write lock has, or no number."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int):
+        raise TypeError(f"a semaphore has a whole number of permits, not {capacity!r}")
+    if capacity >= SHARED:
+        raise ValueError(f"a semaphore has fewer than {SHARED} permits, not {capacity}")
+    return capacity
+
+
 class Ask:
     """One claim, as it is sent: every copy of it is the same."""
 
@@ -115,7 +124,8 @@ class Wake(NamedTuple):
 
     id: str
     granted: bool
-    """True if the engine itself granted it; False if it is only worth a look."""
+    """True if the engine itself granted it; False if it is only worth a look: a waiter may have
+    been let in, a holder's session may be in trouble."""
     floor: int = 0
 
 
@@ -155,6 +165,12 @@ class Engine(Protocol):
 
         Raises `CapacityMismatch` when the claims that are there say another capacity.
         """
+        ...
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Do the same for several, in one round trip where that is possible. Each stands alone."""
         ...
 
     async def renew(

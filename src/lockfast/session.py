@@ -7,17 +7,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from lockfast import fork
 from lockfast.claims import Claims
 from lockfast.errors import ClientClosed, EngineError, GuaranteeMissing, Loss
 from lockfast.guarantees import Guarantees, Level
 from lockfast.heart import Heart
-from lockfast.live import HELD, LEAVING, WAITING
+from lockfast.live import ENDED
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
 IO = 5.0  # seconds after which an unanswered request is given up
+DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
 
 
@@ -32,8 +34,14 @@ class Session:
         open_engine: Callable[[], Engine],
         runtime: Runtime,
         require: Level | str | None = None,
+        deadlock_after: float | None = DEADLOCK,
     ) -> None:
         """Nothing is opened yet. `require`: what the engine must promise before the first claim."""
+        if deadlock_after is not None and not deadlock_after > 0.0:
+            raise ValueError(
+                f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
+            )
+        self.deadlock_after = deadlock_after
         self.unproven = None if require is None else Level.of(require)
         self._open_engine = open_engine
         self.runtime = runtime
@@ -48,6 +56,10 @@ class Session:
         self._starting = threading.Lock()
         self._prefix = secrets.token_hex(11)
         self._numbers = count()
+        self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
+            weakref.WeakValueDictionary()
+        )
+        """The re-entrant holds of threads and tasks, by name."""
 
     def new_id(self) -> str:
         """Make the id of a claim: 88 random bits of this client, and a number of 40."""
@@ -116,7 +128,10 @@ class Session:
         if heart is not None:
             heart.stop()
             engine.rouse()
-        leaving = [live for live in lives if live.phase in (HELD, WAITING, LEAVING)]
+        now = self.runtime.now()
+        # Also what was asked and not answered yet: the engine may have it, and nobody else will
+        # resign it.
+        leaving = [live for live in lives if live.phase is not ENDED and now >= live.keep]
         for live in leaving:
             live.lose(Loss.RELEASED)
         try:

@@ -7,6 +7,8 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 REMEMBERED = 1024  # workers whose description is kept
@@ -30,14 +32,35 @@ class Who(NamedTuple):
         return f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
 
 
-def payload(worker: str, purpose: str, now: float) -> bytes:
-    """Describe the running thread or task; written anew only every second."""
+def payload(
+    worker: str,
+    purpose: str,
+    now: float,
+    holding: Mapping[str, str] | None = None,
+    value: str = "",
+) -> bytes:
+    """Describe the running thread or task.
+
+    `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
+    `value`: what a leader publishes.
+    """
+    raw = _plain(worker, purpose, now)
+    if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
+        each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
+        raw = b'%b, "holding": {%b}}' % (raw[:-1], each.encode())
+    if value:
+        raw = b'%b, "value": %b}' % (raw[:-1], _quoted(value).encode())
+    return raw
+
+
+def _plain(worker: str, purpose: str, now: float) -> bytes:
+    """Write what is the same for all claims of a worker, anew only every second."""
     known = _written.get((worker, purpose))
     if known is not None and now < known[0]:
         return known[1]
     if len(_written) >= REMEMBERED:
         _written.clear()
-    said = {
+    said: dict[str, object] = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "worker": worker[:128],
@@ -48,6 +71,25 @@ def payload(worker: str, purpose: str, now: float) -> bytes:
     raw = json.dumps({key: value for key, value in said.items() if value}).encode()
     _written[worker, purpose] = (now + 1.0, raw)
     return raw
+
+
+_quoted = lru_cache(REMEMBERED)(json.dumps)
+
+
+def holding(raw: bytes) -> dict[str, str]:
+    """Read from a payload what its writer held, names by ids."""
+    try:
+        return {str(id_): str(name) for id_, name in json.loads(raw)["holding"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def value(raw: bytes) -> str:
+    """Read from a payload what a leader publishes."""
+    try:
+        return str(json.loads(raw).get("value", ""))
+    except (ValueError, TypeError, AttributeError):
+        return ""
 
 
 def read(raw: bytes) -> Who:

@@ -9,7 +9,19 @@ from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
-from tests.servers import Postgres, Redis, ServerClock
+from tests.servers import (
+    EtcdCluster,
+    Postgres,
+    Redis,
+    RedlockSet,
+    ServerClock,
+    ZooKeeper,
+    ZooKeeperEnsemble,
+)
+
+WIPE = """
+for _, key in ipairs(redis.call('KEYS', 'lockfast:redlock:{*}[=>#]*')) do redis.call('DEL', key) end
+"""
 
 
 class MemoryBench(Bench):
@@ -68,6 +80,17 @@ class RedisBench(UrlBench):
         self._clock.advance(-seconds)
 
 
+class RedlockBench(RedisBench):
+    """Nodes that are wiped of everything but what makes them members."""
+
+    def __init__(self, servers: RedlockSet, clock: ServerClock | None = None) -> None:
+        super().__init__(servers.url, *servers.nodes, clock=clock)
+
+    def wipe(self) -> None:
+        for server in self.servers:
+            server.command("EVAL", WIPE, 0)
+
+
 class PostgresBench(UrlBench):
     """A server that is wiped by deleting every row that a claim leaves."""
 
@@ -94,3 +117,42 @@ class PostgresBench(UrlBench):
     def rewind(self, seconds: float) -> None:
         assert self._clock is not None, "this server's clock cannot be moved"
         self._clock.advance(-seconds)
+
+
+class ZooKeeperBench(UrlBench):
+    """An ensemble in real time; each test works below a node of its own."""
+
+    unit = 0.3
+
+    def __init__(self, servers: ZooKeeper | ZooKeeperEnsemble) -> None:
+        super().__init__(servers.url)
+        self._servers = servers
+        self.wipe()
+
+    def wipe(self) -> None:
+        self.url = f"{self._servers.url}/tests/{secrets.token_hex(8)}"
+
+
+class ZooKeeperMovedBench(ZooKeeperBench):
+    """The same, by a clock that the test moves: a claim's time is counted by its own process."""
+
+    unit = 1.0
+
+    def move(self, seconds: float) -> bool:
+        del seconds  # the clock that counts is this process's, which the stage moves
+        return True
+
+
+class EtcdBench(UrlBench):
+    """A cluster whose clock nobody can move: its leases are of whole seconds, and end late."""
+
+    unit = 0.5
+    least = 2 / 3
+    lag = 1.6  # half a second of rounding, half a second between etcd's looks, and some
+
+    def __init__(self, cluster: EtcdCluster) -> None:
+        super().__init__(cluster.url)
+        self.cluster = cluster
+
+    def wipe(self) -> None:
+        self.cluster.wipe()

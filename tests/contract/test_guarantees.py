@@ -7,7 +7,8 @@ import pytest
 import lockfast
 from lockfast import Guarantees, Level
 from lockfast.engines.postgres import install
-from tests.servers import Cluster, PgBouncer, Postgres, Redis, SentinelSet
+from tests.servers import Cluster, PgBouncer, Postgres, Redis, RedlockSet, SentinelSet
+from tests.servers.redlock import url_of
 
 DURABLE = {"appendfsync": "always"}
 
@@ -100,3 +101,42 @@ def test_a_pooler_that_swallows_the_wake_ups_is_found() -> None:
 def test_a_level_that_does_not_exist_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="'efficiency', 'fenced', 'consensus'"):
         lockfast.connect("memory://", require="exactly once")
+
+
+def test_a_well_kept_redlock_is_fenced_and_there_is_nothing_to_say() -> None:
+    with RedlockSet(3) as servers:
+        found = probed(servers.url)
+        assert (found.level, found.findings) == (Level.FENCED, ())
+        assert found.engine.startswith("Redlock on 3 nodes, Redis 7")
+        with lockfast.connect(servers.url, require="fenced") as client:
+            client.lock("x").acquire(timeout=0).release()
+
+
+def test_weak_nodes_of_a_redlock_are_found_and_a_minority_of_them_changes_nothing() -> None:
+    evicting = Redis(config={"maxmemory-policy": "allkeys-lru", "maxmemory": "64mb"})
+    with RedlockSet([Redis(), Redis(), Redis(), evicting]) as servers:
+        first, second, third, _ = servers.nodes
+        with Redis(replica_of=third) as replica:
+            replica.wait_linked()
+            first.kill()
+            second.command("FLUSHALL")
+            found = probed(servers.url)
+    assert found.level is Level.FENCED
+    assert settings(found) == [
+        "nodes = 4",
+        f"{first.address} is down",
+        f"{second.address} is no member",
+        f"{third.address} has a replica, or is one",
+        "maxmemory-policy = allkeys-lru",
+    ]
+
+
+def test_a_redlock_of_two_or_with_a_server_named_twice_is_refused() -> None:
+    with RedlockSet(2) as servers:
+        found = probed(servers.url)
+        assert (found.level, settings(found)) == (Level.EFFICIENCY, ["nodes = 2"])
+        first, second = servers.nodes
+        twice = [first.address, second.address, f"localhost:{first.port}"]
+        found = probed(url_of(*servers.nodes, addresses=twice))
+    assert found.level is Level.EFFICIENCY
+    assert settings(found) == ["two addresses of one server"]

@@ -10,6 +10,8 @@ from lockfast.testing import (
     ClockContract,
     MachineContract,
     PortContract,
+    QueueShapeContract,
+    ShapeContract,
 )
 from tests.contract.benches import MemoryBench, MemoryUrlBench
 
@@ -38,6 +40,14 @@ class TestMachine(MachineContract):
 
 
 class TestClient(InRealTime, ClientContract):
+    pass
+
+
+class TestShapes(InRealTime, ShapeContract):
+    pass
+
+
+class TestQueueShapes(InRealTime, QueueShapeContract):
     pass
 
 

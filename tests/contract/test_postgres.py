@@ -11,9 +11,12 @@ from lockfast.testing import (
     BodyContract,
     ClientContract,
     ClockContract,
+    DeposedContract,
     MachineContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
 )
 from tests.contract.benches import PostgresBench
 from tests.servers import Postgres, ServerClock
@@ -41,6 +44,18 @@ class TestMachine(MachineContract):
 
 
 class TestClient(ClientContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass
 
 

@@ -15,6 +15,8 @@ from lockfast.testing import (
     ClaimContract,
     CrowdContract,
     InspectContract,
+    ListenContract,
+    QueueContract,
     RenewContract,
     ResignContract,
     Stage,
@@ -152,7 +154,7 @@ class TestPgBouncer(ClaimContract, RenewContract, ResignContract, InspectContrac
         return pooled
 
 
-class TestPgBouncerWithAnEar(WakeContract, CrowdContract):
+class TestPgBouncerWithAnEar(QueueContract, WakeContract, ListenContract, CrowdContract):
     """The pushes too, where the heart has a connection past it."""
 
     @pytest.fixture

@@ -13,9 +13,13 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     Contract,
+    DeposedContract,
     MachineContract,
+    ManyReadersContract,
     PortContract,
     ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
     Stage,
     driven,
 )
@@ -44,6 +48,22 @@ class TestMachine(MachineContract):
 
 
 class TestClient(ClientContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestManyReaders(ManyReadersContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
     pass
 
 

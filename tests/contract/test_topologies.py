@@ -15,8 +15,11 @@ from lockfast.testing import (
     CrowdContract,
     InspectContract,
     LeaseContract,
+    ListenContract,
+    QueueContract,
     RenewContract,
     ResignContract,
+    SharingContract,
     WakeContract,
 )
 from tests.contract.benches import RedisBench
@@ -25,11 +28,11 @@ from tests.servers import Cluster, Redis, SentinelSet, ServerClock
 ACL = "resetchannels ~lockfast:* &lockfast:* +@all -@admin -@dangerous"
 
 
-class Ways(ClaimContract, WakeContract, InspectContract, LeaseContract):
+class Ways(ClaimContract, ListenContract, WakeContract, InspectContract, LeaseContract):
     pass
 
 
-class AllWays(Ways, RenewContract, ResignContract, CrowdContract):
+class AllWays(Ways, QueueContract, SharingContract, RenewContract, ResignContract, CrowdContract):
     pass
 
 

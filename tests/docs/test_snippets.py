@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Redis
+from tests.servers import ObjectStore, Postgres, Redis
+from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PLACE = "redis://localhost:6379"
+PLACES: dict[str, Callable[[ExitStack], str]] = {
+    "redis://localhost:6379": lambda stack: stack.enter_context(Redis()).url,
+    "http://localhost:9000": lambda stack: stack.enter_context(ObjectStore()).url,
+    "redlock://h1,h2,h3,h4,h5": lambda stack: url_of(
+        *(stack.enter_context(Redis()) for _ in range(5))
+    ),
+}
+"""What the pages write, and how to start what is meant."""
+DATABASE = "postgresql://localhost/app"
+"""Stays as it is: libpq takes the port and the user from the environment."""
+LOGIN = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def snippets(page: Path) -> str:
@@ -22,14 +40,28 @@ def snippets(page: Path) -> str:
     return "\n".join(FENCE.findall(page.read_text("utf-8")))
 
 
+def placed(program: str, stack: ExitStack) -> str:
+    """Put real servers in the places that a program names."""
+    for place, start in PLACES.items():
+        if place in program:
+            program = program.replace(place, start(stack))
+    return program
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_snippets_of_a_page_run(page: Path) -> None:
-    with Redis() as server:
-        program = snippets(page).replace(PLACE, server.url)
+    env = {**os.environ, **LOGIN}
+    with ExitStack() as stack:
+        program = placed(snippets(page), stack)
+        if DATABASE in program:
+            postgres = stack.enter_context(Postgres())
+            postgres.command("CREATE DATABASE app")
+            env |= {"PGPORT": str(postgres.port), "PGUSER": "postgres"}
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
+            env=env,
             capture_output=True,
             text=True,
             timeout=60,
@@ -40,8 +72,8 @@ def test_the_snippets_of_a_page_run(page: Path) -> None:
 
 
 def test_the_readme_shows_a_stale_holder_being_told() -> None:
-    with Redis() as server:
-        program = snippets(ROOT / "README.md").replace(PLACE, server.url)
+    with ExitStack() as stack:
+        program = placed(snippets(ROOT / "README.md"), stack)
         said = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
         ).stdout

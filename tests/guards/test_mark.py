@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockfast.errors import StaleToken
-from lockfast.guards.mark import Mark, Shown, admit
+from lockfast.guards.mark import Mark, Shown, admit, refused, shown
 
 
 def writer(token: int, id_: str = "w") -> Shown:
@@ -44,6 +44,13 @@ def test_a_reader_raises_the_mark_to_its_floor_and_no_higher() -> None:
 def test_a_reader_below_a_writer_that_came_later_is_refused() -> None:
     with pytest.raises(StaleToken):
         admit(Mark(10, "w"), reader(9, floor=5))
+
+
+def test_what_was_shown_from_afar_is_shown_on_and_refused_like_a_lease() -> None:
+    at = writer(6)
+    assert shown(at) is at
+    error = refused(at, 7)
+    assert (error.name, error.token, error.current) == ("n", 6, 7)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from("ab"), st.integers(1, 6))))

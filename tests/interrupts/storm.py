@@ -1,7 +1,8 @@
 """The victim of Ctrl-C: a program that acquires and releases, and is interrupted as it does.
 
 It takes orders on its standard input, one in a line, and answers each with a line of JSON:
-`timer FORM NAMES COUNT` is interrupted by an alarm of its own, `outside FORM NAMES COUNT` by
+`timer FORM NAMES COUNT` and `shape FORM NAMES COUNT` are interrupted by an alarm of their own, on
+one lock or on another shape of locks, `outside FORM NAMES COUNT` by
 whoever sends it SIGINT, `first COUNT` by an alarm in the first use of a new client, `check NAMES`
 shows that the client still works. NAMES is `new` for a name per operation, or names with commas.
 """
@@ -54,7 +55,29 @@ def attempt(lock: lockfast.Lock) -> None:
         lease.release()
 
 
+def many(client: lockfast.Client, names: list[str]) -> None:
+    """Hold several locks for the length of a block."""
+    with client.lock_all(*names, ttl=TTL, timeout=10.0):
+        pass
+
+
+def many_plain(client: lockfast.Client, names: list[str]) -> None:
+    """Take several locks at once, as a careful program does."""
+    leases = client.lock_all(*names, ttl=TTL, timeout=10.0).acquire()
+    try:
+        leases.ensure_held()
+    finally:
+        leases.release()
+
+
+def again(client: lockfast.Client, names: list[str]) -> None:
+    """Hold a lock, and take it again inside."""
+    with client.rlock(names[0], ttl=TTL, timeout=10.0), client.rlock(names[0], ttl=TTL):
+        pass
+
+
 FORMS = {"plain": plain, "block": block, "attempt": attempt}
+SHAPES = {"many": many, "many_plain": many_plain, "again": again}
 
 
 class Storm:
@@ -151,6 +174,25 @@ class Victim:
             self.storm.suffer(lock.name, partial(FORMS[form], lock), delay)
         return self.report()
 
+    def shape(self, form: str, names: str, count: str) -> dict[str, object]:
+        """Be interrupted by an alarm, in another shape of lock: on some names at once."""
+        began = time.perf_counter()
+        for _ in range(_WARM):
+            SHAPES[form](self.client, self.some(names))
+        reach = _REACH * (time.perf_counter() - began) / _WARM
+        while self.storm.hits < int(count):
+            delay = random.uniform(1e-6, reach)  # noqa: S311  # no secret
+            some = self.some(names)
+            self.storm.suffer(some[0], partial(SHAPES[form], self.client, some), delay)
+        return self.report()
+
+    def some(self, names: str) -> list[str]:
+        """Choose some names, of which the first tells the others."""
+        if names == "new":
+            number = next(self.numbers)
+            return [f"once:{number}", f"once:{number}.b", f"once:{number}.c"]
+        return random.sample(names.split(","), 3)
+
     def outside(self, form: str, names: str, count: str) -> dict[str, object]:
         """Be interrupted by somebody else's SIGINT."""
         while self.storm.hits < int(count):
@@ -214,6 +256,7 @@ def main(url: str) -> None:
     signal.signal(signal.SIGINT, victim.storm.strike)
     orders: dict[str, Callable[..., dict[str, object]]] = {
         "timer": victim.timer,
+        "shape": victim.shape,
         "outside": victim.outside,
         "first": victim.first,
         "check": victim.check,

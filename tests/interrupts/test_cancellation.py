@@ -47,6 +47,28 @@ async def attempt(lock: aio.AsyncLock) -> None:
         await lease.release()
 
 
+async def many(lock: aio.AsyncLock) -> None:
+    client = aio.AsyncClient(lock._session)
+    names = FEW if lock.name in FEW else [lock.name, f"{lock.name}.b", f"{lock.name}.c"]
+    async with client.lock_all(*names, ttl=TTL):
+        await asyncio.sleep(0)
+
+
+async def many_plain(lock: aio.AsyncLock) -> None:
+    client = aio.AsyncClient(lock._session)
+    leases = await client.lock_all(lock.name, f"{lock.name}.b", ttl=TTL).acquire(timeout=5.0)
+    try:
+        await asyncio.sleep(0)
+    finally:
+        await leases.release()
+
+
+async def again(lock: aio.AsyncLock) -> None:
+    client = aio.AsyncClient(lock._session)
+    async with client.rlock(lock.name, ttl=TTL), client.rlock(lock.name, ttl=TTL):
+        await asyncio.sleep(0)
+
+
 Form = Callable[[aio.AsyncLock], Awaitable[None]]
 # Which form, on which names, and how many cancellations.
 STORMS: list[tuple[Form, list[str], int]] = [
@@ -58,6 +80,14 @@ STORMS: list[tuple[Form, list[str], int]] = [
     (block, FEW, 1500),
     (entered, FEW, 1000),
     (attempt, FEW, 1000),
+]
+
+SHAPES: list[tuple[Form, list[str], int]] = [
+    (many, [], 500),
+    (many, FEW, 300),
+    (many_plain, [], 300),
+    (again, [], 500),
+    (again, FEW, 300),
 ]
 
 
@@ -133,7 +163,8 @@ def held(server: Redis) -> set[str]:
     """Tell the names that have a claim."""
     keys = server.command("KEYS", "lockfast:{*}=*")
     assert isinstance(keys, list)
-    return {key.decode().partition("=")[2] for key in keys if isinstance(key, bytes)}
+    names = {key.decode().partition("=")[2] for key in keys if isinstance(key, bytes)}
+    return {name.partition(".")[0] for name in names}
 
 
 def test_there_are_ten_thousand_cancellations() -> None:
@@ -142,8 +173,10 @@ def test_there_are_ten_thousand_cancellations() -> None:
 
 @pytest.mark.parametrize(
     ("form", "names", "count"),
-    STORMS,
-    ids=[f"{form.__name__} {'contended' if names else 'alone'}" for form, names, _ in STORMS],
+    STORMS + SHAPES,
+    ids=[
+        f"{form.__name__} {'contended' if names else 'alone'}" for form, names, _ in STORMS + SHAPES
+    ],
 )
 def test_cancellation_leaves_no_orphan_behind(
     server: Redis, form: Form, names: list[str], count: int

@@ -40,6 +40,14 @@ ORDERS = {
     "first": 100,
 }
 
+SHAPES = {
+    "shape many new": 400,
+    f"shape many {','.join(FEW)}": 300,
+    "shape many_plain new": 300,
+    "shape again new": 400,
+    f"shape again {','.join(FEW)}": 200,
+}
+
 
 class Victim:
     """The program under the storm (see storm.py), seen from outside."""
@@ -142,28 +150,40 @@ def held(server: Redis) -> set[str]:
     """Tell the names that have a claim."""
     keys = server.command("KEYS", "lockfast:{*}=*")
     assert isinstance(keys, list)
-    return {key.decode().partition("=")[2] for key in keys if isinstance(key, bytes)}
+    names = {key.decode().partition("=")[2] for key in keys if isinstance(key, bytes)}
+    return {name.partition(".")[0] for name in names}
 
 
 def test_there_are_ten_thousand_interrupts() -> None:
     assert sum(ORDERS.values()) == 10_000
 
 
+@pytest.mark.parametrize("order", SHAPES)
+def test_ctrl_c_leaves_no_orphan_of_any_shape_behind(server: Redis, order: str) -> None:
+    weather(server, order, SHAPES[order])
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_ctrl_c_leaves_no_orphan_behind(server: Redis, order: str) -> None:
+    weather(server, order, ORDERS[order])
+
+
+def weather(server: Redis, order: str, count: int) -> None:
+    """Let a victim be interrupted so often, and look for what that has left."""
     server.command("FLUSHALL")
     waits: list[float] = []
     with Victim(server.url) as victim:
         victim.order(f"check {','.join(FEW)}")  # once it answers, signals are its own to handle
         with rival(server.url, waits):
-            said = victim.order(f"{order} {ORDERS[order]}")
+            said = victim.order(f"{order} {count}")
         scars, doors = said["scars"], said["doors"]
-        assert said["hits"] == ORDERS[order]
+        assert said["hits"] == count
         assert said["inside"] >= 0.6 * said["hits"], "most must hit inside lockfast"
 
         # Within a heartbeat, nothing is left of what was interrupted inside; of a `with lock:`,
         # nothing wherever it was interrupted.
-        spared = set() if "block" in order else set(doors)
+        whole = "block" in order or "many " in order or "again" in order
+        spared = set() if whole else set(doors)
         with suppress(ServerError):
             wait_until(lambda: held(server) <= spared, "gone", HEARTBEAT + 0.5)
         orphans = {name: scars.get(name, doors.get(name)) for name in held(server) - spared}

@@ -2,20 +2,31 @@
 
 from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
+from tests.servers.etcd import Etcd, EtcdCluster
+from tests.servers.http import Asgi, HttpServer, Wsgi
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
+from tests.servers.redlock import RedlockSet
 from tests.servers.resp import Connection, Reply, ReplyError
+from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
+from tests.servers.zookeeper import ZooKeeper, ZooKeeperEnsemble
 
 __all__ = [
+    "Asgi",
     "Cluster",
     "Connection",
+    "Etcd",
+    "EtcdCluster",
+    "HttpServer",
+    "ObjectStore",
     "PgBouncer",
     "Postgres",
     "Proxy",
     "Redis",
+    "RedlockSet",
     "Reply",
     "ReplyError",
     "Sentinel",
@@ -24,6 +35,9 @@ __all__ = [
     "ServerClock",
     "ServerError",
     "SlotMove",
+    "Wsgi",
+    "ZooKeeper",
+    "ZooKeeperEnsemble",
     "free_port",
     "wait_until",
 ]

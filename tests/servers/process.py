@@ -114,8 +114,19 @@ class Server(ABC):
 
     def start(self, timeout: float = 10.0) -> Self:
         """Start the process and wait until it serves."""
+        self.launch()
+        try:
+            wait_until(self._settled, f"{self.name} serves", timeout)
+        except BaseException as error:
+            self.kill()
+            error.add_note(f"log of {self.name}:\n{self.log()}")
+            raise
+        return self
+
+    def launch(self) -> None:
+        """Start the process, unless it runs, and wait for nothing: some serve only together."""
         if self.alive:
-            return self
+            return
         self._reap()
         with self.log_path.open("ab") as log:
             # A group of its own: Ctrl-C at the tests must not end a server under a test.
@@ -130,13 +141,6 @@ class Server(ABC):
             )
         guard().watch(self._process.pid)
         _live.add(self)
-        try:
-            wait_until(self._settled, f"{self.name} serves", timeout)
-        except BaseException as error:
-            self.kill()
-            error.add_note(f"log of {self.name}:\n{self.log()}")
-            raise
-        return self
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the process in good order, or by force when that takes too long."""

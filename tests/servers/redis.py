@@ -22,7 +22,7 @@ class Redis(Node):
         username: str | None = None,
         password: str | None = None,
         acl: str = "~* &* +@all",
-        tls: bool = False,
+        tls: "bool | Redis" = False,
         appendonly: bool = False,
         maxmemory: str | None = None,
         maxmemory_policy: str = "noeviction",
@@ -33,7 +33,8 @@ class Redis(Node):
         """Write the configuration.
 
         A username makes an ACL user with the password and the rules in acl; the url is that
-        user's. `command` goes on as the default user, who may do everything. The config is
+        user's. `command` goes on as the default user, who may do everything. With tls=another, it
+        shows the other's certificate, so that one URL with one CA can name both. The config is
         further lines of redis.conf, written as they are; env is for ServerClock.
         """
         super().__init__("redis", env=env)
@@ -45,7 +46,13 @@ class Redis(Node):
         self._config_path = self.folder / "redis.conf"
         # With an ACL user, the default user stays as the harness's own way in.
         self._admin_password = password if username is None else secrets.token_hex(8)
-        self._certificates = Certificates(self.folder) if tls else None
+        self._certificates: Certificates | None = (
+            tls._certificates
+            if isinstance(tls, Redis)
+            else Certificates(self.folder)
+            if tls
+            else None
+        )
         lines = {
             "bind": self.host,
             "dir": quoted(str(self.data_path)),

@@ -47,6 +47,8 @@ PROMISED = {
         "acquire_seconds": float,
     },
     "server": {"ratio_to_smallest": float, "requests_per_second": dict},
+    "guard": {"postgres_ratio": float, "redis_ratio": float, "writes_per_second": dict},
+    "together": {"ratio_to_singly": float, "names": int, "per_second": dict, "cpu_us": dict},
 }
 OTHERS = [engine for engine in ENGINES if engine != "redis"]
 
@@ -103,6 +105,11 @@ def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) 
         assert isinstance(each, dict)
         assert set(each) == {"p50_us", "p99_us"}
     assert any(field.startswith("ratio_to_") for field in figures)
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+def test_ten_at_once_are_compared_with_ten_single_ones_on_every_engine(engine: str) -> None:
+    assert type(figures_of("together", engine)["ratio_to_singly"]) is float
 
 
 def test_what_is_measured_on_redis_alone_says_so() -> None:

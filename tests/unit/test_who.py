@@ -29,3 +29,19 @@ def test_what_is_written_can_be_read(worker: str, purpose: str) -> None:
 )
 def test_any_payload_gives_an_answer(raw: bytes) -> None:
     assert str(who.read(raw))
+
+
+@given(st.dictionaries(st.text("0123456789abcdef", min_size=32, max_size=32), st.text()), st.text())
+def test_what_is_held_and_what_a_leader_publishes_can_be_read(
+    holding: dict[str, str], value: str
+) -> None:
+    raw = who.payload("a worker", "why", 0.0, holding, value)
+    assert who.holding(raw) == holding
+    assert who.value(raw) == value
+    assert who.read(raw).purpose == "why"
+
+
+@given(st.binary())
+def test_whatever_a_payload_is_nothing_is_held_by_it(raw: bytes) -> None:
+    assert who.holding(raw) == {}
+    assert who.value(raw) == ""

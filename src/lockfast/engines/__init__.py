@@ -16,8 +16,13 @@ ENGINES = {
     "rediss": "redis",
     "valkey": "redis",
     "valkeys": "redis",
+    "redlock": "redlock",
+    "redlocks": "redlock",
     "postgresql": "postgres",
     "postgres": "postgres",
+    "zookeeper": "zookeeper",
+    "etcd": "etcd",
+    "etcds": "etcd",
 }
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lockfast.core.queue import Queues
+from lockfast.engines.singly import singly
 from lockfast.guarantees import Guarantees, Level
 from lockfast.port import EVERYONE, Ask, Engine, Entry, Page, Standing, Wake
 from lockfast.runtime.aio import Aio
@@ -117,6 +118,12 @@ class MemoryEngine:
                 return memory.queues.claim(ask, memory.clock())
             finally:
                 memory.deliver()  # a claim that is refused may have found the dead
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several, one by one."""
+        return await singly(self.claim, asks, deadline)
 
     async def renew(
         self,

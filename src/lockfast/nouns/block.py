@@ -25,12 +25,14 @@ _asked: dict[int, weakref.ref[Block[Any, Any]]] = {}
 class Block(Generic[L, R]):
     """What `with` finds as `__exit__`."""
 
-    __slots__ = ("__weakref__", "_leave", "lease")
+    __slots__ = ("__weakref__", "_leave", "keep", "lease")
 
     def __init__(self, leave: Callable[[L, Any, Any, Any], R]) -> None:
         """Begin without a lease."""
         self._leave = leave
         self.lease: L | None = None
+        self.keep: object = None
+        """What lives as long as this statement does, besides."""
 
     def __call__(self, *args: Any) -> R:  # noqa: ANN401  # three of them, or four
         """Leave the statement. ExitStack puts the lock in front of the three."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from lockfast.acquire import lost, release
@@ -95,9 +95,17 @@ class LeaseCore:
         """
         self._session.claims.on_lost(self.live, callback)
 
-    def fenced(self) -> None:
+    def on_contended(self, callback: Callable[[], object]) -> None:
+        """Call `callback` once somebody waits for this lease: it can be given up early.
+
+        A renewal brings the news, so it may take a third of the ttl. It runs in the client's
+        heart, as `on_lost` does.
+        """
+        self._session.claims.on_contended(self.live, callback)
+
+    def fenced(self, reason: Loss = Loss.FENCED) -> None:
         """Record that a guarded resource has refused the token: the lease is LOST."""
-        self._session.claims.lose(self.live, Loss.FENCED)
+        self._session.claims.lose(self.live, reason)
 
     def __repr__(self) -> str:
         """Show name, ticket and state."""
@@ -110,10 +118,20 @@ class LeaseCore:
         """
         return release(self._session, self.live)
 
-    async def _wait_lost(self, timeout: float | None = None) -> bool:
+    def _wait_lost(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
         """Wait until the lease is lost or released; False when `timeout` seconds passed first."""
-        self._session.enter()
-        event = self._session.runtime.event()
-        until = None if timeout is None else self._now() + timeout
-        self._session.claims.on_end(self.live, event)
+        return wait_end(self._session, (self.live,), timeout)
+
+
+async def wait_end(session: Session, lives: Sequence[Live], timeout: float | None) -> bool:
+    """Wait until any of these ends; False when `timeout` seconds passed first."""
+    session.enter()
+    event = session.runtime.event()
+    until = None if timeout is None else session.runtime.now() + timeout
+    try:
+        for live in lives:
+            session.claims.on_end(live, event)
         return await event.wait(until)
+    finally:
+        for live in lives:  # a loop that waits a second at a time must leave nothing behind
+            session.claims.off_end(live, event)

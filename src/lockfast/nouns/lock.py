@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine
 from enum import Enum
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from lockfast import who
 from lockfast.acquire import acquire
@@ -26,17 +26,24 @@ class Default(Enum):
 class LockCore(Generic[L]):
     """What a lock is in both colours. Nothing about ownership is kept here (TRAPS 4, 5)."""
 
-    __slots__ = ("_lease_type", "_purpose", "_session", "_shape", "_timeout")
+    __slots__ = ("_at_least", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # made by the facades alone
         self,
         session: Session,
         lease_type: type[L],
         shape: Shape,
         timeout: float | None,
         purpose: str,
+        at_least: float = 0.0,
     ) -> None:
         """Describe; nothing is sent."""
+        if not 0.0 <= at_least <= shape.ttl:
+            raise ValueError(
+                f"at_least is 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: the lock "
+                "must outlast the process that took it"
+            )
+        self._at_least = at_least
         self._session = session
         self._lease_type = lease_type
         self._shape = shape
@@ -65,12 +72,33 @@ class LockCore(Generic[L]):
         Raises `NotAcquired` when the time is over.
         """
         wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
-        return acquire(self._session, self._shape, wait, self._purpose, self._lease_type)
+        return acquire(
+            self._session,
+            self._shape,
+            wait,
+            self._purpose,
+            self._lease_type,
+            at_least=self._at_least,
+        )
 
     def _acquire_in(self, block: object) -> Coroutine[Any, Any, L]:
         """Acquire for as long as `block` lives, at the longest."""
         return acquire(
-            self._session, self._shape, self._timeout, self._purpose, self._lease_type, block
+            self._session,
+            self._shape,
+            self._timeout,
+            self._purpose,
+            self._lease_type,
+            block,
+            self._at_least,
+        )
+
+    def _renamed(self, name: str) -> Self:
+        """Describe the same of another resource."""
+        shape = self._shape
+        other = Shape(name, shape.ttl, shape.capacity, shape.weight)
+        return type(self)(
+            self._session, self._lease_type, other, self._timeout, self._purpose, self._at_least
         )
 
     async def _try_acquire(self) -> L | None:
@@ -86,13 +114,7 @@ class LockCore(Generic[L]):
 
     async def _queue(self) -> list[Holder]:
         """Tell who holds it and who waits for it, in the order of tickets."""
-        session = self._session
-        session.enter()
-        try:
-            page = await session.engine.inspect(self.name, None, exact=True)
-        except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
-            page = await session.engine.inspect(self.name, None, exact=True)
-        return [Holder(entry) for entry in page.entries]
+        return [Holder(entry) for entry in await look(self._session, self.name)]
 
     def release(self) -> NoReturn:
         """Explain: a lock has no holder, a lease has."""
@@ -117,6 +139,23 @@ class Holder:
         """Show it in words."""
         role = "holds" if self.granted else "waits for"
         return f"<{self.who} {role} {self.name!r}, ticket {self.ticket}, {self.left:.1f} s left>"
+
+
+async def look(session: Session, name: str) -> list[Entry]:
+    """Read a queue."""
+    session.enter()
+    try:
+        page = await session.engine.inspect(name, None, exact=True)
+    except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
+        page = await session.engine.inspect(name, None, exact=True)
+    return page.entries
+
+
+def patience(on_busy: str, timeout: float | None) -> float | None:
+    """Give the timeout that goes with what is to be done when a lock is busy."""
+    if on_busy not in {"wait", "raise", "skip"}:
+        raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
+    return 0.0 if timeout is None and on_busy != "wait" else timeout
 
 
 def checked_timeout(timeout: float | None) -> float | None:

@@ -62,6 +62,13 @@ class HeartTask:
         """Tell whether it runs, or ran."""
         return self._task is not None
 
+    async def ended(self, timeout: float) -> bool:
+        """Wait for it."""
+        if self._task is None:
+            return True
+        await asyncio.wait([self._task], timeout=timeout)
+        return self._task.done()
+
     async def join(self, timeout: float) -> bool:
         """Wait for it, then cancel it."""
         if self._task is None or self._task is asyncio.current_task():

@@ -41,8 +41,12 @@ class Running(Protocol):
         """Tell whether it runs, or ran: Ctrl-C may have struck while it was started."""
         ...
 
-    async def join(self, timeout: float) -> bool:
+    async def ended(self, timeout: float) -> bool:
         """Wait until it has ended, but no longer than that; False if it has not."""
+        ...
+
+    async def join(self, timeout: float) -> bool:
+        """Wait in the same way, and then end it if that is possible. Not by itself."""
         ...
 
 

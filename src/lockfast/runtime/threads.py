@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 
 from lockfast.runtime.base import Clock, now
@@ -66,14 +67,18 @@ class HeartThread:
         """Tell whether it runs, or ran."""
         return self._ident is not None
 
-    async def join(self, timeout: float) -> bool:
-        """Wait for it, unless it is the caller (a callback that closes the client)."""
-        if not self.started() or self._ident == threading.get_ident():
-            return not self.started()
+    async def ended(self, timeout: float) -> bool:
+        """Wait for it."""
         ended = self._running.acquire(timeout=timeout)
         if ended:
             self._running.release()
         return ended
+
+    async def join(self, timeout: float) -> bool:
+        """Wait for it, unless it is the caller (a callback that closes the client)."""
+        if not self.started() or self._ident == threading.get_ident():
+            return not self.started()
+        return await self.ended(timeout)
 
 
 class Threads:
@@ -88,8 +93,11 @@ class Threads:
         return ThreadEvent(self.now)
 
     def worker(self) -> tuple[object, str]:
-        """Identify and name the running thread."""
-        return threading.get_ident(), threading.current_thread().name
+        """Identify and name the running thread. Not by its ident: the next thread may get the same,
+        and would be taken for the holder of what this one left. Weakly, as a task is.
+        """
+        thread = threading.current_thread()
+        return weakref.ref(thread), thread.name
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""

@@ -1,7 +1,9 @@
-"""The contract suite: hold an engine of your own to what lockfast needs of one.
+"""For tests: of programs that use lockfast, and of engines that lockfast is to use.
 
-Describe the engine in a `Bench`, give it to pytest as a fixture named `bench`, and subclass the
-contracts. Every test runs in both colours::
+A program's tests get a memory engine on a clock that they move: see `lockfast.testing.lab`.
+
+An engine of your own is held to what lockfast needs of one. Describe it in a `Bench`, give it to
+pytest as a fixture named `bench`, and subclass the contracts. Every test runs in both colours::
 
     class MyBench(Bench):
         def open(self, runtime):
@@ -16,82 +18,21 @@ contracts. Every test runs in both colours::
 
     class TestPort(PortContract): ...
     class TestClient(ClientContract): ...
+    class TestShapes(ShapeContract): ...
+    class TestQueueShapes(QueueShapeContract): ...
 """
 
-# ruff: noqa: E402  # pytest rewrites the asserts of modules that are imported after it was told
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    from lockfast.testing.suite import *  # noqa: F403  # its names are listed there
+else:
 
-pytest.register_assert_rewrite(
-    "lockfast.testing.contract",
-    "lockfast.testing.machine",
-    "lockfast.testing.programs",
-    "lockfast.testing.stage",
-    "lockfast.testing.twins",
-)
-
-from lockfast.testing.bench import Bench, UrlBench
-from lockfast.testing.colour import COLOURS, Colour, Tasked, Threaded
-from lockfast.testing.contract.bodies import BodyContract
-from lockfast.testing.contract.claiming import ClaimContract
-from lockfast.testing.contract.crowding import CrowdContract
-from lockfast.testing.contract.expiring import ClockContract, ExpiryContract
-from lockfast.testing.contract.inspecting import InspectContract
-from lockfast.testing.contract.leasing import LeaseContract
-from lockfast.testing.contract.losing import FaultContract, LossContract
-from lockfast.testing.contract.naming import NamingContract
-from lockfast.testing.contract.processes import ProcessContract
-from lockfast.testing.contract.promising import GuaranteeContract
-from lockfast.testing.contract.renewing import RenewContract
-from lockfast.testing.contract.resigning import ResignContract, WakeContract
-from lockfast.testing.machine import MachineContract, QueueMachine
-from lockfast.testing.stage import Actor, Contract, Stage, driven
-
-
-class PortContract(
-    ClaimContract,
-    RenewContract,
-    ResignContract,
-    WakeContract,
-    ExpiryContract,
-    InspectContract,
-    NamingContract,
-):
-    """Everything that the port promises."""
-
-
-class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract, GuaranteeContract):
-    """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
-
-
-__all__ = [
-    "COLOURS",
-    "Actor",
-    "Bench",
-    "BodyContract",
-    "ClaimContract",
-    "ClientContract",
-    "ClockContract",
-    "Colour",
-    "Contract",
-    "CrowdContract",
-    "ExpiryContract",
-    "FaultContract",
-    "GuaranteeContract",
-    "InspectContract",
-    "LeaseContract",
-    "LossContract",
-    "MachineContract",
-    "NamingContract",
-    "PortContract",
-    "ProcessContract",
-    "QueueMachine",
-    "RenewContract",
-    "ResignContract",
-    "Stage",
-    "Tasked",
-    "Threaded",
-    "UrlBench",
-    "WakeContract",
-    "driven",
-]
+    def __getattr__(name: str) -> object:
+        """Load the suite, with pytest and Hypothesis, only for those who want it: every run of
+        pytest imports this package, for the plugin.
+        """
+        if name[0].isupper() or name == "driven":  # all that the suite offers
+            return getattr(import_module("lockfast.testing.suite"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,11 @@ class Bench(ABC):
     ahead = 0.0
     """How far the clock of `now` was moved, in seconds."""
 
+    least = 1.0
+    """The part of its life that a new claim has at the least: a session may have less left."""
+    lag = 0.0
+    """How long after its time the claim of a client that is no more may stand, in seconds."""
+
     @abstractmethod
     def open(self, runtime: Threads | Aio) -> Engine:
         """Open an engine in the colour of the runtime; its deadlines are of `runtime.now`."""

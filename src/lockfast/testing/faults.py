@@ -23,6 +23,7 @@ class Shaky:
         """How many copies of claims to hold up on their way."""
         self.held: list[Ask] = []
         self.before_renewed: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.before_claimed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.after_claim: Callable[[], object] | None = None
 
     def to(self, engine: Engine) -> Self:
@@ -49,8 +50,19 @@ class Shaky:
         standing = await self._engine.claim(ask, deadline)
         if self.after_claim is not None:
             self.after_claim()
+        if self.before_claimed is not None:
+            await self.before_claimed()
         self._answer()
         return standing
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Claim several, if the way is open."""
+        self._ask()
+        standings = await self._engine.claim_all(asks, deadline)
+        self._answer()
+        return standings
 
     async def deliver(self, deadline: float) -> list[Standing | None]:
         """Let the copies arrive that were held up."""
@@ -88,7 +100,8 @@ class Shaky:
         self._engine.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Inspect."""
+        """Inspect, if the way is open."""
+        self._ask()
         return await self._engine.inspect(names, cursor, exact=exact)
 
     async def guarantees(self, deadline: float) -> Guarantees:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import signal
 import sys
+import time
 import traceback
 
 from lockfast import aio
@@ -17,10 +19,20 @@ from lockfast.client import connect
 from lockfast.core.validity import State
 from lockfast.engines import opener
 from lockfast.errors import Loss
+from lockfast.nouns.candidacy import PARTING
 from lockfast.testing.bench import made
 from lockfast.testing.colour import COLOURS, Colour, Threaded
 from lockfast.testing.faults import Shaky
-from lockfast.testing.verbs import AnyClient, AnyLease, acquire, close, release, try_acquire
+from lockfast.testing.verbs import (
+    AnyClient,
+    AnyLease,
+    acquire,
+    campaign,
+    close,
+    release,
+    stand,
+    try_acquire,
+)
 from lockfast.url import parse
 
 TTL = 1.0
@@ -80,6 +92,41 @@ class Program:
         say("kept")
         await release(lease)
 
+    async def lead(self) -> None:
+        """Lead, and show the term for every line of input, whatever has happened meanwhile."""
+        lease = await campaign(self.client.election("x", ttl=TTL), "the first")
+        say("leads")
+        while True:
+            while not select.select([sys.stdin], [], [], 0)[0]:
+                await self.colour.sleep(0.01)
+            if not sys.stdin.readline():
+                return
+            say(f"{lease.token} {lease.id} {lease.state.value}")
+
+    async def stand(self) -> None:
+        """Stand for an election, fork, and let the child leave the block that the parent is in."""
+        said: list[str] = []
+        candidacy = self.client.election("x", ttl=TTL).run(
+            lambda _lease: said.append("leads"), lambda: said.append("ends")
+        )
+        children: list[int] = []
+
+        async def body() -> None:
+            await self.colour.until(lambda: said, "it leads")
+            children.append(os.fork())
+            if children[0]:
+                status = await self.ended(children[0])
+                say(f"child-{os.waitstatus_to_exitcode(status)}")
+                await self.colour.sleep(1.5 * TTL)
+                say(" ".join(said))
+
+        began = time.monotonic()
+        await stand(candidacy, body)
+        if not children[0]:
+            # It has left at once, and ended nothing: it is its parent that stands.
+            end_child(0 if said == ["leads"] and time.monotonic() - began < PARTING else 1)
+        say(" ".join(said))
+
     async def ended(self, child: int) -> int:
         """Wait for a child, while the heart goes on."""
         while True:
@@ -132,5 +179,7 @@ def main(verb: str, colour: str, url: str) -> None:
         "claim": program.claim,
         "leave": program.leave,
         "fork": program.fork,
+        "lead": program.lead,
+        "stand": program.stand,
     }
     chosen.run(verbs[verb]())

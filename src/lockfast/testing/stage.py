@@ -14,6 +14,7 @@ from lockfast.aio import AsyncClient
 from lockfast.client import Client
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Engine, Entry, Shape, Standing, Wake
+from lockfast.session import DEADLOCK
 from lockfast.testing.bench import Bench, made
 from lockfast.testing.colour import COLOURS, PATIENCE, Colour
 from lockfast.testing.faults import Shaky
@@ -134,11 +135,17 @@ class Stage:
         self._actors.append(actor)
         return actor
 
-    def client(self) -> Client | AsyncClient:
+    def client(self, *, deadlock_after: float | None = DEADLOCK) -> Client | AsyncClient:
         """Make a client, in real time."""
         client = self.bench.client(self.colour)
+        client._session.deadlock_after = deadlock_after  # noqa: SLF001  # a bench knows no options
         self._clients.append(client)
         return client
+
+    @property
+    def brief(self) -> float:
+        """A ttl in seconds that is worth waiting for: the shortest that the engine can do well."""
+        return max(0.6, 0.6 * self.bench.unit)
 
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
         """Make a client, and the way to its engine, which a test can cut."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from lockfast.engines.singly import singly
 from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -67,6 +68,11 @@ class Remote:
         (standing,) = await self._call(Request("claim", (copy,)), deadline)
         assert standing is None or isinstance(standing, Standing)
         return standing
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        return await singly(self.claim, asks, deadline)
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float

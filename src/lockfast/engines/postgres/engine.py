@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockfast.engines.postgres import guarantees, statements
+from lockfast.engines.postgres.link import Row
 from lockfast.engines.postgres.wire import Wire
-from lockfast.errors import EngineError
+from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -29,13 +30,36 @@ class PostgresEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
-        if self._channel is None:  # from here on there is something to hear
-            self._channel = f"lockfast_{ask.id[:22]}"
-            self._wire.rouse()
+        self._begin(ask)
         late = await self._translate(ask.not_after, deadline)
         ask.late = max(ask.late, late)
         rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
-        micros, standing = statements.claimed(rows[0], ask)
+        return self._claimed(rows[0], ask)
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several: one call, one transaction."""
+        found: list[Standing | Exception | None] = [None] * len(asks)
+        self._begin(asks[0])
+        lates = [await self._translate(ask.not_after, deadline) for ask in asks]
+        rows = await self._wire.call(statements.claim_all(asks, lates, self._base), deadline)
+        for place, *row in rows:
+            ask = asks[int(place or 0)]
+            try:
+                found[int(place or 0)] = self._claimed(row, ask)
+            except CapacityMismatch as error:
+                found[int(place or 0)] = error
+        return found
+
+    def _begin(self, ask: Ask) -> None:
+        """From the first claim on there is something to hear."""
+        if self._channel is None:
+            self._channel = f"lockfast_{ask.id[:22]}"
+            self._wire.rouse()
+
+    def _claimed(self, row: Row, ask: Ask) -> Standing | None:
+        micros, standing = statements.claimed(row, ask)
         if standing is None:
             # The id is dead, or the server's clock was moved: learn, so that the next id lives.
             self._wire.offset = micros / 1e6 - self._now()

@@ -7,7 +7,8 @@ and it holds whatever the server's default is and whichever connection a pooler 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 
 from lockfast.engines.postgres.link import Row
 from lockfast.errors import CapacityMismatch
@@ -31,6 +32,45 @@ def claim(ask: Ask, late: int, base: int) -> bytes:
         f"{shape.capacity:d}, {shape.weight:d}, {_micros(shape.ttl)}, {_micros(shape.wait_ttl)}, "
         f"{'true' if ask.queue else 'false'}, {late:d}, {base:d}, {_bytes(ask.payload)})"
     ).encode()
+
+
+def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
+    """Write several claims. Their buckets are locked in the order in which a renewal locks them,
+    so that no two transactions wait for each other: a LATERAL call goes along its rows.
+    """
+    order = sorted(range(len(asks)), key=lambda place: _bucket(asks[place]))
+    some = [asks[place] for place in order]
+    shapes = [ask.shape for ask in some]
+    arrays = ", ".join(
+        [
+            _numbers(order),
+            _names(some),
+            _ids(some),
+            _numbers(shape.capacity for shape in shapes),
+            _numbers(shape.weight for shape in shapes),
+            _numbers(_micros(shape.ttl) for shape in shapes),
+            _numbers(_micros(shape.wait_ttl) for shape in shapes),
+            f"ARRAY[{', '.join('true' if ask.queue else 'false' for ask in some)}]",
+            _numbers(lates[place] for place in order),
+            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]",
+        ]
+    )
+    return (
+        f"{BEGIN}SELECT a.place, c.* FROM unnest({arrays}) "
+        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload), "
+        "LATERAL lockfast.claim_v1(a.name, a.id, a.capacity::integer, a.weight::integer, a.ttl, "
+        f"a.wait_ttl, a.queue, a.late, {base:d}, a.payload) c"
+    ).encode()
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return f"ARRAY[{', '.join(f'{number:d}' for number in numbers)}]::bigint[]"
+
+
+def _bucket(ask: Ask) -> int:
+    """Find a name's bucket, as bucket_v1 does."""
+    digest = sha256(ask.shape.name.encode()).digest()
+    return digest[0] % 4 * 256 + digest[1]
 
 
 def renew(asks: Sequence[Ask]) -> bytes:

@@ -51,7 +51,7 @@ def _login(target: Target, options: dict[str, str]) -> tuple[str, Login]:
     number = options.get("db", number) or "0"
     if not number.isdigit() or (kind == "cluster" and number != "0"):
         raise ValueError(f"not a database of {target.scheme}://: {number!r}")
-    tls = _tls(options) if scheme in ("rediss", "valkeys") else None
+    tls = tls_context(options) if scheme in ("rediss", "valkeys") else None
     return name, Login(
         username=target.username,
         password=target.password,
@@ -61,7 +61,8 @@ def _login(target: Target, options: dict[str, str]) -> tuple[str, Login]:
     )
 
 
-def _tls(options: dict[str, str]) -> ssl.SSLContext:
+def tls_context(options: dict[str, str]) -> ssl.SSLContext:
+    """Make a TLS context of what a URL says."""
     context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
     if options.get("ssl_cert_reqs") == "none":
         context.check_hostname = False

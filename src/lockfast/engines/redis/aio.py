@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import hiredis
 
@@ -28,6 +28,24 @@ from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 
 
+class Pending(Protocol):
+    """Whoever takes a reply: a future, or what behaves like one."""
+
+    def done(self) -> bool:
+        """Tell whether nothing is wanted any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the reply."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take in that there is none."""
+
+    def exception(self) -> BaseException | None:
+        """Tell why there is none."""
+        ...
+
+
 class Connection(asyncio.Protocol):
     """One socket, its parser, and the futures of the replies to come."""
 
@@ -40,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._on_push = on_push
         self._reader = reader()
         self._transport: asyncio.Transport | None = None
-        self._pending: deque[asyncio.Future[Any] | None] = deque()
+        self._pending: deque[Pending | None] = deque()
         self._out: list[bytes] = []
         self._answers = 0
         self._watched = -1
@@ -56,11 +74,15 @@ class Connection(asyncio.Protocol):
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, together with all others of this turn of the loop."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._pending.append(future)
+        self.put(packet, future)
+        return future
+
+    def put(self, packet: bytes, *pending: Pending | None) -> None:
+        """Send commands, and say who takes the reply to each."""
+        self._pending.extend(pending)
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(packet)
-        return future
 
     def post(self, packet: bytes) -> None:
         """Send a command now, behind the others, and forget about its reply."""

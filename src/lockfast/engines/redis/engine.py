@@ -14,7 +14,7 @@ from lockfast.engines.redis.keys import BUCKETS, PREFIX, command, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, failure, patience
-from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.errors import CapacityMismatch, EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -60,6 +60,35 @@ class RedisEngine:
                 self._wire.offsets[address] = told / 1000 - self._now()
                 return None
         return packets.standing(reply, ask)
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several: one round trip per server."""
+        found: list[Standing | Exception | None] = [None] * len(asks)
+        for address, groups in (await self._grouped(asks, deadline)).items():
+            order = [i for group in groups for i in group]
+            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, deadline)
+            calls = []
+            for i in order:
+                shape = asks[i].shape
+                form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+                late = int((asks[i].not_after + self._wire.offsets[address]) * 1000)
+                calls.append(packets.claim(form, asks[i], late, self._base))
+            replies = await self._scripts(CLAIM, address, calls, deadline, heart=False)
+            for i, reply in zip(order, replies, strict=True):
+                found[i] = self._claimed(reply, asks[i], address)
+        return found
+
+    def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
+        if isinstance(reply, hiredis.ReplyError):
+            self._topology.doubt()
+            return failure(reply, address)
+        try:
+            dead = packets.refusal(reply, ask) is not None
+        except CapacityMismatch as error:
+            return error
+        return None if dead else packets.standing(reply, ask)
 
     async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, float]:
         """Find the bucket's server and learn its clock; from here on there is something to hear."""

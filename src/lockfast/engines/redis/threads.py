@@ -150,6 +150,8 @@ class Connection:
 class ThreadWire:
     """Connections of a blocking client."""
 
+    connection = Connection
+
     def __init__(self, login: Login, clock: Clock) -> None:
         """Nothing is open yet."""
         self._login = login
@@ -170,7 +172,7 @@ class ThreadWire:
         shelf = self._idle.setdefault(address, [])
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
-            connection = Connection(address, self._login.tls, seconds, shelf)
+            connection = self.connection(address, self._login.tls, seconds, shelf)
             greeting = self._login.greeting(address)
             replies = connection.exchange(b"".join(greeting), len(greeting), seconds)
             self.offsets[address] = self._login.welcome(address, replies, self._now())

@@ -1,10 +1,7 @@
-"""The port's contract on time: expiry is deletion, and what a promoted waiter has left."""
+"""The port's contract on time: expiry is deletion, and nothing comes back."""
 
 from __future__ import annotations
 
-import pytest
-
-from lockfast.errors import CapacityMismatch
 from lockfast.testing.stage import Contract, Stage, driven
 
 
@@ -20,6 +17,7 @@ class ExpiryContract(Contract):
         await stage.advance(2)
         assert not (await other.renew_one(waiter)).granted
         await stage.advance(1.5)
+        await stage.colour.sleep(stage.bench.lag)
         standing = await other.renew_one(waiter)
         assert (standing.granted, standing.ahead, standing.blocker) == (True, 0, None)
         assert 7 < stage.units(standing.left) <= 8
@@ -44,115 +42,8 @@ class ExpiryContract(Contract):
         assert await actor.is_dead(ask)
         assert await actor.entries("x") == []
 
-    @driven
-    async def test_a_waiter_that_died_leaves_the_queue(self, stage: Stage) -> None:
-        actor = stage.actor()
-        holder, dead, waiter = actor.ask(ttl=8), actor.ask(ttl=3), actor.ask(ttl=8)
-        for ask in (holder, dead, waiter):
-            await actor.claim(ask)
-        assert (await actor.renew_one(holder)).behind == 2
-        await stage.advance(3.5)
-        assert (await actor.renew_one(holder)).behind == 1
-        assert (await actor.renew_one(waiter)).ahead == 1
-        assert await actor.renew(dead) == [None]
-        await actor.resign(holder)
-        assert (await actor.renew_one(waiter)).granted
 
-    @driven
-    async def test_a_refused_newcomer_finds_the_dead_gone_and_the_queue_in_order(
-        self, stage: Stage
-    ) -> None:
-        # The look of a claim that is not kept prunes, and what is left must still add up.
-        actor = stage.actor()
-        asks = [actor.ask(ttl=ttl, capacity=2) for ttl in (2, 8, 8, 8)]
-        for ask in asks:
-            await actor.claim(ask)
-        await stage.advance(2.5)
-        assert not (await actor.claim(actor.ask(capacity=2, queue=False))).granted
-        granted = [(await actor.renew_one(ask)).granted for ask in asks[1:]]
-        assert granted == [True, True, False]
-        await actor.resign(asks[1])
-        assert (await actor.renew_one(asks[3])).granted
-
-    @driven
-    async def test_a_granted_waiter_has_only_its_waiting_time_until_it_renews(
-        self, stage: Stage
-    ) -> None:
-        actor = stage.actor()
-        ttl = 12 / stage.bench.unit  # 12 seconds: a waiter lives on 10 at most
-        holder, waiter = actor.ask(), actor.ask(ttl=ttl)
-        await actor.claim(holder)
-        await actor.claim(waiter)
-        await actor.resign(holder)
-        standing = await actor.claim(waiter)
-        assert standing.granted
-        assert 8.0 < standing.left <= 10.0
-        assert 11.0 < (await actor.renew_one(waiter)).left <= 12.0
-
-    @driven
-    async def test_a_granted_waiter_that_died_does_not_block_for_a_whole_ttl(
-        self, stage: Stage
-    ) -> None:
-        actor = stage.actor()
-        holder, dead, last = actor.ask(ttl=8), actor.ask(ttl=3), actor.ask(ttl=8)
-        for ask in (holder, dead, last):
-            await actor.claim(ask)
-        await stage.advance(2)
-        await actor.renew_one(last)
-        await actor.resign(holder)
-        await stage.advance(1.5)
-        assert (await actor.renew_one(last)).granted
-
-    @driven
-    async def test_the_look_that_finds_the_dead_wakes_whom_that_lets_in(self, stage: Stage) -> None:
-        actor, waiting = stage.actor(), stage.actor()
-        await waiting.attend()
-        await actor.claim(actor.ask(ttl=2))
-        waiter = waiting.ask(ttl=8)
-        await waiting.claim(waiter)
-        await stage.advance(2.5)
-        newcomer = await actor.claim(actor.ask())
-        assert (newcomer.granted, newcomer.ahead) == (False, 1)
-        assert [wake.id for wake in await waiting.wakes(1)] == [waiter.id]
-
-    @driven
-    async def test_a_claim_refused_for_its_capacity_still_wakes_whom_its_look_lets_in(
-        self, stage: Stage
-    ) -> None:
-        actor, waiting = stage.actor(), stage.actor()
-        await waiting.attend()
-        await actor.claim(actor.ask(ttl=2))
-        waiter = waiting.ask(ttl=8)
-        await waiting.claim(waiter)
-        await stage.advance(2.5)
-        with pytest.raises(CapacityMismatch):
-            await actor.claim(actor.ask(capacity=2))
-        assert [wake.id for wake in await waiting.wakes(1)] == [waiter.id]
-
-    @driven
-    async def test_the_first_in_line_is_let_in_when_it_was_told_to_look(self, stage: Stage) -> None:
-        actor = stage.actor()
-        await actor.claim(actor.ask(ttl=3))
-        waiter = actor.ask(ttl=8)
-        recheck = (await actor.claim(waiter)).recheck
-        assert recheck is not None
-        await stage.advance(stage.units(recheck + 0.002))
-        assert (await actor.renew_one(waiter)).granted
-
-    @driven
-    async def test_one_expiry_lets_in_as_many_as_fit(self, stage: Stage) -> None:
-        actor = stage.actor()
-        heavy = actor.ask(ttl=2, capacity=3, weight=3)
-        light = [actor.ask(ttl=8, capacity=3) for _ in range(4)]
-        for ask in [heavy, *light]:
-            await actor.claim(ask)
-        await stage.advance(2.5)
-        standings = [await actor.renew_one(ask) for ask in light]
-        assert [standing.granted for standing in standings] == [True, True, True, False]
-        assert [standing.ahead for standing in standings] == [0, 1, 2, 3]
-
-
-class ClockContract(Contract):
+class StepBackContract(Contract):
     """For engines whose clock can be moved back by a test: what a step back must not do."""
 
     @driven
@@ -193,22 +84,6 @@ class ClockContract(Contract):
             await actor.resign(ask)
             stage.bench.rewind(100.0)
         assert tickets == sorted(set(tickets))
-
-    @driven
-    async def test_after_a_step_back_a_dead_holder_blocks_for_one_ttl_and_no_longer(
-        self, stage: Stage
-    ) -> None:
-        actor = stage.actor()
-        dead, long, waiter = (
-            actor.ask(ttl=ttl, capacity=2, weight=weight)
-            for ttl, weight in [(3, 1), (9, 1), (9, 2)]
-        )
-        for ask in (dead, long, waiter):
-            await actor.claim(ask)
-        stage.bench.rewind(4.0)
-        standing = await actor.renew_one(waiter)
-        assert standing.recheck is not None
-        assert standing.recheck <= 3.05
 
     @driven
     async def test_after_a_step_back_a_lone_dead_holder_blocks_for_one_ttl_and_no_longer(

@@ -223,6 +223,26 @@ class LeaseContract(Contract):
         await release(lease)
 
     @driven
+    async def test_closing_a_client_gives_up_what_it_has_just_asked_for(self, stage: Stage) -> None:
+        client, way = stage.shaky_client()
+        lock = stage.client().lock("x", ttl=LONG)
+        lease = await acquire(lock)
+        closed: list[bool] = []
+
+        async def linger() -> None:
+            await stage.colour.until(lambda: closed, "the client is closed")
+
+        way.before_claimed = linger
+        job = stage.colour.start(acquire(client.lock("x", ttl=LONG)))
+        await self.until_waiting(stage, 2)
+        await close(client)
+        closed.append(True)
+        with pytest.raises(ClientClosed):
+            await job.result()
+        assert [holder.id for holder in await queue(lock)] == [lease.id]
+        await release(lease)
+
+    @driven
     async def test_hostile_names_are_locks_of_their_own(self, stage: Stage) -> None:
         client = stage.client()
         leases = []

@@ -14,6 +14,7 @@ from lockfast.port import Ask, Shape
 from lockfast.testing.stage import Contract, Stage, driven
 from lockfast.testing.verbs import (
     AnyLease,
+    AnyRLease,
     acquire,
     queue,
     release,
@@ -26,7 +27,7 @@ SHORT = 0.6
 SLACK = 5.0  # seconds that a busy machine may add
 
 
-async def broken(stage: Stage, lease: AnyLease) -> None:
+async def broken(stage: Stage, lease: AnyLease | AnyRLease) -> None:
     """Break a lease, as an operator does: the engine removes the claim by its id."""
     ask = Ask(lease.id, Shape(lease.name, SHORT), True, stage.bench.now() + SHORT, b"")  # noqa: FBT003  # by position, as the port has it
     actor = stage.actor()

@@ -93,18 +93,6 @@ class NamingContract(Contract):
             shown = [entry.payload for entry in await actor.entries(name)]
             assert shown == [payload, payload[::-1]]
 
-    @driven
-    async def test_a_queue_keeps_the_payload_of_each_blocker(self, stage: Stage) -> None:
-        actor = stage.actor()
-        asks = [actor.ask(payload=payload) for payload in PAYLOADS]
-        for ask in asks:
-            await actor.claim(ask)
-        for ask in asks[:-1]:
-            standing = await actor.renew_one(asks[-1])
-            assert standing.blocker is not None
-            assert (standing.blocker.id, standing.blocker.payload) == (ask.id, ask.payload)
-            await actor.resign(ask)
-
     @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
     def test_what_is_no_name_is_refused_at_the_door(self, name: str) -> None:
         with pytest.raises(ValueError, match="name"):

@@ -24,7 +24,8 @@ def program(stage: Stage, verb: str, colour: str | None = None) -> Iterator[subp
     assert isinstance(bench, UrlBench), "a process finds its engine by URL"
     code = "import sys; from lockfast.testing.programs import main; main(*sys.argv[1:])"
     argv = [sys.executable, "-c", code, verb, colour or stage.colour.name, bench.url]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)  # noqa: S603  # our own
     try:
         yield process
     finally:

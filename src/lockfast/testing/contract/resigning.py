@@ -1,8 +1,7 @@
-"""The port's contract on `resign` and `abandon`: final for an id, and wakes whom it lets in."""
+"""The port's contract on `resign` and `abandon`: final for an id; and on `listen`."""
 
 from __future__ import annotations
 
-from lockfast.port import SHARED, Wake
 from lockfast.testing.stage import Contract, Stage, driven
 
 
@@ -114,64 +113,8 @@ class ResignContract(Contract):
         assert await actor.entries("x") == []
 
 
-class WakeContract(Contract):
-    """A resignation wakes exactly the claims that may now be granted."""
-
-    @driven
-    async def test_the_next_in_line_is_woken_and_nobody_else(self, stage: Stage) -> None:
-        actors = [stage.actor() for _ in range(3)]
-        for actor in actors:
-            await actor.attend()
-        asks = [actor.ask() for actor in actors]
-        standings = [await actor.claim(ask) for actor, ask in zip(actors, asks, strict=True)]
-        await actors[0].resign(asks[0])
-        (wake,) = await actors[1].wakes(1)
-        assert wake == Wake(asks[1].id, granted=True, floor=standings[1].ticket)
-        assert await actors[2].wakes(0) == []
-        assert await actors[0].wakes(0) == []
-
-    @driven
-    async def test_a_writer_wakes_all_readers_up_to_the_next_writer(self, stage: Stage) -> None:
-        holder, reader, writer = stage.actor(), stage.actor(), stage.actor()
-        for actor in (reader, writer):
-            await actor.attend()
-        first = holder.ask(capacity=SHARED, weight=SHARED)
-        await holder.claim(first)
-        readers = [reader.ask(capacity=SHARED) for _ in range(3)]
-        floors = [(await reader.claim(ask)).ticket for ask in readers]
-        await writer.claim(writer.ask(capacity=SHARED, weight=SHARED))
-        await reader.claim(reader.ask(capacity=SHARED))  # behind the writer
-        await holder.resign(first)
-        wakes = await reader.wakes(3)
-        assert sorted(wake.id for wake in wakes) == sorted(ask.id for ask in readers)
-        assert {wake.floor for wake in wakes} == {floors[0]}
-        assert await reader.wakes(0) == []
-        assert await writer.wakes(0) == []
-
-    @driven
-    async def test_a_waiter_that_leaves_wakes_whom_it_held_up(self, stage: Stage) -> None:
-        actor, other = stage.actor(), stage.actor()
-        await other.attend()
-        holder, heavy = actor.ask(capacity=2), actor.ask(capacity=2, weight=2)
-        light = [other.ask(capacity=2) for _ in range(2)]
-        for who, ask in [(actor, holder), (actor, heavy), (other, light[0]), (other, light[1])]:
-            await who.claim(ask)
-        await actor.resign(heavy)
-        assert [wake.id for wake in await other.wakes(1)] == [light[0].id]
-        assert await other.wakes(0) == []
-
-    @driven
-    async def test_a_waiter_that_leaves_wakes_nobody_whom_it_did_not_hold_up(
-        self, stage: Stage
-    ) -> None:
-        actor = stage.actor()
-        await actor.attend()
-        asks = [actor.ask() for _ in range(3)]
-        for ask in asks:
-            await actor.claim(ask)
-        await actor.resign(asks[1])
-        await actor.resign(actor.ask(), actor.ask("unknown"), doubt=True)
-        assert await actor.wakes(0) == []
+class ListenContract(Contract):
+    """A listener sleeps until it is needed."""
 
     @driven
     async def test_a_listener_returns_at_its_deadline(self, stage: Stage) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib.resources import files
 
 
 class Script:
     """One program, packed for the wire: by digest, or whole for a server that has not seen it."""
 
-    def __init__(self, name: str) -> None:
-        """Read `name`.lua, with what it includes."""
-        folder = files(__name__)
-        source = (folder / f"{name}.lua").read_text("utf-8")
-        include = "--#include queue.lua\n"
-        if include in source:
-            source = source.replace(include, (folder / "queue.lua").read_text("utf-8"))
+    def __init__(self, name: str, package: str = __name__) -> None:
+        """Read `name`.lua of a package, with what it includes."""
+        folder = files(package)
+        source = re.sub(
+            r"--#include (\w+\.lua)\n",
+            lambda found: (folder / found[1]).read_text("utf-8"),
+            (folder / f"{name}.lua").read_text("utf-8"),
+        )
         self.name = name
         self.source = source.encode()
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()

@@ -1,0 +1,1 @@
+"""Guarded writes against bare ones, one module for each kind of resource."""

@@ -1,0 +1,110 @@
+"""Who waits for whom: circles among waiting claims. It reads no engine: it is given the queues.
+
+A thread or task waits for one claim at a time, so it is known by that claim, and whatever it holds
+is stuck with it. Who waits for one permit of several is not stuck as long as any other holder can
+still move. So a claim counts as stuck only if it would not fit even if everybody who can move had
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from lockfast.port import Entry
+
+
+class Link(NamedTuple):
+    """A waiting claim, and the claim ahead of it that belongs to the next in the circle."""
+
+    waiting: Entry
+    blocker: Entry
+
+
+class Waits:
+    """A wait-for graph."""
+
+    def __init__(
+        self,
+        queues: Mapping[str, Sequence[Entry]],
+        holding: Mapping[str, Mapping[str, str]],
+        lenient: str = "",
+    ) -> None:
+        """Take the queues by name, each in the order of tickets, and, by the id of each waiting
+        claim that matters, what its thread or task holds: names by the ids of the claims.
+
+        `lenient`: a claim that may wait for what its own thread holds, since it has a timeout.
+        """
+        self._queues = queues
+        self._lenient = lenient
+        self._places = {
+            entry.id: (entry, place)
+            for queue in queues.values()
+            for place, entry in enumerate(queue)
+        }
+        self._waiting = [
+            id_ for id_ in holding if id_ in self._places and not self._places[id_][0].granted
+        ]
+        self._bearers: dict[str, str] = {}
+        """By the id of a claim that is held, the id of the claim on which its bearer waits."""
+        # In the order of tickets: a wait that was given up, and whose claim is still to be
+        # removed, gives way to the one that came after it.
+        for id_ in sorted(self._waiting, key=lambda each: self._places[each][0].ticket):
+            for held in holding[id_]:
+                if held in self._places and self._places[held][0].granted:
+                    self._bearers[held] = id_
+        self.stuck = self._stuck()
+        """The ids of the waiting claims that can never be granted."""
+
+    def circle(self, id_: str) -> list[Link]:
+        """Give the shortest way from a stuck claim over its blockers back to itself, if any."""
+        if id_ not in self.stuck:
+            return []
+        came: dict[str, Link] = {}
+        done: dict[str, int] = {}
+        todo = [id_]
+        for each in todo:
+            waiting, place = self._places[each]
+            queue = self._queues[waiting.name]
+            for blocker in queue[done.get(waiting.name, 0) : place]:
+                bearer = self._bearers.get(blocker.id, blocker.id)
+                if bearer not in self.stuck or bearer in came or self._own(each, bearer):
+                    continue
+                came[bearer] = Link(waiting, blocker)
+                if bearer == id_:
+                    return _back(came, id_)
+                todo.append(bearer)
+            done[waiting.name] = max(place, done.get(waiting.name, 0))
+        return []
+
+    def _own(self, id_: str, bearer: str) -> bool:
+        return id_ == bearer == self._lenient
+
+    def _stuck(self) -> set[str]:
+        """Take away whoever can still move, until nothing changes."""
+        stuck = set(self._waiting)
+        before = -1
+        while len(stuck) != before:
+            before = len(stuck)
+            for queue in self._queues.values():
+                self._move(queue, stuck)
+        return stuck
+
+    def _move(self, queue: Sequence[Entry], stuck: set[str]) -> None:
+        """Go along a queue, and let those move who fit beside what is stuck ahead of them."""
+        load = own = 0
+        for entry in queue:
+            bearer = self._bearers.get(entry.id, entry.id)
+            ahead = load - own if entry.id == self._lenient else load
+            if entry.id in stuck and ahead + entry.weight <= entry.capacity:
+                stuck.discard(entry.id)
+            if bearer in stuck:
+                load += entry.weight
+                own += entry.weight if bearer == self._lenient else 0
+
+
+def _back(came: Mapping[str, Link], id_: str) -> list[Link]:
+    circle = [came[id_]]
+    while circle[-1].waiting.id != id_:
+        circle.append(came[circle[-1].waiting.id])
+    return circle[::-1]

@@ -1,0 +1,61 @@
+"""The etcd engine, in both colours, over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+
+from lockfast.engines.etcd.aio import AioWire
+from lockfast.engines.etcd.engine import EtcdEngine
+from lockfast.engines.etcd.threads import ThreadWire
+from lockfast.engines.etcd.wire import Login
+from lockfast.port import Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
+
+OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
+"""What a URL may say; the names are those of redis-py."""
+
+
+def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
+    """Read a URL; the engine that comes out connects on first use."""
+    options = target.take(*OPTIONS)
+    base = int(options.get("token_base", "0"))
+    if not 0 <= base < 2**52:
+        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    if target.scheme not in ("etcd", "etcds"):
+        raise ValueError(f"no such way to etcd: {target.scheme}://")
+    if target.path.strip("/"):
+        raise ValueError(f"{target.scheme}:// has no path, and there is one: {target.path!r}")
+    hosts = target.hosts or (("localhost", None),)
+    login = Login(
+        addresses=tuple(_address(host, port or 2379) for host, port in hosts),
+        username=target.username,
+        password=target.password,
+        credentials=_credentials(options) if target.scheme == "etcds" else None,
+        certified="ssl_certfile" in options,
+    )
+
+    def open_engine() -> Engine:
+        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(login, runtime.now)
+        return EtcdEngine(wire, base)
+
+    return open_engine
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _credentials(options: dict[str, str]) -> grpc.ChannelCredentials:
+    def read(name: str) -> bytes | None:
+        return Path(options[name]).read_bytes() if name in options else None
+
+    return grpc.ssl_channel_credentials(
+        root_certificates=read("ssl_ca_certs"),
+        private_key=read("ssl_keyfile"),
+        certificate_chain=read("ssl_certfile"),
+    )

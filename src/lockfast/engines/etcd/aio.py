@@ -1,0 +1,159 @@
+"""The asyncio transport: all tasks of a client share one connection to a member.
+
+A forked child cannot use grpc.aio any more once its parent has: its poller is a thread, which the
+child does not have. There the calls go through grpc's threads, which begin anew in a child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from lockfast.engines.etcd.wire import OPTIONS, Link, Login, T, Wire
+from lockfast.runtime.base import Clock
+
+_buried: list[object] = []  # see `threads`
+_spoiled: list[bool] = []  # whether grpc.aio was in use in this process or its parent; in a child
+
+
+class TaskMutex:
+    """One task at a time."""
+
+    def __init__(self) -> None:
+        """Begin free."""
+        self._lock = asyncio.Lock()
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Suspend until it is our turn."""
+        async with self._lock:
+            return await work()
+
+
+class AioWire(Wire):
+    """Channels of an asyncio client."""
+
+    def __init__(self, login: Login, clock: Clock) -> None:
+        """Belong to the running loop."""
+        super().__init__(login, clock)
+        self._loop = asyncio.get_running_loop()
+        self._bridged = any(_spoiled)
+        self._bell = asyncio.Event()
+        self._channels: dict[str, grpc.Channel] = {}
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def mutex(self) -> TaskMutex:
+        """Make a mutex."""
+        return TaskMutex()
+
+    def _open(self, address: str) -> Link:
+        if self._bridged:
+            return Link(address, self._blocking(address))
+        if not _spoiled:
+            _spoiled.append(False)
+        credentials = self._login.credentials
+        return Link(
+            address,
+            grpc.aio.insecure_channel(address, OPTIONS)
+            if credentials is None
+            else grpc.aio.secure_channel(address, credentials, OPTIONS),
+        )
+
+    def _blocking(self, address: str) -> grpc.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._login.channel()(address)
+        return channel
+
+    async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
+        if self._bridged:
+            return await self._bridge(call, request, timeout)
+        reply: bytes = await call(request, timeout=timeout, metadata=self._metadata)
+        return reply
+
+    async def _bridge(self, call: Any, request: bytes, timeout: float) -> bytes:
+        waiter: asyncio.Future[bytes] = self._loop.create_future()
+
+        def tell(done: Any) -> None:
+            if waiter.done():
+                return
+            error = done.exception()
+            if error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(done.result())
+
+        sent = call.future(request, timeout=timeout, metadata=self._metadata)
+        sent.add_done_callback(lambda done: self._post(lambda: tell(done)))
+        try:
+            return await waiter
+        finally:
+            sent.cancel()
+
+    def _post(self, callback: Callable[[], object]) -> None:
+        """Call in the loop, from a thread of grpc's."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the loop is closed: there is nobody to tell
+            return
+
+    async def pause(self, deadline: float | None) -> bool:
+        """Suspend until the bell."""
+        timer = None
+        if deadline is not None:
+            left = deadline - self.now()
+            if left <= 0.0:
+                rung = self._bell.is_set()
+                self._bell.clear()
+                return rung
+            timer = self._loop.call_later(left, self._bell.set)
+        try:
+            await self._bell.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._bell.clear()
+        return deadline is None or self.now() < deadline
+
+    def rouse(self) -> None:
+        """Ring, from this loop or from elsewhere."""
+        try:
+            inside = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            inside = False
+        if inside:
+            self._bell.set()
+        else:
+            self._post(self._bell.set)
+
+    def reset(self) -> None:
+        """Leave the parent's channels as they are, for ever."""
+        _buried.extend([*self._links.values(), *self._channels.values()])
+        self._links = {}
+        self._channels = {}
+
+    async def close(self) -> None:
+        """Close all channels."""
+        links, self._links = self._links, {}
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+        if not self._bridged:
+            for link in links.values():
+                await link.channel.close()
+
+
+def _in_child() -> None:
+    if _spoiled:
+        _spoiled[0] = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,197 @@
+"""How a claim is made: one transaction, and what to do about each of its outcomes."""
+
+from __future__ import annotations
+
+from lockfast.engines.etcd import forms
+from lockfast.engines.etcd.forms import Claimed, Form
+from lockfast.engines.etcd.holdings import Holdings, Mine
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
+from lockfast.engines.etcd.places import Places
+from lockfast.engines.etcd.sessions import Session, Sessions
+from lockfast.engines.etcd.standings import blocker, granted
+from lockfast.errors import CapacityMismatch
+from lockfast.port import Ask, Standing
+
+MOST = 64  # claims in one transaction: etcd takes 128 operations
+
+
+class Attempt:
+    """One claim on its way in."""
+
+    __slots__ = ("_base", "_deadline", "_holdings", "_now", "_places", "_sessions", "ask", "form")
+
+    def __init__(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
+        self,
+        ask: Ask,
+        form: Form,
+        sessions: Sessions,
+        holdings: Holdings,
+        places: Places,
+        base: int,
+        now: float,
+        deadline: float,
+    ) -> None:
+        """`now`: just before anything was sent."""
+        self.ask = ask
+        self.form = form
+        self._sessions = sessions
+        self._holdings = holdings
+        self._places = places
+        self._base = base
+        self._now = now
+        self._deadline = deadline
+
+    async def make(self) -> Standing | None:
+        """Claim. With a session that is ready this is one round trip, contended or not.
+
+        The lease for waiters is opened by the first who has to wait: most clients never do.
+        """
+        ask, form, sessions = self.ask, self.form, self._sessions
+        holder = sessions.ready(form.size, self._now)
+        if holder is None:
+            holder = await sessions.open(form.size, self._deadline)
+        waiter = sessions.ready(form.wait_size, self._now) if ask.queue else None
+        while True:
+            said = await self._put(holder, waiter)
+            if isinstance(said, Claimed):
+                return await self._entered(said, holder, waiter)
+            queue, at = self._learn(said, holder, waiter)
+            if any(row.id == ask.id for row in queue):
+                return await self._found(queue, at)
+            if holder.dead:
+                holder = await sessions.open(form.size, self._deadline)
+            elif queue and not ask.queue:
+                outcome = await self._squeeze(queue, at, holder)
+                if outcome is not None:
+                    return outcome
+            elif queue:
+                self._check_capacity(queue[0])
+                waiter = await sessions.open(form.wait_size, self._deadline)
+
+    async def session(self) -> Session:
+        """Give the session that the claim will live on if it is granted."""
+        size = self.form.size
+        ready = self._sessions.ready(size, self._now)
+        return ready or await self._sessions.open(size, self._deadline)
+
+    def request(self, holder: Session) -> bytes:
+        """Write the claim as a part of a transaction: it is put if nobody is there."""
+        ask, same_base = self.ask, self._sessions.same_base()
+        return inner(forms.claim(self.form, ask.id.encode(), ask.payload, holder, None, same_base))
+
+    async def send(self, ids: list[str], request: bytes) -> Done:
+        """Send a transaction that carries the claims of these ids."""
+        return done(await self._holdings.send_all(ids, request, self._deadline))
+
+    def alone(self, reply: bytes, holder: Session) -> Standing | None:
+        """Take in that the claim was put where nobody was; None if it was not put."""
+        said = forms.claimed(reply, self.form)
+        if said is None:
+            return None
+        return self._alone(said.alone, holder)
+
+    def _alone(self, revision: int, holder: Session) -> Standing:
+        mine = self._take(revision, holder, self.ask.shape.ttl)
+        ticket = revision + self._base
+        return Standing(ticket, granted=True, left=mine.until - self._now, floor=ticket)
+
+    async def _put(self, holder: Session, waiter: Session | None) -> Claimed | Done:
+        """Send the claim; give what became of it, or else what has kept it from being put."""
+        ask, form, same_base = self.ask, self.form, self._sessions.same_base()
+        id_ = ask.id.encode()
+        if ask.queue:
+            request = forms.claim(form, id_, ask.payload, holder, waiter, same_base)
+        else:
+            request = forms.attempt(form, id_, ask.payload, holder, same_base)
+        reply = await self._holdings.send(ask.id, request, self._deadline)
+        said = forms.claimed(reply, form)
+        if said is not None:
+            return said
+        if not ask.queue:
+            return done(reply)
+        reads = forms.learn(form, holder, waiter)
+        return await self._holdings.ask(txn(b"", reads, []), self._deadline)
+
+    def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
+        """Take in why a claim was not put: a gate has moved, or a base, or somebody is there."""
+        self._sessions.read_base(said.replies[1])
+        self._sessions.read_gate(holder, said.replies[2])
+        if waiter is not None and waiter is not holder:
+            self._sessions.read_gate(waiter, said.replies[3])
+        return rows(found(said.replies[0])), said.revision
+
+    def _check_capacity(self, head: Row) -> None:
+        if head.capacity != self.ask.shape.capacity:
+            raise CapacityMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
+
+    async def _found(self, queue: list[Row], revision: int) -> Standing | None:
+        """Take in the entry that an earlier copy has made: its time began with the first copy."""
+        ask, shape = self.ask, self.ask.shape
+        row = next(row for row in queue if row.id == ask.id)
+        session = self._sessions.get(row.lease)
+        if session is not None:
+            mine = Mine(ask, self.form, row.revision, session)
+            life = shape.ttl if session.size == self.form.size else shape.wait_ttl
+            mine.until = min(ask.not_after - shape.wait_ttl + life, session.until)
+            if mine.until > self._now:
+                self._holdings.add(mine)
+                return self._places.among(mine, queue, revision, self._now)
+        await self._holdings.delete([(ask.id, row.key)], self._deadline)  # its time is over
+        return None
+
+    async def _squeeze(self, queue: list[Row], revision: int, holder: Session) -> Standing | None:
+        """Without waiting: in beside the others at once, or not at all. None: try again."""
+        ask, shape = self.ask, self.ask.shape
+        self._check_capacity(queue[0])
+        if sum(row.weight for row in queue) + shape.weight > shape.capacity:
+            head = blocker(queue[0], self._base)
+            return Standing(0, granted=False, left=0.0, ahead=len(queue), blocker=head)
+        same_base = self._sessions.same_base()
+        request = forms.squeeze(self.form, ask.id, ask.payload, holder, same_base, revision)
+        reply = await self._holdings.send(ask.id, request, self._deadline)
+        said = forms.squeezed(reply)
+        return None if said is None else await self._entered(said, holder, None)
+
+    async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:
+        """Take in that the claim was put, and has what is left of its session."""
+        ask, shape, now = self.ask, self.ask.shape, self._now
+        if said.alone:
+            return self._alone(said.alone, holder)
+        session, life = (holder, shape.ttl) if waiter is None else (waiter, shape.wait_ttl)
+        ends, queue = said.ends, said.queue or []
+        if ends is not None:
+            head, revision = ends.head, ends.revision
+        else:
+            head = queue[0]
+            revision = next(row.revision for row in queue if row.id == ask.id)
+        mine = self._take(revision, session, life)
+        if head.capacity != shape.capacity:
+            await self._holdings.delete([(ask.id, mine.key)], self._deadline)
+            self._holdings.drop(ask.id)
+            self._check_capacity(head)
+        if ends is not None and ends.before is not None:
+            return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
+        queue = queue or [head]
+        if mine.key in [row.key for row in queue[: granted(queue)]]:
+            await self._holdings.promote([mine], now, self._deadline)
+        return self._places.among(mine, queue, said.at, now)
+
+    def _take(self, revision: int, session: Session, life: float) -> Mine:
+        mine = Mine(self.ask, self.form, revision, session)
+        mine.until = min(self._now + life, session.until)
+        self._holdings.add(mine)
+        return mine
+
+
+async def together(attempts: list[Attempt]) -> dict[str, Standing]:
+    """Put all claims that find nobody there, in one transaction; give their standings by id."""
+    if not attempts:
+        return {}
+    holders = [await attempt.session() for attempt in attempts]
+    requests = [attempt.request(holder) for attempt, holder in zip(attempts, holders, strict=True)]
+    ids = [attempt.ask.id for attempt in attempts]
+    said = await attempts[0].send(ids, txn(b"", requests, []))
+    found = zip(attempts, holders, said.replies, strict=True)
+    standings = ((each.ask.id, each.alone(reply, holder)) for each, holder, reply in found)
+    return {id_: standing for id_, standing in standings if standing is not None}

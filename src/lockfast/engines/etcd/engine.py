@@ -1,0 +1,177 @@
+"""The etcd engine: the port, in terms of transactions, sessions and watches. No colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lockfast.engines.etcd import guarantees, shown
+from lockfast.engines.etcd.claiming import MOST, Attempt, together
+from lockfast.engines.etcd.ears import Ears
+from lockfast.engines.etcd.forms import form_of
+from lockfast.engines.etcd.holdings import Holdings
+from lockfast.engines.etcd.places import Places
+from lockfast.engines.etcd.sessions import Sessions
+from lockfast.engines.etcd.wire import Wire
+from lockfast.engines.singly import singly
+from lockfast.errors import EngineError
+from lockfast.guarantees import Guarantees
+from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+
+CALM = 0.1  # seconds between attempts to do what has failed
+PARTING = 0.5  # seconds for giving leases back
+
+
+class EtcdEngine:
+    """One client's engine."""
+
+    def __init__(self, wire: Wire, base: int) -> None:
+        """Add `base` to every ticket."""
+        self._wire = wire
+        self._now = wire.now
+        self._base = base
+        self._sessions = Sessions(wire, base)
+        self._holdings = Holdings(wire, self._sessions)
+        self._ears = Ears(wire, base)
+        self._places = Places(self._holdings, self._ears, base)
+        self._begun = self._told = False
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Append and report: one round trip, once there is a session."""
+        now = self._now()
+        holdings = self._holdings
+        if now > ask.not_after or ask.id in holdings.tombs:
+            return None
+        await self._begin(now, deadline)
+        mine = holdings.get(ask.id)
+        if mine is not None:  # a copy of it was answered
+            return (await self._places.look([mine], now, deadline))[0]
+        form = form_of(ask.shape)
+        return await Attempt(
+            *(ask, form, self._sessions, holdings, self._places, self._base, now, deadline)
+        ).make()
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several: one transaction takes all that are free, the rest goes one by one."""
+        now = self._now()
+        await self._begin(now, deadline)
+        parts = (self._sessions, self._holdings, self._places, self._base, now, deadline)
+        new = [ask for ask in asks if now <= ask.not_after and not self._holdings.knows(ask.id)]
+        put = await together([Attempt(ask, form_of(ask.shape), *parts) for ask in new[:MOST]])
+        rest = [ask for ask in asks if ask.id not in put]
+        said = iter(await singly(self.claim, rest, deadline))
+        return [put[ask.id] if ask.id in put else next(said) for ask in asks]
+
+    async def _begin(self, now: float, deadline: float) -> None:
+        """End what is over; from the first claim on there is something to hear."""
+        if now >= self._holdings.soonest:
+            await self._places.prune(deadline)
+        if not self._begun:
+            self._begun = True
+            self._wire.rouse()
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Extend: a keepalive for all that share a lease, and one look at their queues."""
+        now = self._now()
+        holdings, places = self._holdings, self._places
+        if now >= holdings.soonest:
+            await places.prune(deadline)
+        known = {ask.id: mine for ask in asks if (mine := holdings.get(ask.id)) is not None}
+        await holdings.extend(known.values(), now, deadline)
+        alive = [mine for mine in known.values() if not mine.session.dead]
+        places.gone(mine.id for mine in known.values() if mine.session.dead)
+        looked = await places.look(alive, now, deadline)
+        standings = {
+            mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
+        }
+        risen = [known[id_] for id_, said in standings.items() if said.granted]
+        places.gone(await holdings.promote(risen, now, deadline))
+        for mine in risen:
+            if holdings.get(mine.id) is None:
+                del standings[mine.id]
+            else:
+                standings[mine.id] = standings[mine.id]._replace(left=mine.until - now)
+        return [standings.get(ask.id) for ask in asks]
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove for good: one round trip."""
+        holdings = self._holdings
+        if self._now() >= holdings.soonest:
+            await self._places.prune(deadline)
+        if doubt:
+            holdings.bury(asks)
+        removed = await holdings.delete(
+            [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
+        )
+        self._places.gone(ask.id for ask in asks)
+        return removed
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Leave it to the heart: nothing can be written behind a claim that is under way."""
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep; meanwhile keep the sessions alive, and end the claims that nobody renews."""
+        if self._begun and not self._told:
+            self._told = True
+            return [EVERYONE]  # a watch begins where its snapshot ended: from now on none is missed
+        while True:
+            wakes, chore = await self._tend()
+            if wakes:
+                return wakes
+            until = chore if deadline is None else min(chore, deadline)
+            if await self._wire.pause(None if until == math.inf else until):
+                wakes, _ = await self._tend()
+                return wakes
+            if deadline is not None and self._now() >= deadline:
+                return []
+
+    async def _tend(self) -> tuple[list[Wake], float]:
+        """Take pushes in, and do what is due; tell when there is something to do again."""
+        wakes: list[Wake] = []
+        try:
+            wakes, unsure = await self._ears.hear()
+            for wait in unsure:
+                wakes += await self._places.look_again(wait, self._now())
+            if wakes:
+                return wakes, 0.0
+            now = self._now()
+            if now >= self._holdings.soonest:
+                await self._places.prune(now + 1.0)
+            await self._sessions.tend(now)
+        except EngineError:
+            return wakes, self._now() + CALM
+        return wakes, min(self._sessions.next(), self._holdings.soonest, self._ears.next())
+
+    def rouse(self) -> None:
+        """Wake the listener."""
+        self._wire.rouse()
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims on one name, or the next five hundred on names with a prefix."""
+        deadline = self._now() + 5.0
+        if exact:
+            return await shown.one(self._wire, self._holdings, self._base, names, deadline)
+        return await shown.page(self._wire, self._holdings, self._base, names, cursor, deadline)
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask the members what they are."""
+        return await guarantees.ask(self._wire, deadline)
+
+    def reset(self) -> None:
+        """Forget every connection."""
+        self._wire.reset()
+
+    async def close(self) -> None:
+        """Give the leases back, if nothing is on them any more, and close the connections."""
+        try:
+            if not len(self._holdings):
+                await self._sessions.revoke(self._now() + PARTING)
+        except EngineError:
+            pass  # they expire by themselves
+        finally:
+            self._ears.close()
+            await self._wire.close()

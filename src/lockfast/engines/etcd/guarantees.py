@@ -1,0 +1,115 @@
+"""What the live members promise, read from the members themselves."""
+
+from __future__ import annotations
+
+import math
+
+from lockfast.engines.etcd.codec import fields, numbers, parts
+from lockfast.engines.etcd.messages import MEMBERS, STATUS
+from lockfast.engines.etcd.wire import Wire
+from lockfast.errors import EngineError
+from lockfast.guarantees import Finding, Guarantees, Level
+
+MAJORITY = 3  # members: the fewest of which one can fail
+FIXED = (
+    (
+        {4: 31, 5: 13},
+        "a leader that was cut off may revoke leases that its successor keeps",
+    ),
+    ({4: 38, 5: 23, 6: 5}, "the renewal of a lease that was revoked may succeed"),
+    ({4: 42, 5: 28, 6: 9}, "a member that was paused may answer with old data"),
+)
+"""Bugs of leases: the patch of each minor version of etcd 3 that has the fix."""
+LASTS = (
+    "a grant survives the failure of any minority of the members, and tokens stay unique and in "
+    "order; a holder that is paused beyond its ttl may write on, unless a guard refuses its token"
+)
+ALONE = (
+    "a crash keeps every grant, and the failure of a member stops all of them; tokens stay unique "
+    "and in order, so a guarded resource is safe"
+)
+
+
+async def ask(wire: Wire, deadline: float) -> Guarantees:
+    """Ask who belongs to the cluster, and each of the members of the URL how it is."""
+    listed = parts(await wire.call(MEMBERS, b"", deadline), 2)
+    voters = sum(1 for member in listed if not numbers(member).get(5, 0))
+    versions: set[str] = set()
+    findings: list[Finding] = []
+    silent: list[str] = []
+    for address in wire.addresses:
+        try:
+            reply = await wire.call_on(address, STATUS, b"", deadline)
+        except EngineError:
+            silent.append(address)
+            continue
+        versions.update(version.decode() for version in parts(reply, 2))
+        findings += _alarms(reply)
+    if voters < MAJORITY:
+        findings.append(
+            Finding(
+                f"voting members = {voters}",
+                "the failure of one of them stops every lock",
+                "add members with `etcdctl member add` until there are three or five that vote",
+            )
+        )
+    findings += [
+        Finding(
+            f"{address} does not answer",
+            "a majority is needed, and one member less is left for it",
+            "start that member, or take it out of the cluster and of the URL",
+        )
+        for address in silent
+    ]
+    for version in sorted(versions, key=_numbers):
+        findings += _bugs(version)
+    if not wire.known:
+        findings.append(
+            Finding(
+                "no user in the URL",
+                "where etcd knows no users, whoever can reach it can take and break locks",
+                "`etcdctl auth enable`, and etcd://USER:PASSWORD@HOSTS",
+            )
+        )
+    oldest = min(versions, key=_numbers, default="?")
+    return Guarantees(
+        f"etcd {oldest}, {voters} voting member{'' if voters == 1 else 's'}",
+        Level.CONSENSUS if voters >= MAJORITY else Level.FENCED,
+        LASTS if voters >= MAJORITY else ALONE,
+        tuple(dict.fromkeys(findings)),
+    )
+
+
+def _alarms(reply: bytes) -> list[Finding]:
+    """Read what a member complains of: with NOSPACE it refuses every claim."""
+    return [
+        Finding(
+            f"alarm = {said.decode(errors='replace')}",
+            "etcd refuses new claims while it lasts",
+            "make room (`etcdctl compact`, `etcdctl defrag`), then `etcdctl alarm disarm`",
+        )
+        for field, said in fields(reply)
+        if field == 8 and isinstance(said, bytes)  # noqa: PLR2004  # by field number: errors
+    ]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(
+        int(part) for part in version.split("-", maxsplit=1)[0].split(".") if part.isdigit()
+    )
+
+
+def _bugs(version: str) -> list[Finding]:
+    """Name the bugs of leases that a version has."""
+    numbered = _numbers(version)
+    if len(numbered) != 3 or numbered[0] != 3:  # noqa: PLR2004  # major, minor, patch of etcd 3
+        return []
+    _, minor, patch = numbered
+    found = []
+    for fixed, risk in FIXED:
+        latest = max(fixed)
+        if minor > latest or patch >= fixed.get(minor, math.inf):
+            continue
+        best = ", ".join(f"3.{each}.{fixed[each]}" for each in sorted(fixed))
+        found.append(Finding(f"version = {version}", risk, f"upgrade to {best} or later"))
+    return found

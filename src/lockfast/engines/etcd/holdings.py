@@ -1,0 +1,240 @@
+"""The holdings: the claims of this client that live, each with a deadline of its own.
+
+A lease lives as long as the process that keeps it. A claim that was not renewed must end all the
+same, so its own client deletes it when its time is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from lockfast.engines.etcd.codec import text
+from lockfast.engines.etcd.forms import Form
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import (
+    CREATE,
+    DELETE,
+    EQUAL,
+    TXN,
+    Done,
+    Slice,
+    compare,
+    delete,
+    deleted,
+    done,
+    find,
+    found,
+    inner,
+    put,
+    rows,
+    txn,
+)
+from lockfast.engines.etcd.sessions import Session, Sessions
+from lockfast.engines.etcd.wire import Wire
+from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.port import Ask
+
+AT_ONCE = 100  # operations in one transaction: etcd allows 128
+MARGIN = 1.0  # seconds that a tombstone outlives the last copy
+NEAR = Slice(local=True)
+
+
+class Mine:
+    """A claim of this client that etcd has."""
+
+    __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
+
+    def __init__(self, ask: Ask, form: Form, revision: int, session: Session) -> None:
+        """`revision`: of its creation, which is its ticket."""
+        self.id = ask.id
+        self.form = form
+        self.payload = ask.payload
+        self.key = form.key(ask.id)
+        self.revision = revision
+        self.session = session
+        self.until = 0.0
+        """When it is over, unless it is renewed."""
+
+    def row(self) -> Row:
+        """Give it as etcd stores it."""
+        shape, lease = self.form.shape, self.session.lease
+        ttl, payload = shape.ttl, self.payload
+        return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)
+
+    def put(self, session: Session) -> bytes:
+        """Put it on another lease, if it is there: it keeps its ticket."""
+        there = compare(CREATE, EQUAL, self.revision, self.key)
+        return inner(txn(there, [put(self.key, self.form.head + self.payload, session.lease)], []))
+
+
+class Holdings:
+    """All of them."""
+
+    def __init__(self, wire: Wire, sessions: Sessions) -> None:
+        """Begin with none."""
+        self._wire = wire
+        self._sessions = sessions
+        self._by_id: dict[str, Mine] = {}
+        self._copies: dict[str, int] = {}  # how many were sent of a claim and not answered
+        self.tombs: dict[str, float] = {}
+        """Ids that must not come to life: all copies of them are sent from here."""
+        self.soonest = math.inf
+        """No claim is over before that."""
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._by_id)
+
+    def get(self, id_: str) -> Mine | None:
+        """Find one."""
+        return self._by_id.get(id_)
+
+    def add(self, mine: Mine) -> None:
+        """Take one in."""
+        self._by_id[mine.id] = mine
+        self.soonest = min(self.soonest, mine.until)
+
+    def drop(self, id_: str) -> None:
+        """Forget one that is not there any more."""
+        self._by_id.pop(id_, None)
+
+    async def send(self, id_: str, request: bytes, deadline: float) -> bytes:
+        """Send a copy of a claim, and know for how many there was no answer."""
+        return await self.send_all((id_,), request, deadline)
+
+    async def send_all(self, ids: Sequence[str], request: bytes, deadline: float) -> bytes:
+        """Send a copy of several claims, in one transaction."""
+        for id_ in ids:
+            self._copies[id_] = self._copies.get(id_, 0) + 1
+        try:
+            reply = await self._wire.call(TXN, request, deadline)
+        except EngineUnavailable as error:
+            if not error.sent:
+                self._answered(ids)
+            raise
+        except EngineRefused:
+            self._answered(ids)
+            raise
+        self._answered(ids)
+        return reply
+
+    def knows(self, id_: str) -> bool:
+        """Tell whether a claim was taken in or buried."""
+        return id_ in self._by_id or id_ in self.tombs
+
+    async def ask(self, request: bytes, deadline: float) -> Done:
+        """Send any other transaction."""
+        return done(await self._wire.call(TXN, request, deadline))
+
+    def _answered(self, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            left = self._copies.get(id_, 0) - 1
+            if left > 0:
+                self._copies[id_] = left
+            else:
+                self._copies.pop(id_, None)
+
+    def bury(self, asks: Iterable[Ask]) -> None:
+        """Send no copy of these any more."""
+        now = self._wire.now()
+        if len(self.tombs) > AT_ONCE:
+            self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
+        for ask in asks:
+            self.tombs[ask.id] = ask.not_after + MARGIN
+
+    async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
+        """Delete claims by id and key. If a copy of one may still be on its way, the gates move in
+        the same step: it will not be let in.
+        """
+        if len(claims) == 1 and claims[0][0] not in self._copies:
+            return [deleted(await self._wire.call(DELETE, text(1, claims[0][1]), deadline))]
+        removed: list[bool] = []
+        for start in range(0, len(claims), AT_ONCE):
+            chunk = claims[start : start + AT_ONCE]
+            doubted = [id_ for id_, _ in chunk if id_ in self._copies]
+            gates = list(self._sessions) if doubted else []
+            operations = [delete(key) for _, key in chunk] + [gate.move() for gate in gates]
+            reply = await self.ask(txn(b"", operations, []), deadline)
+            for gate, said in zip(gates, reply.replies[len(chunk) :], strict=True):
+                if done(said).succeeded:
+                    gate.gate = max(gate.gate, reply.revision)
+            for id_ in doubted:
+                self._copies.pop(id_, None)
+            removed += [deleted(said) for said in reply.replies[: len(chunk)]]
+        return removed
+
+    async def prune(self, deadline: float) -> list[str]:
+        """Delete the claims that are over though their session lives; give their ids."""
+        now = self._wire.now()
+        over = [mine for mine in list(self._by_id.values()) if mine.until <= now]
+        self.soonest = min(
+            (mine.until for mine in list(self._by_id.values()) if mine.until > now),
+            default=math.inf,
+        )
+        try:
+            if over:
+                await self.delete([(mine.id, mine.key) for mine in over], deadline)
+        except BaseException:
+            self.soonest = now
+            raise
+        for mine in over:
+            self.drop(mine.id)
+        return [mine.id for mine in over]
+
+    async def extend(self, mines: Iterable[Mine], now: float, deadline: float) -> None:
+        """Renew: each for its life from now, as far as its lease goes. Never shorter."""
+        mines = list(mines)
+        for session in {mine.session for mine in mines}:
+            session.used = now
+            if not session.dead and not session.fresh(now):
+                await self._sessions.keep(session, deadline)
+        for mine in mines:
+            shape = mine.form.shape
+            life = shape.ttl if mine.session.size == mine.form.size else shape.wait_ttl
+            mine.until = max(mine.until, min(now + life, mine.session.until))
+
+    async def promote(self, mines: Iterable[Mine], now: float, deadline: float) -> list[str]:
+        """Move new holders from the waiters' lease to that of their ttl; give who was not there."""
+        gone: list[str] = []
+        by_size: dict[int, list[Mine]] = {}
+        for mine in mines:
+            if mine.session.size != mine.form.size:
+                by_size.setdefault(mine.form.size, []).append(mine)
+        for size, risen in by_size.items():
+            session = await self._sessions.open(size, deadline)
+            if not session.fresh(now):
+                await self._sessions.keep(session, deadline)
+            for start in range(0, len(risen), AT_ONCE):
+                chunk = risen[start : start + AT_ONCE]
+                request = txn(b"", [mine.put(session) for mine in chunk], [])
+                reply = await self.ask(request, deadline)
+                for mine, said in zip(chunk, reply.replies, strict=True):
+                    if done(said).succeeded:
+                        mine.session = session
+                        mine.until = min(now + mine.form.shape.ttl, session.until)
+                    else:
+                        gone.append(mine.id)
+        return gone
+
+    async def queues(
+        self, mines: Sequence[Mine], deadline: float, *, local: bool
+    ) -> tuple[dict[bytes, list[Row]], int]:
+        """Read the queues of some claims, and the revision at which they were so (the lowest)."""
+        forms = {mine.form.prefix: mine.form for mine in mines}
+        prefixes = list(forms)
+        read: dict[bytes, list[Row]] = {}
+        revision = 0
+        for start in range(0, len(prefixes), AT_ONCE):
+            chunk = prefixes[start : start + AT_ONCE]
+            ranges = [
+                find(forms[prefix].prefix, forms[prefix].end, NEAR)
+                if local
+                else forms[prefix].queue
+                for prefix in chunk
+            ]
+            reply = await self.ask(txn(b"", ranges, []), deadline)
+            revision = min(revision or reply.revision, reply.revision)
+            for prefix, said in zip(chunk, reply.replies, strict=True):
+                read[prefix] = rows(found(said))
+        return read, revision

@@ -1,0 +1,86 @@
+"""Keys and values: how names and claims are written. Any name is a path of its own.
+
+| key | what |
+| --- | --- |
+| `lockfast/claim/NAME/ID` | a claim: `CAPACITY WEIGHT TTL-IN-MS PAYLOAD`, on its client's lease |
+| `lockfast/gate/LEASE` | the gate of a client's session, on the same lease |
+| `lockfast/base` | the highest token_base that any client has named |
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from lockfast.errors import EngineRefused
+from lockfast.port import LONGEST_WAIT, Shape
+
+CLAIMS = b"lockfast/claim/"
+GATES = b"lockfast/gate/"
+BASE = b"lockfast/base"
+
+_special = re.compile(rb"[\x00-\x1f%/\x7f]")
+
+
+def encoded(name: str) -> bytes:
+    """Write a name byte by byte, so that a prefix of a name is a prefix of its key."""
+    return _special.sub(lambda found: b"%%%02X" % found[0][0], name.encode())
+
+
+def end(prefix: bytes) -> bytes:
+    """Give the first key behind all that begin with a prefix: it ends in a byte below 255."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
+def gate(lease: int) -> bytes:
+    """Name the gate of a session."""
+    return GATES + b"%x" % lease
+
+
+def value(shape: Shape, payload: bytes) -> bytes:
+    """Write a claim."""
+    head = b"%d %d %d " % (shape.capacity, shape.weight, round(shape.ttl * 1000))
+    return head + payload
+
+
+class Row(NamedTuple):
+    """A claim, as it is stored."""
+
+    key: bytes
+    revision: int
+    """When it was created: its ticket, without the base."""
+    lease: int
+    capacity: int
+    weight: int
+    ttl: float
+    payload: bytes
+
+    @property
+    def id(self) -> str:
+        """The claim's id."""
+        return self.key[-32:].decode()
+
+    @property
+    def prefix(self) -> bytes:
+        """What the keys of all claims on the same name begin with."""
+        return self.key[:-32]
+
+    @property
+    def name(self) -> str:
+        """The resource."""
+        return unquote_to_bytes(self.key[len(CLAIMS) : -33]).decode()
+
+    @property
+    def wait_ttl(self) -> float:
+        """How long it lives while it waits."""
+        return min(self.ttl, LONGEST_WAIT)
+
+
+def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
+    """Read a claim."""
+    try:
+        capacity, weight, millis, payload = stored.split(b" ", 3)
+        return Row(key, revision, lease, int(capacity), int(weight), int(millis) / 1000, payload)
+    except ValueError as error:
+        raise EngineRefused(f"somebody else has written {key!r} in etcd: delete it") from error

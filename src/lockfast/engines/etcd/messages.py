@@ -1,0 +1,224 @@
+"""etcd's messages, by their field numbers: only those that a lock needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lockfast.engines.etcd import keys
+from lockfast.engines.etcd.codec import fields, number, numbers, parts, text
+
+TXN = "/etcdserverpb.KV/Txn"
+RANGE = "/etcdserverpb.KV/Range"
+DELETE = "/etcdserverpb.KV/DeleteRange"
+GRANT = "/etcdserverpb.Lease/LeaseGrant"
+# A stream to etcd, and one request with one reply to us: on the wire there is no difference.
+KEEP = "/etcdserverpb.Lease/LeaseKeepAlive"
+REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
+TIME_TO_LIVE = "/etcdserverpb.Lease/LeaseTimeToLive"
+AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+MEMBERS = "/etcdserverpb.Cluster/MemberList"
+STATUS = "/etcdserverpb.Maintenance/Status"
+WATCH = "/etcdserverpb.Watch/Watch"
+METHODS = (
+    *(TXN, RANGE, DELETE, GRANT, KEEP, REVOKE, TIME_TO_LIVE, AUTHENTICATE),
+    *(MEMBERS, STATUS),
+)
+
+EQUAL, GREATER, LESS = 0, 1, 2
+CREATE, MOD = 1, 2
+ASCENDING, DESCENDING = 1, 2
+BY_CREATION = 2
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def compare(what: int, how: int, revision: int, key: bytes, end: bytes = b"") -> bytes:
+    """Compare the creation or the last change of a key, or of each in a range, to a revision.
+
+    A key that is not there has revision 0, and so has an empty range.
+    """
+    said = (
+        number(1, how)
+        + number(2, what)
+        + text(3, key)
+        + number(5 if what == CREATE else 6, revision)
+    )
+    return text(1, said + text(64, end) if end else said)
+
+
+def put(key: bytes, value: bytes, lease: int) -> bytes:
+    """Write a key, as an operation of a transaction."""
+    return text(2, text(1, key) + text(2, value) + number(3, lease))
+
+
+def touch(key: bytes) -> bytes:
+    """Write a key that is there again, on the lease that it has."""
+    return text(2, text(1, key) + number(6, 1))
+
+
+class Slice(NamedTuple):
+    """What to read of a range: in an order of creation, created at most at a revision."""
+
+    limit: int = 0
+    order: int = 0
+    at_most: int = 0
+    bare: bool = False
+    """Without the values."""
+    local: bool = False
+    """As the member that is asked knows it: consistent, perhaps old."""
+
+
+ALL = Slice()
+HEAD = Slice(limit=1, order=ASCENDING)
+LAST_TWO = Slice(limit=2, order=DESCENDING, bare=True)
+
+
+def find(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
+    """Read a range, as an operation of a transaction."""
+    return text(1, query(key, end, what))
+
+
+def query(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
+    """Read a range."""
+    said = text(1, key)
+    if end:
+        said += text(2, end)
+    if what.limit:
+        said += number(3, what.limit)
+    if what.order:
+        said += number(5, what.order) + number(6, BY_CREATION)
+    if what.local:
+        said += number(7, 1)
+    if what.bare:
+        said += number(8, 1)
+    if what.at_most:
+        said += number(13, what.at_most)
+    return said
+
+
+def delete(key: bytes) -> bytes:
+    """Delete a key, as an operation of a transaction."""
+    return text(3, text(1, key))
+
+
+def txn(compares: bytes, then: list[bytes], otherwise: list[bytes]) -> bytes:
+    """Do one or the other, in one step."""
+    return b"".join(
+        [compares, *(text(2, each) for each in then), *(text(3, each) for each in otherwise)]
+    )
+
+
+def inner(transaction: bytes) -> bytes:
+    """Make a transaction an operation of another."""
+    return text(4, transaction)
+
+
+def watch(ident: int, key: bytes, end: bytes, revision: int) -> bytes:
+    """Watch for deletions from a revision on; a stream has many watches, told apart by idents."""
+    said = text(1, key) + number(3, revision) + text(5, b"\0") + number(7, ident)
+    return text(1, said + text(2, end) if end else said)
+
+
+def unwatch(ident: int) -> bytes:
+    """End a watch."""
+    return text(2, number(1, ident))
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """The reply to a range."""
+
+    kvs: list[tuple[bytes, int, int, int, bytes]]
+    """Key, created, changed, lease, value."""
+    total: int
+    """How many there are, read or not."""
+
+
+class Done(NamedTuple):
+    """The reply to a transaction."""
+
+    header: bytes
+    succeeded: bool
+    replies: list[bytes]
+
+    @property
+    def revision(self) -> int:
+        """The revision of the store: no token (TRAPS 28)."""
+        return numbers(self.header).get(3, 0)
+
+
+def kv(message: bytes) -> tuple[bytes, int, int, int, bytes]:
+    """Read a key: itself, created, changed, its lease, its value."""
+    key = value = b""
+    created = changed = lease = 0
+    for field, said in fields(message):
+        if isinstance(said, bytes):
+            if field == 1:
+                key = said
+            elif field == 5:  # noqa: PLR2004  # by field number
+                value = said
+        elif field == 2:  # noqa: PLR2004  # see above
+            created = said
+        elif field == 3:  # noqa: PLR2004  # see above
+            changed = said
+        elif field == 6:  # noqa: PLR2004  # see above
+            lease = said
+    return key, created, changed, lease, value
+
+
+def found(message: bytes) -> Found:
+    """Read the reply to a range."""
+    kvs = []
+    count = 0
+    for field, said in fields(message):
+        if field == 2 and isinstance(said, bytes):  # noqa: PLR2004  # by field number
+            kvs.append(kv(said))
+        elif field == 4 and isinstance(said, int):  # noqa: PLR2004  # see above
+            count = said
+    return Found(kvs, count)
+
+
+def rows(reply: Found) -> list[keys.Row]:
+    """Read claims, in the order of their creation."""
+    return sorted(
+        (keys.row(key, created, lease, value) for key, created, _, lease, value in reply.kvs),
+        key=lambda row: row.revision,
+    )
+
+
+def done(message: bytes) -> Done:
+    """Read the reply to a transaction. The reply to each operation is one field inside its own."""
+    header, succeeded, replies = b"", False, []
+    for field, said in fields(message):
+        if field == 3 and isinstance(said, bytes):  # noqa: PLR2004  # by field number
+            replies += [each for _, each in fields(said) if isinstance(each, bytes)]
+        elif field == 1 and isinstance(said, bytes):
+            header = said
+        elif field == 2:  # noqa: PLR2004  # see above
+            succeeded = bool(said)
+    return Done(header, succeeded, replies)
+
+
+def deleted(message: bytes) -> bool:
+    """Tell whether a deletion found something."""
+    return numbers(message).get(2, 0) > 0
+
+
+class Heard(NamedTuple):
+    """What a watch says."""
+
+    ident: int
+    ended: bool
+    """Canceled: it asked for what was compacted, or the server gave it up."""
+    gone: list[tuple[bytes, int]]
+    """Keys that were deleted, and when."""
+
+
+def heard(message: bytes) -> Heard:
+    """Read what a watch says."""
+    said = numbers(message)
+    events = [kv(parts(event, 2)[0]) for event in parts(message, 11)]
+    return Heard(said.get(2, 0), bool(said.get(4, 0)), [(each[0], each[2]) for each in events])

@@ -1,0 +1,218 @@
+"""A session: one lease of this client for all its claims of like ttl, and the gate beside it.
+
+A lease per lock would drown etcd's leader in keepalives (TRAPS 35). The gate is a key on the same
+lease; every claim compares its last change. Whoever resigns in doubt moves it, so that a copy of
+the claim which is still on its way finds it moved, and does nothing (TRAPS 47).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lockfast.engines.etcd import keys
+from lockfast.engines.etcd.codec import number, numbers
+from lockfast.engines.etcd.messages import (
+    CREATE,
+    EQUAL,
+    GRANT,
+    GREATER,
+    KEEP,
+    MOD,
+    REVOKE,
+    TXN,
+    compare,
+    done,
+    find,
+    found,
+    inner,
+    put,
+    touch,
+    txn,
+)
+from lockfast.engines.etcd.wire import Wire
+from lockfast.errors import EngineRefused
+
+DUE = 3.0  # keepalives in the life of a lease
+IDLE = 2.0  # lives after which a lease that nobody uses is left to expire
+
+
+def seconds(ttl: float) -> int:
+    """Round a ttl up to what etcd counts in."""
+    return math.ceil(ttl)
+
+
+class Session:
+    """One lease. Its time is counted from the sending of the last keepalive that was answered."""
+
+    __slots__ = ("anchor", "dead", "gate", "gate_key", "granted", "lease", "size", "used")
+
+    def __init__(self, size: int, lease: int, granted: int, anchor: float) -> None:
+        """Take in a lease that was granted: `size` seconds were asked for, etcd may give more."""
+        self.size = size
+        self.lease = lease
+        self.granted = float(granted)
+        self.anchor = self.used = anchor
+        self.gate_key = keys.gate(lease)
+        self.gate = 0
+        self.dead = False
+
+    @property
+    def until(self) -> float:
+        """When etcd may drop it, unless it is kept alive."""
+        return self.anchor + self.granted
+
+    @property
+    def due(self) -> float:
+        """When it should be kept alive."""
+        return self.anchor + self.granted / DUE
+
+    def fresh(self, now: float) -> bool:
+        """Tell whether it was kept alive just now: the claims of one beat share a keepalive, and a
+        renewal that has failed half-way does not begin with another.
+        """
+        return now < self.anchor + self.granted / 6.0
+
+    def idle(self, now: float) -> bool:
+        """Tell whether nobody has put a claim on it for long."""
+        return now > self.used + IDLE * self.granted
+
+    def same(self) -> bytes:
+        """Compare: the session lives, and its gate has not moved."""
+        return compare(MOD, EQUAL, self.gate, self.gate_key)
+
+    def move(self) -> bytes:
+        """Move the gate, if there is one: without it the lease is gone, and its claims too."""
+        there = compare(CREATE, GREATER, 0, self.gate_key)
+        return inner(txn(there, [touch(self.gate_key)], []))
+
+
+class Sessions:
+    """The sessions of one client: at most one for each number of seconds."""
+
+    def __init__(self, wire: Wire, base: int) -> None:
+        """Begin with none. `base` is added to every ticket."""
+        self._wire = wire
+        self._base = base
+        self._same_base = compare(MOD, EQUAL, 0, keys.BASE)
+        self._opening = wire.mutex()
+        self._by_size: dict[int, Session] = {}
+        self._by_lease: dict[int, Session] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        """Go through those that live."""
+        return iter(list(self._by_size.values()))
+
+    def get(self, lease: int) -> Session | None:
+        """Find the session of a lease."""
+        return self._by_lease.get(lease)
+
+    def ready(self, size: int, now: float) -> Session | None:
+        """Give a session that has two thirds of its time, if there is one."""
+        session = self._by_size.get(size)
+        if session is None or now >= session.due:
+            return None
+        session.used = now
+        return session
+
+    async def open(self, size: int, deadline: float) -> Session:
+        """Keep a session alive, or make one. Many who come at once get the same."""
+        return await self._opening.hold(lambda: self._open(size, deadline))
+
+    async def _open(self, size: int, deadline: float) -> Session:
+        now = self._wire.now()
+        session = self._by_size.get(size)
+        if session is None or (now >= session.due and not await self.keep(session, deadline)):
+            session = await self._make(size, deadline)
+            self._by_size[size] = self._by_lease[session.lease] = session
+        session.used = now
+        return session
+
+    async def _make(self, size: int, deadline: float) -> Session:
+        sent = self._wire.now()
+        said = numbers(await self._wire.call(GRANT, number(1, size), deadline))
+        session = Session(size, said[2], said.get(3, size), sent)
+        write = txn(b"", [put(session.gate_key, b"", session.lease), find(keys.BASE)], [])
+        reply = done(await self._wire.call(TXN, write, deadline))
+        session.gate = reply.revision
+        while True:
+            stored = self.read_base(reply.replies[1])
+            if stored >= self._base:
+                return session
+            write = txn(
+                self.same_base(), [put(keys.BASE, b"%d" % self._base, 0)], [find(keys.BASE)]
+            )
+            reply = done(await self._wire.call(TXN, write, deadline))
+            if reply.succeeded:
+                self._base_is(reply.revision)
+                return session
+            reply.replies.insert(0, b"")
+
+    def same_base(self) -> bytes:
+        """Compare: nobody has named a higher base since."""
+        return self._same_base
+
+    def _base_is(self, changed: int) -> None:
+        self._same_base = compare(MOD, EQUAL, changed, keys.BASE)
+
+    def read_base(self, reply: bytes) -> int:
+        """Learn the highest base; refuse to go on below it: our tokens would go back."""
+        kvs = found(reply).kvs
+        stored, changed = (int(kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
+        self._base_is(changed)
+        if stored > self._base:
+            raise EngineRefused(
+                f"token_base={self._base} is below {stored}, which others use here: tokens would "
+                f"go back. Connect with token_base={stored}."
+            )
+        return stored
+
+    def read_gate(self, session: Session, reply: bytes) -> None:
+        """Learn where a gate stands; without one, the session is over."""
+        kvs = found(reply).kvs
+        if kvs:
+            session.gate = max(session.gate, kvs[0][2])
+        else:
+            self.lose(session)
+
+    async def keep(self, session: Session, deadline: float) -> bool:
+        """Keep a lease alive; False if it is gone.
+
+        Its time begins with the sending of the keepalive that is answered. Nothing else refreshes
+        it: a claim that is put on it has what is left of it (TRAPS 43).
+        """
+        sent = self._wire.now()
+        reply = await self._wire.call(KEEP, number(1, session.lease), deadline)
+        if numbers(reply).get(3, 0) <= 0:
+            self.lose(session)
+            return False
+        session.anchor = max(session.anchor, sent)
+        return True
+
+    def lose(self, session: Session) -> None:
+        """Take in that a lease is gone, and everything on it."""
+        session.dead = True
+        self._by_lease.pop(session.lease, None)
+        if self._by_size.get(session.size) is session:
+            del self._by_size[session.size]
+
+    def next(self) -> float:
+        """Tell when one should be kept alive."""
+        return min((session.due for session in self), default=math.inf)
+
+    async def tend(self, now: float) -> None:
+        """Keep those alive that are due, so that a claim finds one that has time; let go of idle
+        ones: with claims on it, a session is kept by their renewals.
+        """
+        for session in self:
+            if now >= session.due:
+                if session.idle(now):
+                    self.lose(session)
+                else:
+                    await self.keep(session, now + min(session.granted / 6.0, 1.0))
+
+    async def revoke(self, deadline: float) -> None:
+        """Give the leases back; whatever is on them goes too."""
+        for session in self:
+            self.lose(session)
+            await self._wire.call(REVOKE, number(1, session.lease), deadline)

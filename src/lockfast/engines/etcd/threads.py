@@ -1,0 +1,83 @@
+"""The blocking transport: all threads of a client share one connection to a member."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+
+from lockfast.engines.etcd.wire import Link, Login, T, Wire
+from lockfast.runtime.base import Clock
+
+_buried: list[
+    Link
+] = []  # a parent's channels, in a child: their end would tell the parent's server
+
+
+class ThreadMutex:
+    """One thread at a time."""
+
+    def __init__(self) -> None:
+        """Begin free."""
+        self._lock = threading.Lock()
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Block until it is our turn."""
+        with self._lock:
+            return await work()
+
+
+class ThreadWire(Wire):
+    """Channels of a blocking client."""
+
+    def __init__(self, login: Login, clock: Clock) -> None:
+        """Nothing is opened yet."""
+        super().__init__(login, clock)
+        self._bell = threading.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
+
+    def mutex(self) -> ThreadMutex:
+        """Make a mutex."""
+        return ThreadMutex()
+
+    def _open(self, address: str) -> Link:
+        return Link(address, self._login.channel()(address))
+
+    def _blocking(self, address: str) -> grpc.Channel:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = self._open(address)
+        channel: grpc.Channel = link.channel
+        return channel
+
+    async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
+        reply: bytes = call(request, timeout=timeout, metadata=self._metadata)
+        return reply
+
+    async def pause(self, deadline: float | None) -> bool:
+        """Block until the bell."""
+        left = None if deadline is None else max(deadline - self.now(), 0.0)
+        rung = self._bell.wait(left)
+        self._bell.clear()
+        return rung
+
+    def rouse(self) -> None:
+        """Ring."""
+        self._bell.set()
+
+    def reset(self) -> None:
+        """Leave the parent's channels as they are, for ever."""
+        _buried.extend(self._links.values())
+        self._links = {}
+
+    async def close(self) -> None:
+        """Close all channels."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.channel.close()

@@ -1,0 +1,252 @@
+"""What both transports share: endpoints and failover, the login, and what an error means.
+
+Over gRPC with requests and replies as plain bytes. The driver retries nothing by itself: a claim
+that is sent twice must be known to have been.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from lockfast.engines.etcd.codec import parts, text
+from lockfast.engines.etcd.messages import AUTHENTICATE, METHODS
+from lockfast.engines.etcd.stream import Stream
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.runtime.base import Clock
+
+IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
+LOGIN = 5.0  # seconds for a login: etcd makes checking a password slow, on purpose
+OPTIONS = (
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),  # etcd takes offence at pings within five seconds
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.max_receive_message_length", -1),
+)
+ELECTION = 0.05  # seconds between questions whether there is a leader again
+UNCONNECTED = ("failed to connect", "DNS resolution failed")
+"""What an error begins with if the request was never sent."""
+LEADERLESS = "etcdserver: no leader"
+STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
+BUSY = "too many requests"
+LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
+
+T = TypeVar("T")
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Where the members are, and how to greet them."""
+
+    addresses: tuple[str, ...]
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    credentials: grpc.ChannelCredentials | None = None
+    certified: bool = False
+    """Whether it has a certificate of its own."""
+
+    def channel(self) -> Callable[[str], grpc.Channel]:
+        """Give what opens a blocking channel to a member."""
+        return lambda address: (
+            grpc.insecure_channel(address, OPTIONS)
+            if self.credentials is None
+            else grpc.secure_channel(address, self.credentials, OPTIONS)
+        )
+
+
+class Leaderless(EngineUnavailable):
+    """The members elect a leader, and read no request until they have one."""
+
+
+class Link:
+    """The calls that a member takes."""
+
+    __slots__ = ("address", "calls", "channel")
+
+    def __init__(self, address: str, channel: Any) -> None:
+        """Of a channel in either colour. A channel connects on its first call."""
+        self.address = address
+        self.channel = channel
+        self.calls = {method: channel.unary_unary(method, None, None) for method in METHODS}
+
+
+class Mutex(Protocol):
+    """What lets one at a time do its work, in one colour."""
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do the work when it is our turn. Ctrl-C cannot fall between the turn and its end."""
+        ...
+
+
+class Wire(ABC):
+    """A transport. Its colour is in the abstract methods."""
+
+    def __init__(self, login: Login, clock: Clock) -> None:
+        """Nothing is opened yet."""
+        self._login = login
+        self.now = clock
+        self._current = 0
+        self._links: dict[str, Link] = {}
+        self._metadata: Metadata = (LEADER,)
+        self._strange = login.username is not None
+        self._greeting = self.mutex()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All members that the URL names."""
+        return self._login.addresses
+
+    @property
+    def known(self) -> bool:
+        """Whether it says who it is."""
+        return self._login.username is not None or self._login.certified
+
+    @property
+    def address(self) -> str:
+        """The member that is asked at present."""
+        return self._login.addresses[self._current]
+
+    async def call(self, method: str, request: bytes, deadline: float) -> bytes:
+        """Give the reply. A request that was not sent goes to the next member, and so on; while
+        they elect a leader, again and again.
+        """
+        tried = 0
+        while True:
+            try:
+                if self._strange:
+                    await self._greet(deadline)
+                return await self._call(method, request, deadline)
+            except EngineUnavailable as error:
+                tried += 1
+                if error.sent:
+                    raise
+                if tried > len(self._login.addresses):
+                    if not isinstance(error, Leaderless) or self.now() + ELECTION >= deadline:
+                        raise
+                    await self.sleep(ELECTION)
+
+    async def _call(self, method: str, request: bytes, deadline: float) -> bytes:
+        address = self._login.addresses[self._current]
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = self._open(address)
+        left = deadline - self.now()
+        if left <= 0.0:
+            raise EngineUnavailable(f"etcd at {address}: no time was left to ask", sent=False)
+        try:
+            patience = LOGIN if method == AUTHENTICATE else IO
+            return await self._send(link.calls[method], request, min(left, patience))
+        except grpc.RpcError as error:
+            said = str(error.details())
+            if any(each in said for each in STALE_LOGIN) and self._login.username is not None:
+                self._strange = True  # refused unread: greet, and say it again
+                raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
+            failure = failed(error, address)
+            if isinstance(failure, EngineUnavailable):
+                self.doubt(address)
+            raise failure from error
+
+    async def call_on(self, address: str, method: str, request: bytes, deadline: float) -> bytes:
+        """Ask one member and no other."""
+        if self._strange:
+            await self._greet(deadline)
+        channel = self._links.get(address) or self._open(address)
+        self._links[address] = channel
+        try:
+            left = min(IO, max(deadline - self.now(), 0.01))
+            return await self._send(channel.calls[method], request, left)
+        except grpc.RpcError as error:
+            raise failed(error, address) from error
+
+    def doubt(self, address: str) -> None:
+        """Take in that a member has failed: the next one is asked from now on."""
+        if address == self.address:
+            self._current = (self._current + 1) % len(self._login.addresses)
+
+    async def _greet(self, deadline: float) -> None:
+        """Log in; the token that comes of it expires."""
+        await self._greeting.hold(lambda: self._authenticate(deadline))
+
+    async def _authenticate(self, deadline: float) -> None:
+        if not self._strange:
+            return  # another has, while this one waited
+        name, password = self._login.username or "", self._login.password or ""
+        request = text(1, name.encode()) + text(2, password.encode())
+        self._metadata = (LEADER,)
+        try:
+            reply = await self._call(AUTHENTICATE, request, deadline)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
+        self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
+        self._strange = False
+
+    async def stream(self) -> Stream:
+        """Open a stream of watches to the member that is asked at present."""
+        if self._strange:
+            await self._greet(self.now() + LOGIN)
+        return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    @abstractmethod
+    def mutex(self) -> Mutex:
+        """Make a mutex."""
+
+    @abstractmethod
+    def _blocking(self, address: str) -> grpc.Channel:
+        """Give a channel whose streams a thread reads."""
+
+    @abstractmethod
+    def _open(self, address: str) -> Link:
+        """Make the calls of a member."""
+
+    @abstractmethod
+    async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
+        """Send one request and wait for its reply."""
+
+    @abstractmethod
+    async def pause(self, deadline: float | None) -> bool:
+        """Sleep until a rouse; False when the deadline came first."""
+
+    @abstractmethod
+    def rouse(self) -> None:
+        """End a pause now, or the next one. From any thread; never raises."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget all channels: the process has forked."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close all channels."""
+
+
+def failed(error: Any, address: str) -> EngineError:
+    """Tell what an error means: nothing was done, or nobody knows, or etcd said no."""
+    code, said = error.code(), str(error.details())
+    what = f"etcd at {address}: {said}"
+    if said == LEADERLESS:
+        return Leaderless(what, sent=False)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return EngineUnavailable(what, sent=not said.startswith(UNCONNECTED))
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and BUSY in said:
+        return EngineUnavailable(what, sent=False)
+    if code in (
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
+    ):
+        return EngineUnavailable(what, sent=True)
+    return EngineRefused(what)

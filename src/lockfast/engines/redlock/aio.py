@@ -1,0 +1,235 @@
+"""The asyncio transport: a pipelined connection to each node for all tasks, and the heart's own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from lockfast.engines.redis.aio import AioWire, Connection
+from lockfast.engines.redis.wire import IO, Address, Login
+from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
+from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.runtime.base import Clock
+
+
+class Gathering:
+    """The answers to one request, as they come; `ended` is set when they are enough."""
+
+    __slots__ = ("_hear", "_loop", "_open", "_timer", "count", "ended", "late", "when")
+
+    def __init__(
+        self,
+        hear: Hear,
+        count: int,
+        nodes: int,
+        seconds: float,
+        late: Callable[[int, Any], object],
+    ) -> None:
+        """Expect `count` replies of each node, for so many seconds; later ones go to `late`."""
+        self.late = late
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._hear = hear
+        self._open = nodes
+        self.count = count
+        self.when = self._loop.time() + max(seconds, 0.0)
+        self._timer = self._loop.call_at(self.when, self.end)
+
+    def answer(self, index: int, answer: Answer) -> None:
+        """Take a node's answer in."""
+        if self.ended.done():
+            return
+        self._open -= 1
+        try:
+            patience = self._hear(index, answer)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the waiting task raises it
+            self.ended.set_exception(error)
+            return
+        if not patience or not self._open:
+            self.end()
+        elif patience < math.inf:
+            sooner = self._loop.time() + patience
+            if sooner < self.when:
+                self._timer.cancel()
+                self.when = sooner
+                self._timer = self._loop.call_at(sooner, self.end)
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until it is enough."""
+        try:
+            await self.ended
+        finally:
+            self._timer.cancel()
+            self.end()
+
+
+class Slot:
+    """One node's place in a gathering; for its connection it is like a future."""
+
+    __slots__ = ("_gathering", "_index", "_replies")
+
+    def __init__(self, gathering: Gathering, index: int) -> None:
+        """Begin without a reply."""
+        self._gathering = gathering
+        self._index = index
+        self._replies: list[Any] = []
+
+    def done(self) -> bool:
+        """Say no: a reply may be worth a look when nobody waits for it any more."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """Take a reply."""
+        if self._gathering.ended.done():
+            self._gathering.late(self._index, result)
+            return
+        self._replies.append(result)
+        if len(self._replies) == self._gathering.count:
+            self._gathering.answer(self._index, self._replies)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take in that there will be none; the connection says so once per reply."""
+        if len(self._replies) < self._gathering.count:
+            self._replies = [None] * self._gathering.count
+            assert isinstance(exception, EngineError)  # noqa: S101  # for the type checker
+            self._gathering.answer(self._index, exception)
+
+    def exception(self) -> BaseException | None:
+        """Nothing is kept."""
+        return None
+
+
+class AioFleet(AioWire):
+    """Connections of an asyncio client."""
+
+    def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
+        """Nothing is open yet."""
+        self.nodes = nodes
+        self.late: Callable[[int, Any], object] = ignored
+        self.lost: Callable[[int], object] = bool
+        super().__init__(login, clock)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
+        self._down: dict[Address, tuple[float, float, EngineError]] = {}
+        """Nodes that were not reached: when to try again, the pause after that, and why."""
+
+    def _on_push(self, push: list[Any]) -> None:
+        super()._on_push(push)
+        if not push:  # a connection has ended
+            for index, address in enumerate(self.nodes):
+                connection = self._work.get(address)
+                if connection is not None and not connection.open:
+                    self.lost(index)
+
+    async def scatter(
+        self,
+        requests: Sequence[bytes | None],
+        count: int,
+        deadline: float,
+        hear: Hear | None,
+        *,
+        heart: bool = False,
+    ) -> None:
+        """Write to all in one turn of the loop, and gather."""
+        shelf = self._hearts if heart else self._work
+        gathering = None
+        if hear is not None:
+            asked = len(requests) - requests.count(None)
+            gathering = Gathering(hear, count, asked, deadline - self._now(), self.late)
+        for index, packet in enumerate(requests):
+            if packet is None:
+                continue
+            connection = shelf.get(self.nodes[index])
+            if connection is None or not connection.open:
+                self._send_later(index, packet, count, gathering, heart=heart)
+            elif gathering is None:
+                connection.put(packet, *[None] * count)
+            elif count == 1:
+                connection.put(packet, Slot(gathering, index))
+            else:
+                connection.put(packet, *[Slot(gathering, index)] * count)
+        if gathering is not None:
+            await gathering.wait()
+
+    def _send_later(
+        self, index: int, packet: bytes, count: int, gathering: Gathering | None, *, heart: bool
+    ) -> None:
+        """Send when there is a connection, if anybody still waits by then."""
+        address = self.nodes[index]
+        opening = self._opening_to(address, heart=heart)
+        if opening is None:
+            if gathering is not None:
+                self._loop.call_soon(gathering.answer, index, self._down[address][2])
+            return
+        if gathering is not None:
+
+            def send(task: asyncio.Task[Connection]) -> None:
+                if task.cancelled():
+                    gathering.answer(index, EngineUnavailable("the client closes", sent=False))
+                elif task.exception() is not None:
+                    gathering.answer(index, self._down[address][2])
+                elif not gathering.ended.done():
+                    task.result().put(packet, *[Slot(gathering, index)] * count)
+
+            opening.add_done_callback(send)
+
+    def _opening_to(self, address: Address, *, heart: bool) -> asyncio.Task[Connection] | None:
+        """Begin to connect, unless that is under way; None if it has just failed."""
+        opening = self._underway.get((address, heart))
+        if opening is None:
+            if address in self._down and self._now() < self._down[address][0]:
+                return None
+            opening = self._loop.create_task(self._open(address, IO))
+            self._underway[address, heart] = opening
+            opening.add_done_callback(partial(self._reached, address, heart))
+        return opening
+
+    async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
+        """Connect to one node, for its channel."""
+        connection = (self._hearts if heart else self._work).get(address)
+        if connection is not None and connection.open:
+            return connection
+        opening = self._opening_to(address, heart=heart)
+        if opening is None:
+            raise self._down[address][2]
+        await asyncio.wait([opening], timeout=max(deadline - self._now(), 0.0))
+        if not opening.done():
+            raise EngineUnavailable(f"no connection to Redis at {address} in time", sent=False)
+        return opening.result()
+
+    def _reached(self, address: Address, heart: bool, task: asyncio.Task[Connection]) -> None:  # noqa: FBT001  # bound by partial
+        del self._underway[address, heart]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._down.pop(address, None)
+            (self._hearts if heart else self._work)[address] = task.result()
+            return
+        pause = min(self._down[address][1] * 2 if address in self._down else AGAIN[0], AGAIN[1])
+        why = error
+        if not isinstance(why, EngineError):
+            why = EngineUnavailable(f"Redis at {address}: {error}", sent=False)
+        self._down[address] = (self._now() + pause, pause, why)
+
+    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
+        """Write behind what was sent before."""
+        for connection in self._work.values():
+            if connection.open:
+                connection.post(request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in list(self._underway.values()):
+            task.cancel()
+        await super().close()

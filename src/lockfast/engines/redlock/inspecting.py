@@ -1,0 +1,149 @@
+"""Who holds and who waits, as a majority sees it. Nothing is changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import hiredis
+
+from lockfast.core.ballot import GRACE, quorum
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redlock import packets
+from lockfast.engines.redlock.fleet import Answer, Fleet
+from lockfast.engines.redlock.scripts import INSPECT
+from lockfast.errors import EngineUnavailable
+from lockfast.port import Entry, Page
+
+SHOWN = 1000  # claims of one lock that are shown
+SCANNED = 500  # keys per page
+Rows = list[list[Any]]
+
+
+async def one_name(fleet: Fleet, name: str, deadline: float) -> Page:
+    """Show the claims on one name."""
+    answers = await _ask(fleet, [name], deadline)
+    return Page(_merged(name, [each[0] for each in answers.values()], len(fleet.nodes)), None)
+
+
+async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: float) -> Page:
+    """Show the claims that one page of one node's key space has.
+
+    What a majority holds is on one of every few nodes that leave no majority beside them, so that
+    many are read, one after another. A name is shown where it is met first.
+    """
+    size = len(fleet.nodes)
+    node, position, *read = map(int, (cursor or "0 0").split(" "))
+    pattern = f"{packets.PREFIX}{{*}}[=>]{_literal(prefix)}*"
+    scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
+    found = await _one(fleet, node, scan, deadline)
+    entries: list[Entry] = []
+    if found is not None:
+        names = _names(found[1], prefix)
+        answers = await _ask(fleet, list(names), deadline)
+        for number, name in enumerate(names):
+            rows = {each: replies[number] for each, replies in answers.items()}
+            # A lock and its waiting room are two keys, and may be on two pages.
+            twice = not names[name] and any(row[2] for row in rows.get(node, ()))
+            if not twice and not any(rows.get(earlier) for earlier in read):
+                entries += _merged(name, rows.values(), size)
+        if int(found[0]):
+            return Page(entries, _cursor(node, int(found[0]), read))
+        read.append(node)
+    if len(read) > size - quorum(size):
+        return Page(entries, None)
+    if node + 1 == size:
+        raise EngineUnavailable(f"{len(read)} of {size} Redis nodes could be read", sent=False)
+    return Page(entries, _cursor(node + 1, 0, read))
+
+
+def _cursor(*numbers: int | list[int]) -> str:
+    node, position, read = numbers
+    assert isinstance(read, list)  # noqa: S101  # for the type checker
+    return " ".join(map(str, [node, position, *read]))
+
+
+def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
+    """Give the names, each with whether its lock was met and not only its waiting room."""
+    names: dict[str, bool] = {}
+    for key in keys:
+        text = key.decode()[len(packets.PREFIX) :].partition("}")[2]
+        if text[1:].startswith(prefix):
+            names[text[1:]] = names.get(text[1:], False) or text[0] == "="
+    return names
+
+
+def _literal(text: str) -> str:
+    """Escape what SCAN's pattern would take for a wildcard."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
+
+
+async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
+    """Ask one node; None if it did not answer."""
+    told: list[Any] = []
+
+    def hear(_: int, answer: Answer) -> float:
+        if type(answer) is list and not isinstance(answer[0], hiredis.ReplyError):
+            told.append(answer[0])
+        return 0.0
+
+    requests = [request if each == node else None for each in range(len(fleet.nodes))]
+    await fleet.scatter(requests, 1, min(deadline, deadline - 4.0), hear)
+    return told[0] if told else None
+
+
+async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int, list[Rows]]:
+    """Ask every node about names; a majority must answer, and the others have a moment to."""
+    if not names:
+        return {}
+    size = len(fleet.nodes)
+    answers: dict[int, list[Rows]] = {}
+    errors: list[object] = []
+
+    def hear(node: int, answer: Answer) -> float:
+        bad = answer if type(answer) is not list else next(filter(_is_error, answer), None)
+        if bad is None:
+            assert type(answer) is list  # noqa: S101  # for the type checker
+            answers[node] = answer
+        else:
+            errors.append(bad)
+        if len(answers) + len(errors) == size:
+            return 0.0
+        return GRACE * 5 if len(answers) >= quorum(size) else 1e9
+
+    request = b"".join(INSPECT.whole(packets.inspect(name, SHOWN)) for name in names)
+    await fleet.scatter([request] * size, len(names), deadline, hear)
+    if len(answers) < quorum(size):
+        why = f": {errors[0]}" if errors else ""
+        raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=False)
+    return answers
+
+
+def _is_error(reply: object) -> bool:
+    return isinstance(reply, hiredis.ReplyError)
+
+
+def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
+    """Put together what the nodes show: a holder is who a majority has."""
+    votes: dict[tuple[str, int], list[float]] = {}
+    seen: dict[str, tuple[int, float, bytes]] = {}
+    for rows in answers:
+        for raw, token, has, left, payload in rows:
+            ident = raw.decode()
+            if has:
+                votes.setdefault((ident, int(token)), []).append(left / 1000)
+                seen.setdefault(ident, (int(token), -1.0, payload))
+            elif ident not in seen or not 0 <= seen[ident][1] <= left / 1000:
+                seen[ident] = (int(token), left / 1000, payload)
+    shown = []
+    for (ident, token), lefts in votes.items():
+        if len(lefts) >= quorum(size):
+            left = sorted(lefts, reverse=True)[quorum(size) - 1]
+            shown.append(Entry(name, ident, token, True, 1, 1, left, seen.pop(ident)[2]))  # noqa: FBT003  # by position
+    waiting = [
+        Entry(name, ident, token, False, 1, 1, left, payload)  # noqa: FBT003  # by position
+        for ident, (token, left, payload) in seen.items()
+        if left >= 0  # a proposal under way is neither a holder nor a waiter
+    ]
+    return shown + sorted(waiting, key=lambda entry: entry.ticket)

@@ -1,0 +1,13 @@
+"""The programs that run inside each node, read from the `.lua` files beside this one."""
+
+from __future__ import annotations
+
+from lockfast.engines.redis.scripts import Script
+
+CLAIM = Script("claim", __name__)
+RENEW = Script("renew", __name__)
+RESIGN = Script("resign", __name__)
+INSPECT = Script("inspect", __name__)
+ENTER = Script("enter", __name__)
+JOIN = Script("join", __name__)
+INSTALL = Script("install", __name__)

@@ -1,0 +1,60 @@
+-- Accept a proposal, or say why not.
+--
+-- KEYS 1 lock     'id token F ttl payload' of who has it; F is W if somebody waits, else -. With an R
+--                 in front, it is kept for a moment for a waiter
+--      2 mark     'mark longest': the highest number that this bucket has accepted, in 16 digits, and
+--                 the longest ttl. Without it, the node is not a member: it has lost its data
+-- ARGV 1 'id token - ttl payload': what to write   2 ttl in ms
+--      3 the first token of this claim, and the ms to stay in the waiting room, or 0
+--
+-- Reply: 1 (accepted, for the whole ttl), {'mine', left}, {'mark', mark}, {'stranger', the mark's key}, or
+--        {'busy', mark, left, id, token, payload}. Times in ms.
+local got = redis.call('MGET', KEYS[1], KEYS[2])
+local raw, mark, mine = got[1], got[2], ARGV[1]
+if not mark then
+  return {'stranger', KEYS[2]}
+end
+local token, highest, longest = string.sub(mine, 34, 49), string.sub(mark, 1, 16), string.sub(mark, 18)
+local since = string.sub(ARGV[3], 1, 16)
+local others = false
+if raw or since ~= token then
+  --#include waiting.lua
+  local order, records = room(KEYS[1], KEYS[2])
+  local id, wait = string.sub(mine, 1, 32), string.sub(ARGV[3], 18)
+  if raw then
+    local kept, holder, number, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . (%d+) (.*)$')
+    if holder ~= id or (kept == '' and number == token) then
+      local left = redis.call('PTTL', KEYS[1])
+      if left > tonumber(life) then -- the clock went back
+        left = tonumber(life)
+        redis.call('PEXPIRE', KEYS[1], left)
+      end
+      if holder == id then
+        return {'mine', left}
+      end
+      if wait ~= '0' and token > highest then -- and is no late copy
+        stay(order, records, id, since, wait, string.match(mine, '^%x+ %d+ . %d+ (.*)$'))
+        if kept == '' then
+          redis.call('SETRANGE', KEYS[1], 50, 'W')
+        end
+      end
+      return {'busy', highest, left, holder, number, payload}
+    end
+  end
+  if token > highest then
+    leave(order, records, id)
+    others = redis.call('EXISTS', order) == 1
+  end
+end
+if token <= highest then -- 16 digits each: as text they compare like numbers
+  return {'mark', highest}
+end
+redis.call('PSETEX', KEYS[1], ARGV[2], mine)
+if ARGV[2] ~= longest and tonumber(ARGV[2]) > tonumber(longest) then
+  longest = ARGV[2]
+end
+redis.call('SET', KEYS[2], token .. ' ' .. longest)
+if others then
+  redis.call('SETRANGE', KEYS[1], 50, 'W')
+end
+return 1

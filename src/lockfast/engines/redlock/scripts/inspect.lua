@@ -1,0 +1,24 @@
+-- Show who has a lock here and who waits. Nothing is changed: the expired are only left out.
+--
+-- KEYS 1 lock  2 mark        ARGV 1 how many at most
+--
+-- Reply: {id, token, 1 if it has it, left in ms, payload} for each, who has it first.
+--#include waiting.lua
+local order, records = room(KEYS[1], KEYS[2])
+local shown = {}
+local raw = redis.call('GET', KEYS[1])
+if raw then
+  local kept, id, token, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . (%d+) (.*)$')
+  shown[1] = {id, token, kept == '' and 1 or 0, redis.call('PTTL', KEYS[1]), payload}
+end
+local at = now()
+local waiters = redis.call('ZRANGEBYSCORE', order, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+for i = 1, #waiters, 2 do
+  local id = waiters[i]
+  local left = -(redis.call('ZSCORE', order, '~' .. id) or 0) - at
+  if left > 0 then
+    local token = digits(waiters[i + 1])
+    shown[#shown + 1] = {id, token, 0, left, redis.call('HGET', records, id) or ''}
+  end
+end
+return shown

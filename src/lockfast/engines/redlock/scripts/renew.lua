@@ -1,0 +1,20 @@
+-- Extend a claim that holds the lock here. The id and the number decide, never the mark: a mark says
+-- what was accepted once, not what is held (TRAPS 33).
+--
+-- KEYS 1 lock   2 mark        ARGV 1 'id token '   2 ttl in ms
+--
+-- Reply: how many wait, or false if it is not held here.
+local raw = redis.call('GET', KEYS[1])
+if not raw or string.sub(raw, 1, 50) ~= ARGV[1] then
+  return false
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if string.sub(raw, 51, 51) == '-' then
+  return 0
+end
+
+--#include waiting.lua
+local order, records = room(KEYS[1], KEYS[2])
+leave(order, records, string.sub(ARGV[1], 1, 32)) -- it may have waited here, and won elsewhere
+prune(order, records)
+return redis.call('HLEN', records)

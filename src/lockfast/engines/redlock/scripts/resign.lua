@@ -1,0 +1,38 @@
+-- Free what this claim has here, and refuse whatever of it arrives later (TRAPS 32, 47).
+--
+-- KEYS 1 lock   2 mark (see claim.lua)
+-- ARGV 1 'id token - '; a token of zeros: whatever it has
+--      2 ms for which to keep the lock for whoever waited longest; 0: only withdraw a proposal that
+--        did not win, and stay in the waiting room
+--
+-- Reply: 1 if it held the lock here, 2 if it waited here, else 0.
+local raw = redis.call('GET', KEYS[1])
+if raw and string.sub(raw, 1, 52) == ARGV[1] then
+  redis.call('DEL', KEYS[1]) -- the mark is not below what was accepted
+  return 1
+end
+local id, token, found = string.sub(ARGV[1], 1, 32), string.sub(ARGV[1], 34, 49), 0
+if raw then
+  local kept, holder, number = string.match(raw, '^(R?)(%x+) (%d+) ')
+  -- A later proposal of the same claim stays: this may be a late copy.
+  if holder == id and (kept == 'R' or token == '0000000000000000' or number <= token) then
+    redis.call('DEL', KEYS[1])
+    found = kept == 'R' and 2 or 1
+  end
+end
+local mark = redis.call('GET', KEYS[2])
+if mark and token > string.sub(mark, 1, 16) then
+  redis.call('SET', KEYS[2], token .. string.sub(mark, 17))
+end
+if ARGV[2] == '0' then
+  return found
+end
+
+--#include waiting.lua
+local order, records = room(KEYS[1], KEYS[2])
+local waited = leave(order, records, id)
+if found > 0 then
+  invite(KEYS[1], order, records, string.match(KEYS[2], '^[^{]+'), ARGV[2])
+  return found
+end
+return waited and 2 or 0

@@ -1,0 +1,265 @@
+"""The blocking transport: a bundle of plain sockets for each thread at work, one to each node.
+
+A bundle writes to all of its sockets, and then reads them all with one poll. A node that answers
+late owes its replies; they are skipped when the bundle is used next. A node that was not reached is
+tried again by a thread of its own, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hiredis
+
+from lockfast.engines.redis.threads import ThreadWire
+from lockfast.engines.redis.wire import Address, Login, reason
+from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
+from lockfast.engines.redlock.line import OPENING, Line
+from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.runtime.base import Clock
+
+OVERDUE = 1.0  # seconds of silence after which a node is taken to be down
+
+
+Bundle = dict[Address, Line]
+Waiting = tuple[int, Line, list[Any]]
+
+
+class ThreadFleet(ThreadWire):
+    """Bundles of a blocking client."""
+
+    connection = Line
+    _hearts: Bundle  # type: ignore[assignment]  # every connection here is a Line
+
+    def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
+        """Nothing is open yet."""
+        self.nodes = nodes
+        self.late: Callable[[int, Any], object] = ignored
+        self.lost: Callable[[int], object] = bool
+        super().__init__(login, clock)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._bundles: list[Bundle] = []
+        self._spares: dict[Address, list[Line]] = {}
+        self._down: dict[Address, tuple[float, float, EngineError]] = {}
+        """Nodes that were not reached: when to try again, the pause after that, and why."""
+        self._closed = threading.Event()
+
+    async def scatter(
+        self,
+        requests: Sequence[bytes | None],
+        count: int,
+        deadline: float,
+        hear: Hear | None,
+        *,
+        heart: bool = False,
+    ) -> None:
+        """Write to all, then read all with one poll."""
+        try:
+            bundle = self._hearts if heart else self._bundles.pop()
+        except IndexError:  # all are at work
+            bundle = {}
+        try:
+            self._exchange(bundle, requests, count, deadline, hear)
+        except BaseException:  # Ctrl-C: what was written is not counted
+            self._scrap(bundle)
+            raise
+        if not heart:
+            self._bundles.append(bundle)
+
+    def _exchange(
+        self,
+        bundle: Bundle,
+        requests: Sequence[bytes | None],
+        count: int,
+        deadline: float,
+        hear: Hear | None,
+    ) -> None:
+        now = self._now()
+        poll = select.poll()
+        waiting: dict[int, Waiting] = {}
+        failed: list[tuple[int, EngineError]] = []
+        lines = self._lines(bundle, requests, now, deadline)
+        for index, packet in enumerate(requests):
+            line = lines[index]
+            if packet is None or line is None:
+                if packet is not None:
+                    failed.append((index, self._down[self.nodes[index]][2]))
+                continue
+            try:
+                sent = line.sock.send(packet)
+                if sent < len(packet):
+                    line.send(packet[sent:])
+            except (OSError, hiredis.HiredisError) as error:
+                failed.append((index, self._drop_line(bundle, line, error)))
+                continue
+            if not line.owed:
+                line.since = now
+            line.owed += count
+            waiting[line.fd] = (index, line, [])
+            poll.register(line.fd, select.POLLIN)
+        if hear is None:
+            return
+        for index, why in failed:
+            if not hear(index, why):
+                return
+        self._read(bundle, waiting, poll, count, deadline, hear)
+
+    def _lines(
+        self, bundle: Bundle, requests: Sequence[bytes | None], now: float, deadline: float
+    ) -> list[Line | None]:
+        """Find a line to each node that is asked; where there is none, `_down` says why."""
+        lines: list[Line | None] = []
+        for address, packet in zip(self.nodes, requests, strict=True):
+            line = bundle.get(address)
+            if packet is not None and (line is None or (line.owed and now - line.since > OVERDUE)):
+                line = self._line(bundle, address, deadline)
+            lines.append(line)
+        return lines
+
+    def _read(  # noqa: PLR0913, PLR0917  # the state of one exchange
+        self,
+        bundle: Bundle,
+        waiting: dict[int, Waiting],
+        poll: select.poll,
+        count: int,
+        deadline: float,
+        hear: Hear,
+    ) -> None:
+        clock = self._now
+        while waiting:
+            now = clock()
+            events = poll.poll((deadline - now) * 1000 if deadline > now else 0)
+            if not events:
+                return
+            for fd, _ in events:
+                index, line, replies = waiting[fd]
+                answer: Answer | None = self._collect(bundle, waiting[fd], count)
+                if answer is None:
+                    line.since = now
+                    if len(replies) < count:
+                        continue
+                    answer = replies
+                del waiting[fd]
+                poll.unregister(fd)
+                patience = hear(index, answer)
+                if not patience:
+                    return
+                if patience < math.inf:
+                    deadline = min(deadline, clock() + patience)
+
+    def _collect(self, bundle: Bundle, waiting: Waiting, count: int) -> EngineError | None:
+        index, line, replies = waiting
+        try:
+            late = line.collect(replies, count)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except (OSError, hiredis.HiredisError) as error:
+            return self._drop_line(bundle, line, error)
+        for each in late:
+            if type(each) is list:
+                self.late(index, each)
+        return None
+
+    def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | None:
+        """Give a line that can be used, or None: then `_down` says why."""
+        line = bundle.get(address)
+        if line is not None:
+            if line.readable():  # what it owes has come since
+                return line
+            late = TimeoutError("no answer in time")
+            self._mark_down(address, self._drop_line(bundle, line, late))
+        spares = self._spares.get(address)
+        if spares:
+            line = bundle[address] = spares.pop()
+            return line
+        down = self._down.get(address)
+        if down is not None:
+            again, pause, why = down
+            if self._now() >= again:
+                self._down[address] = (self._now() + OPENING + pause, pause, why)
+                threading.Thread(
+                    target=self._probe, args=(address, self._closed), daemon=True
+                ).start()
+            return None
+        try:
+            line = self._opened(address, min(deadline, self._now() + OPENING))
+        except EngineError as error:
+            self._mark_down(address, error)
+            return None
+        bundle[address] = line
+        return line
+
+    def _opened(self, address: Address, deadline: float) -> Line:
+        line = self._open(address, deadline)
+        assert isinstance(line, Line)  # noqa: S101  # for the type checker
+        line.begin()
+        return line
+
+    def _mark_down(self, address: Address, why: EngineError) -> None:
+        pause = self._down[address][1] if address in self._down else AGAIN[0] / 2
+        pause = min(pause * 2, AGAIN[1])
+        self._down[address] = (self._now() + pause, pause, why)
+
+    def _probe(self, address: Address, closed: threading.Event) -> None:
+        """Try, in a thread of its own, to reach a node that was down."""
+        try:
+            line = self._opened(address, self._now() + OPENING)
+        except EngineError as error:
+            self._mark_down(address, error)
+            return
+        if closed.is_set():
+            line.sock.close()
+            return
+        self._spares.setdefault(address, []).append(line)
+        self._down.pop(address, None)
+        if closed.is_set():
+            self._empty_spares()
+
+    def _drop_line(self, bundle: Bundle, line: Line, error: BaseException) -> EngineError:
+        bundle.pop(line.address, None)
+        line.sock.close()
+        self.lost(self.nodes.index(line.address))
+        return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
+
+    def _scrap(self, bundle: Bundle) -> None:
+        for line in bundle.values():
+            line.sock.close()
+        bundle.clear()
+
+    async def listen(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Sleep on one node; hear also what others have said while they were asked."""
+        messages = await super().listen(address, channel, deadline)
+        if messages is not None:
+            for line in self._hearts.values():
+                messages += line.pushes
+                line.pushes = []
+        return messages
+
+    def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
+        if address not in self._hearts and self._line(self._hearts, address, deadline) is None:
+            raise self._down[address][2]
+        super()._subscribe(address, channel, deadline)
+
+    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
+        """Nothing: the heart will do it."""
+
+    def _empty_spares(self) -> None:
+        for spares in self._spares.values():
+            while spares:
+                spares.pop().sock.close()
+
+    def _drop(self) -> None:
+        self._closed.set()
+        self._empty_spares()
+        while self._bundles:
+            self._scrap(self._bundles.pop())
+        super()._drop()

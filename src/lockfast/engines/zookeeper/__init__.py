@@ -1,0 +1,28 @@
+"""The ZooKeeper engine, in both colours, over kazoo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockfast.engines.zookeeper.address import Address
+from lockfast.engines.zookeeper.aio import TaskColour
+from lockfast.engines.zookeeper.engine import ZooKeeperEngine
+from lockfast.engines.zookeeper.threads import ThreadColour
+from lockfast.port import Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
+
+
+def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
+    """Read a URL; the engine that comes out connects on first use."""
+    address = Address.of(target)
+    base = int(target.options.get("token_base", "0"))
+    if not 0 <= base < 2**52:
+        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+
+    def open_engine() -> Engine:
+        colour = (ThreadColour if isinstance(runtime, Threads) else TaskColour)(runtime.now)
+        return ZooKeeperEngine(address, colour, base)
+
+    return open_engine

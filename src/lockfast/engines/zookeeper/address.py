@@ -1,0 +1,71 @@
+"""Where an ensemble is, and how to log in: what a URL says, in kazoo's words."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from lockfast.url import Target
+
+PORT = 2181
+TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify", "ssl_check_hostname")
+OPTIONS = ("ssl", *TLS, "token_base")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One ensemble, and the node under which our locks are."""
+
+    hosts: str
+    root: str
+    login: list[tuple[str, str]] = field(repr=False)
+    """Schemes and credentials."""
+    acl: list[ACL]
+    context: ssl.SSLContext | None
+
+    @staticmethod
+    def of(target: Target) -> Address:
+        """Read a URL."""
+        said = target.take(*OPTIONS)
+        hosts = target.hosts or (("localhost", None),)
+        name, password = target.username, target.password or ""
+        secure = _switch(said.get("ssl", "true" if any(word in said for word in TLS) else "false"))
+        return Address(
+            hosts=",".join(_written(host, port or PORT) for host, port in hosts),
+            root=_root(target.path),
+            login=[] if name is None else [("digest", f"{name}:{password}")],
+            acl=OPEN_ACL_UNSAFE if name is None else CREATOR_ALL_ACL,
+            context=_context(said) if secure else None,
+        )
+
+
+def _context(said: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=said.get("ssl_ca"))
+    verify = _switch(said.get("ssl_verify", "true"))
+    context.check_hostname = verify and _switch(said.get("ssl_check_hostname", "true"))
+    if not verify:
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_cert" in said:
+        context.load_cert_chain(said["ssl_cert"], said.get("ssl_key"), said.get("ssl_key_password"))
+    return context
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _root(path: str) -> str:
+    parts = path.strip("/").split("/")
+    if parts == [""]:
+        return "/lockfast"
+    if any(part in {"", ".", ".."} or "\0" in part for part in parts):
+        raise ValueError(f"not a path of ZooKeeper: {path!r}")
+    return "/" + "/".join(parts)
+
+
+def _switch(said: str) -> bool:
+    if said.lower() not in {"0", "1", "true", "false"}:
+        raise ValueError(f"true or false is wanted, not {said!r}")
+    return said.lower() in {"1", "true"}

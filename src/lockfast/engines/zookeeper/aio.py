@@ -1,0 +1,104 @@
+"""The asyncio colour: kazoo's thread sets futures of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from lockfast.engines.zookeeper.colour import Late, Reply
+from lockfast.runtime.base import Clock
+
+AT_ONCE = 64
+
+
+class TaskReply:
+    """A one-shot made of a future."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin without an answer."""
+        self._loop = loop
+        self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
+        """Take the answer in; the first stands."""
+        self._tell(value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error in."""
+        self._tell(None, error)
+
+    def _tell(self, value: object, error: BaseException | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:  # the loop has ended: nobody waits
+            return
+
+    def _settle(self, value: object, error: BaseException | None) -> None:
+        if not self.future.done():
+            self.future.set_result((value, error))
+
+
+class TaskColour:
+    """Tasks of one loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Belong to the running loop."""
+        self.now = clock
+        self._loop = asyncio.get_running_loop()
+        self._bell = asyncio.Event()
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def reply(self) -> TaskReply:
+        """Make a reply to come."""
+        return TaskReply(self._loop)
+
+    async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+        """Suspend until the answer is there. A task that is cancelled does not cancel the reply,
+        for which others may wait.
+        """
+        assert isinstance(reply, TaskReply)  # noqa: S101  # a colour waits for its own
+        future = reply.future
+        if not future.done():
+            await asyncio.wait([future], timeout=max(deadline - self.now(), 0.0))
+            if not future.done():
+                raise Late
+        value, error = future.result()
+        if error is not None:
+            raise error
+        return value
+
+    def ring(self) -> None:
+        """Wake the listener, from this loop or from elsewhere."""
+        try:
+            self._loop.call_soon_threadsafe(self._bell.set)
+        except RuntimeError:  # the loop has ended
+            return
+
+    async def rest(self, deadline: float | None) -> None:
+        """Suspend until it rings."""
+        if not self._bell.is_set():
+            left = None if deadline is None else max(deadline - self.now(), 0.0)
+            timer = None if left is None else self._loop.call_later(left, self._bell.set)
+            try:
+                await self._bell.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        self._bell.clear()
+
+    async def enter(self, deadline: float) -> bool:
+        """Suspend until it is our turn."""
+        if not self._turns.locked():
+            await self._turns.acquire()
+            return True
+        try:
+            async with asyncio.timeout(max(deadline - self.now(), 0.0)):
+                return await self._turns.acquire()
+        except TimeoutError:
+            return False
+
+    def leave(self) -> None:
+        """Give the turn back."""
+        self._turns.release()

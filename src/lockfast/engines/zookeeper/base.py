@@ -1,0 +1,75 @@
+"""The token base: what is added to every new ticket. The highest one that was ever used rules."""
+
+from __future__ import annotations
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create, Exists, GetData, SetData
+
+from lockfast.core.token import LIMIT
+from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.session import Session
+from lockfast.errors import EngineRefused
+
+
+class Base:
+    """One client's base, checked against the one that is stored."""
+
+    def __init__(self, root: str, value: int, colour: Colour) -> None:
+        """Store nothing yet."""
+        self.path = f"{root}/base"
+        self.value = value
+        self._colour = colour
+
+    def lift(self, zxid: int) -> int:
+        """Give the ticket of a node that was created in that transaction."""
+        ticket = zxid + self.value
+        if ticket >= LIMIT:
+            raise EngineRefused(f"ticket {ticket} would reach 2**53: token_base is too high")
+        return ticket
+
+    async def check(self, session: Session, deadline: float) -> None:
+        """Store our base if it is higher, refuse to go on if it is lower. A watch tells of a later
+        change before the reply to any claim behind that change.
+        """
+        session.checked = True
+        while True:
+            exists = session.send(self._colour, Exists(self.path, session.watcher))
+            read = session.send(self._colour, GetData(self.path, None))
+            try:
+                await session.settle(self._colour, exists, deadline)
+                data, stat = await session.settle(self._colour, read, deadline)
+                ruling, version = int(data), stat.version
+            except NoNodeError:
+                ruling, version = 0, -1
+            except BaseException:
+                session.checked = False
+                raise
+            if ruling > self.value:
+                session.checked = False
+                raise EngineRefused(
+                    f"tokens are lifted by {ruling} here: connect with token_base={ruling}, or the "
+                    "tokens of this client would be below those that others have"
+                )
+            if ruling == self.value or await self._stored(session, version, deadline):
+                return
+
+    async def _stored(self, session: Session, version: int, deadline: float) -> bool:
+        data = b"%d" % self.value
+        try:
+            if version >= 0:
+                reply = session.send(self._colour, SetData(self.path, data, version))
+                await session.settle(self._colour, reply, deadline)
+                return True
+            parts = self.path.split("/")[1:-1]
+            above = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+            replies = [session.send(self._colour, Create(p, b"", session.acl, 0)) for p in above]
+            last = session.send(self._colour, Create(self.path, data, session.acl, 0))
+            for reply in replies:
+                try:
+                    await session.settle(self._colour, reply, deadline)
+                except NodeExistsError:
+                    continue
+            await session.settle(self._colour, last, deadline)
+        except (BadVersionError, NodeExistsError):
+            return False  # another was quicker: look again
+        return True

@@ -1,0 +1,49 @@
+"""What the engine asks of its colour: a reply to wait for, a bell, and a turn."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from lockfast.runtime.base import Clock
+
+
+class Late(Exception):
+    """No reply came by the deadline."""
+
+
+class Reply(Protocol):
+    """A reply to come. kazoo's connection thread sets it: the driver's own result would go by way
+    of a second thread.
+    """
+
+    def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
+        """Take the answer in."""
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error in."""
+
+
+class Colour(Protocol):
+    """One colour."""
+
+    now: Clock
+
+    def reply(self) -> Reply:
+        """Make a reply to come."""
+        ...
+
+    async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+        """Wait for a reply; raises its error, or `Late`. Any number may wait for one."""
+
+    def ring(self) -> None:
+        """End a `rest` now, or the next one. From any thread; never raises."""
+
+    async def rest(self, deadline: float | None) -> None:
+        """Sleep until the bell rings."""
+
+    async def enter(self, deadline: float) -> bool:
+        """Take a turn: kazoo's way to its thread holds a few hundred requests, then it blocks."""
+        ...
+
+    def leave(self) -> None:
+        """Give the turn back."""

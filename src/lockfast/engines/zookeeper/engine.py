@@ -1,0 +1,284 @@
+"""The ZooKeeper engine: the port, in terms of sessions, a ledger and a recipe. No colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Delete, GetChildren, Sync
+
+from lockfast.engines.singly import singly
+from lockfast.engines.zookeeper import guarantees, nodes
+from lockfast.engines.zookeeper.address import Address
+from lockfast.engines.zookeeper.base import Base
+from lockfast.engines.zookeeper.colour import Colour, Late
+from lockfast.engines.zookeeper.ears import Ears
+from lockfast.engines.zookeeper.ledger import Ledger, Mine
+from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.pool import Pool
+from lockfast.engines.zookeeper.reaper import Reaper
+from lockfast.engines.zookeeper.recipe import Recipe
+from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.show import Show
+from lockfast.engines.zookeeper.talk import listed, remove
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.guarantees import Guarantees
+from lockfast.port import Ask, Page, Standing, Wake
+
+IO = 5.0  # seconds after which an unanswered look is given up
+PARTING = 1.0  # seconds that closing may take
+CHUNK = 64  # requests under way at once
+Found = Standing | Exception | None
+
+
+class ZooKeeperEngine:
+    """One client's engine."""
+
+    def __init__(self, address: Address, colour: Colour, base: int) -> None:
+        """Add `base` to every new ticket."""
+        self._address = address
+        self._colour = colour
+        self._now = colour.now
+        self._base = Base(address.root, base, colour)
+        self._ledger = Ledger()
+        self._reaper = Reaper(self._ledger, colour.now)
+        self._ears = Ears(colour, self._ledger, self._base.path)
+        self._look = self._ears.look
+        self._pool = Pool(address, colour, self._ears)
+        self._recipe = Recipe(colour, self._base, self._ledger, self._reaper, self._look)
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Append and report: two requests on one way."""
+        if self._ledger.is_dead(ask, self._now()):
+            return None
+        await self._enter(deadline)
+        try:
+            folder = nodes.folder(self._address.root, ask.shape.name)
+            session = await self._session(ask.shape.ttl, deadline)
+            await self._recipe.prune(folder, deadline)
+            mine = self._ledger.get(ask.id)
+            if mine is None:
+                return await self._recipe.enter(ask, session, folder, deadline)
+            return await self._recipe.find(mine, deadline)
+        except SessionLost:
+            return None  # it is gone with its session, and its id with it
+        finally:
+            self._colour.leave()
+
+    async def _enter(self, deadline: float) -> None:
+        if not await self._colour.enter(deadline):
+            raise EngineUnavailable("too many requests are under way", sent=False)
+
+    async def _session(self, ttl: float, deadline: float) -> Session:
+        """Give a connected session of that timeout."""
+        session = self._pool.of(ttl)
+        if not session.usable or not session.checked:
+            await session.ready(deadline)
+            if session.negotiated != session.asked:
+                self._pool.drop(session)
+                raise _out_of_bounds(ttl, session)
+            await self._base.check(session, deadline)
+        return session
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Append several, one by one."""
+        return await singly(self.claim, asks, deadline)
+
+    async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
+        """Extend: for each session one question to the leader, and a list for each name."""
+        found: list[Found] = [None] * len(asks)
+        sessions: dict[Session, list[tuple[int, Mine]]] = {}
+        for place, ask in enumerate(asks):
+            mine = self._ledger.get(ask.id)
+            if mine is not None:
+                sessions.setdefault(mine.session, []).append((place, mine))
+        await self._enter(deadline)
+        try:
+            for session, all_mine in sessions.items():
+                for start in range(0, len(all_mine), CHUNK):
+                    chunk = all_mine[start : start + CHUNK]
+                    await self._renew(session, chunk, found, deadline)
+        finally:
+            self._colour.leave()
+        return found
+
+    async def _renew(
+        self, session: Session, chunk: list[tuple[int, Mine]], found: list[Found], deadline: float
+    ) -> None:
+        try:
+            if not session.usable:  # and no waiting: other sessions have claims to be renewed too
+                session.check()
+            folders = dict.fromkeys(mine.folder for _, mine in chunk)
+            for folder in folders:
+                await self._recipe.prune(folder, deadline)
+            sent = self._now()
+            # A server that was cut off from the others still answers lists, and kazoo's pings: only
+            # the leader knows whether the session lives.
+            sync = session.send(self._colour, Sync(self._address.root))
+            lists = {
+                folder: session.send(self._colour, GetChildren(folder, None)) for folder in folders
+            }
+            await session.settle(self._colour, sync, deadline)
+            session.anchor = max(session.anchor, sent)
+        except SessionLost:
+            return
+        except EngineError as error:
+            for place, _ in chunk:
+                found[place] = error
+            return
+        lines: dict[str, Line | Exception] = {}
+        for folder, reply in lists.items():
+            try:
+                lines[folder] = await listed(self._colour, session, folder, reply, deadline)
+            except (EngineError, SessionLost) as error:
+                lines[folder] = error
+        for place, mine in chunk:
+            line = lines[mine.folder]
+            found[place] = (
+                await self._renew_one(mine, line, sent, deadline)
+                if isinstance(line, Line)
+                else line
+            )
+
+    async def _renew_one(self, mine: Mine, line: Line, sent: float, deadline: float) -> Found:
+        try:
+            if not await self._look.identified(mine, line, deadline):
+                self._ledger.take(mine)
+                return None
+            place = line.place(mine.child or "")
+            shape = mine.ask.shape
+            granted = place is not None and place < line.granted
+            until = sent + (shape.ttl if granted else shape.wait_ttl)
+            if not self._ledger.extend(mine, until, self._now()):
+                return None
+            return await self._look.standing(mine, line, sent, deadline)
+        except SessionLost:
+            return None
+        except EngineError as error:
+            return error
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove for good."""
+        if doubt:
+            now = self._now()
+            for ask in asks:
+                self._ledger.entomb(ask, now)
+        await self._enter(deadline)
+        try:
+            removed: list[bool] = []
+            for start in range(0, len(asks), CHUNK):
+                removed += await self._resign(asks[start : start + CHUNK], deadline)
+            return removed
+        finally:
+            self._colour.leave()
+
+    async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
+        for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:
+            await self._recipe.prune(folder, deadline)
+        known = [self._ledger.get(ask.id) for ask in asks]
+        ways = []
+        for mine in known:
+            reply = None
+            if mine is not None:
+                mine.told = True  # and if it is let in meanwhile, nobody has to hear of it
+            if mine is not None and mine.child is not None and mine.session.usable:
+                path = f"{mine.folder}/{mine.child}"
+                reply = mine.session.send(self._colour, Delete(path, -1))
+            ways.append(reply)
+        removed = []
+        for ask, mine, reply in zip(asks, known, ways, strict=True):
+            there = False
+            try:
+                if mine is None:
+                    there = await self._break(ask, deadline)
+                elif reply is None:
+                    await mine.session.ready(deadline)
+                    there = await remove(self._colour, mine, deadline)
+                else:
+                    await mine.session.settle(self._colour, reply, deadline)
+                    there = True
+            except (NoNodeError, SessionLost):
+                there = False
+            if mine is not None:
+                self._ledger.take(mine)
+            removed.append(there)
+        return removed
+
+    async def _break(self, ask: Ask, deadline: float) -> bool:
+        """Remove what is not ours, or no longer."""
+        session = self._pool.any()
+        await session.ready(deadline)
+        folder = nodes.folder(self._address.root, ask.shape.name)
+        return await remove(self._colour, Mine(ask, folder, session, 0.0), deadline)
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Write a resignation behind the claim, where its node is known."""
+        for ask in asks[:CHUNK]:
+            mine = self._ledger.get(ask.id)
+            if mine is not None and mine.child is not None and mine.session.usable:
+                mine.session.send(self._colour, Delete(f"{mine.folder}/{mine.child}", -1))
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep until somebody may be let in."""
+        return await self._ears.listen(deadline)
+
+    def rouse(self) -> None:
+        """Wake the listener."""
+        self._colour.ring()
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims on one name, or on the next names with a prefix."""
+        deadline = self._now() + IO
+        session = self._pool.any()
+        try:
+            await session.ready(deadline)
+            show = Show(self._colour, session, deadline)
+            root, now = self._address.root, self._now()
+            if exact:
+                return Page(await show.one(root, names, self._ledger, now), None)
+            return await show.page(root, names, cursor, self._ledger, now)
+        except SessionLost as error:
+            raise EngineUnavailable("the session was lost", sent=False) from error
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask the ensemble for its members and its bounds."""
+        session = self._pool.any()
+        try:
+            await session.ready(deadline)
+            return await guarantees.ask(self._colour, session, self._address, deadline)
+        except SessionLost as error:
+            raise EngineUnavailable("the session was lost", sent=False) from error
+
+    def reset(self) -> None:
+        """Forget every connection, without a word to the server."""
+        for session in self._pool.all():
+            session.forget()
+
+    async def close(self) -> None:
+        """Close the sessions. One with a claim that was not resigned is left to its timeout: such
+        a claim is to stay, or nobody knows whether it is there.
+        """
+        self._reaper.close()
+        ended = []
+        for session in self._pool.close():
+            ended.append(self._colour.reply())
+            session.retire(ended[-1], alive=bool(self._ledger.on(session)))
+        until = self._now() + PARTING
+        for reply in ended:
+            try:
+                await self._colour.wait(reply, until)
+            except Late:
+                return
+
+
+def _out_of_bounds(ttl: float, session: Session) -> EngineRefused:
+    given = session.negotiated / 1000
+    bound, setting = (
+        ("at least", "minSessionTimeout") if given > ttl else ("at most", "maxSessionTimeout")
+    )
+    return EngineRefused(
+        f"a ttl of {ttl:g} s cannot be had: ZooKeeper at {session.where} keeps a session for "
+        f"{bound} {given:g} s. Ask for a ttl of {given:g}, or change {setting} of the servers."
+    )

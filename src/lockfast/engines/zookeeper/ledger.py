@@ -1,0 +1,161 @@
+"""The ledger of one client's claims: whose node is whose, and until when each may live.
+
+A session outlives its claims: kazoo's thread keeps it as long as the process runs. So each claim
+has a deadline of its own here. Whoever takes a claim out of the ledger removes its node, and nobody
+can renew it any more: both happen under one lock, so nobody believes in what is being removed.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from lockfast.engines.zookeeper.session import Session
+from lockfast.port import Ask
+
+MARGIN = 1.0  # seconds a tombstone outlives the last moment at which a copy would be sent
+MANY = 1024  # tombstones among which those that are over are looked for
+
+
+class Mine:
+    """One claim of ours."""
+
+    __slots__ = (
+        "ask",
+        "child",
+        "deadline",
+        "folder",
+        "id",
+        "obstacle",
+        "session",
+        "ticket",
+        "told",
+    )
+
+    def __init__(self, ask: Ask, folder: str, session: Session, deadline: float) -> None:
+        """Begin unanswered."""
+        self.ask = ask
+        self.id = ask.id
+        self.folder = folder
+        self.session = session
+        self.deadline = deadline
+        self.child: str | None = None
+        """The name of its node; None while the reply to its creation is unknown."""
+        self.ticket = 0
+        self.told = False
+        """Whether its holder knows, or will read in a reply or a push, that it is granted."""
+        self.obstacle: str | None = None
+        """The path of the only node ahead of it, if there was but one: when that goes, it is
+        granted."""
+
+
+class Ledger:
+    """All of them."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._lock = threading.Lock()
+        self._mine: dict[str, Mine] = {}
+        self._folders: dict[str, dict[str, Mine]] = {}
+        self._doomed: dict[str, dict[str, Mine]] = {}
+        """By folder: claims that nobody can renew any more, but whose node may still be there."""
+        self._tombs: dict[str, float] = {}
+
+    def enter(self, mine: Mine) -> None:
+        """Take a claim in, before it is sent."""
+        with self._lock:
+            self._mine[mine.id] = mine
+            self._folders.setdefault(mine.folder, {})[mine.id] = mine
+            mine.session.claims += 1
+
+    def get(self, id_: str) -> Mine | None:
+        """Find a claim."""
+        return self._mine.get(id_)
+
+    def take(self, mine: Mine) -> bool:
+        """Take a claim out; False if another has done it."""
+        with self._lock:
+            return self._take(mine)
+
+    def _take(self, mine: Mine) -> bool:
+        if self._mine.get(mine.id) is not mine:
+            return False
+        del self._mine[mine.id]
+        mates = self._folders[mine.folder]
+        del mates[mine.id]
+        if not mates:
+            del self._folders[mine.folder]
+        mine.session.claims -= 1
+        return True
+
+    def extend(self, mine: Mine, until: float, now: float) -> bool:
+        """Let a claim live longer; never shorter, and not if its time was over."""
+        with self._lock:
+            if self._mine.get(mine.id) is not mine or now >= mine.deadline:
+                return False
+            mine.deadline = max(mine.deadline, until)
+            return True
+
+    def tell(self, mine: Mine, now: float) -> bool:
+        """Note that a claim is granted; False if that was known, or it is gone, or over."""
+        with self._lock:
+            if mine.told or self._mine.get(mine.id) is not mine or now >= mine.deadline:
+                return False
+            mine.told = True
+            return True
+
+    def within(self, folder: str) -> list[Mine]:
+        """Give our claims on one name."""
+        with self._lock:
+            return list(self._folders.get(folder, {}).values())
+
+    def on(self, session: Session) -> list[Mine]:
+        """Give the claims of one session."""
+        with self._lock:
+            return [mine for mine in self._mine.values() if mine.session is session]
+
+    def doom(self, mine: Mine) -> bool:
+        """Take a claim out whose node is to be removed; False if another has taken it."""
+        with self._lock:
+            return self._doom(mine)
+
+    def _doom(self, mine: Mine) -> bool:
+        if not self._take(mine):
+            return False
+        self._doomed.setdefault(mine.folder, {})[mine.id] = mine
+        return True
+
+    def buried(self, mine: Mine) -> None:
+        """Note that a doomed claim's node is gone."""
+        with self._lock:
+            mates = self._doomed.get(mine.folder, {})
+            mates.pop(mine.id, None)
+            if not mates:
+                self._doomed.pop(mine.folder, None)
+
+    def doomed(self, now: float, folder: str | None = None) -> list[Mine]:
+        """Doom the claims whose time is over, and give all that are doomed, on one name or all."""
+        with self._lock:
+            among = self._mine if folder is None else self._folders.get(folder, {})
+            for mine in [mine for mine in among.values() if now >= mine.deadline]:
+                self._doom(mine)
+            if folder is not None:
+                return list(self._doomed.get(folder, {}).values())
+            return [mine for mates in self._doomed.values() for mine in mates.values()]
+
+    def next(self) -> float | None:
+        """Tell when a claim's time will be over, if none is renewed."""
+        with self._lock:
+            return min((mine.deadline for mine in self._mine.values()), default=None)
+
+    def entomb(self, ask: Ask, now: float) -> None:
+        """Let an id be dead: every copy of a claim is sent by this client, so it is enough that
+        this client knows. What was sent before is found by asking behind it (TRAPS 47).
+        """
+        with self._lock:
+            if len(self._tombs) >= MANY:
+                self._tombs = {id_: until for id_, until in self._tombs.items() if until > now}
+            self._tombs[ask.id] = ask.not_after + MARGIN
+
+    def is_dead(self, ask: Ask, now: float) -> bool:
+        """Tell whether a claim may not be sent any more."""
+        return now > ask.not_after or self._tombs.get(ask.id, 0.0) > now

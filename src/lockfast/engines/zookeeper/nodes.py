@@ -1,0 +1,138 @@
+"""Nodes: how a name becomes a path, and a list of children a queue. No clock, no I/O.
+
+A claim's node is named `<id>-<weight>-<capacity>-<sequence>`, so that the list of children alone
+decides who is granted. Its data is a line with ttl and token base, and the payload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from lockfast.port import Ask
+
+BUCKETS = 64  # a list of all names at once would burst ZooKeeper's megabyte
+_ID = 32
+_LAST = 2**31 - 1
+
+
+class Node(NamedTuple):
+    """A claim's node, as its name tells."""
+
+    child: str
+    id: str
+    weight: int
+    capacity: int
+    sequence: int
+
+
+class Header(NamedTuple):
+    """A claim's data."""
+
+    ttl: float
+    base: int
+    payload: bytes
+
+
+@lru_cache(maxsize=8192)
+def folder(root: str, name: str) -> str:
+    """Give the path under which the claims on a name are. A colon stands in front, since "." and
+    ".." are no nodes.
+    """
+    return f"{root}/locks/{_bucket(name)}/:{quote(name, safe='')}"
+
+
+def _bucket(name: str) -> str:
+    return f"{hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % BUCKETS:02x}"
+
+
+def buckets(root: str) -> list[str]:
+    """Give the paths of all buckets."""
+    return [f"{root}/locks/{number:02x}" for number in range(BUCKETS)]
+
+
+def name_of(child: str) -> str:
+    """Read a name back."""
+    return unquote(child[1:])
+
+
+def stem(ask: Ask) -> str:
+    """Give the name of a claim's node, to which ZooKeeper adds the sequence."""
+    if len(ask.id) != _ID or not ask.id.isalnum():
+        raise ValueError(f"not the id of a claim: {ask.id!r}")
+    return f"{ask.id}-{ask.shape.weight}-{ask.shape.capacity}-"
+
+
+def packed(ask: Ask, base: int) -> bytes:
+    """Write a claim's data."""
+    return b"%d %d\n%b" % (round(ask.shape.ttl * 1000), base, ask.payload)
+
+
+def unpacked(data: bytes) -> Header:
+    """Read a claim's data."""
+    line, _, payload = data.partition(b"\n")
+    ttl, base = line.split()
+    return Header(int(ttl) / 1000, int(base), payload)
+
+
+def parse(child: str) -> Node | None:
+    """Read the name of a node; None if it is not one of ours."""
+    parts = child.split("-", 3)  # a sequence that is worn out may begin with a minus
+    try:
+        id_, weight, capacity, sequence = parts
+        return Node(child, id_, int(weight), int(capacity), int(sequence))
+    except ValueError:
+        return None
+
+
+class Line:
+    """The claims on one name, in the order of their arrival."""
+
+    def __init__(self, children: Iterable[str], zxids: Mapping[str, int] | None = None) -> None:
+        """Order them, by the transactions that created them if these are given, and apply the one
+        rule.
+        """
+        nodes = [node for node in map(parse, children) if node is not None]
+        nodes.sort(key=lambda node: zxids[node.child] if zxids else node.sequence)
+        self.nodes = nodes
+        self.worn = len(nodes) > 1 and any(
+            node.sequence < 0 or node.sequence >= _LAST for node in nodes
+        )
+        """Whether the sequences do not tell the order any more: after 2**31 - 1 the server gives
+        the same number again, or a negative one, or each in turn (TRAPS 49)."""
+        self.granted = 0
+        """How many of them are granted: these are the first."""
+        weight = 0
+        for node in nodes:
+            weight += node.weight
+            if weight > node.capacity:
+                break
+            self.granted += 1
+
+    def place(self, child: str) -> int | None:
+        """Tell how many stand ahead of a node; None if it is not there."""
+        return next((n for n, node in enumerate(self.nodes) if node.child == child), None)
+
+    def found(self, id_: str) -> Node | None:
+        """Find a claim by its id."""
+        return next((node for node in self.nodes if node.id == id_), None)
+
+    def obstacles(self, place: int) -> list[Node]:
+        """Choose whom a waiter watches: as few as possible, so that nobody is woken in vain, but so
+        heavy that it cannot be let in before one of them has gone. For a lock, its predecessor.
+        """
+        mine = self.nodes[place]
+        room = mine.capacity - mine.weight
+        nearest = self.nodes[place - 1]
+        if nearest.weight > room:
+            return [nearest]
+        chosen, weight = [], 0
+        for node in sorted(self.nodes[place - 1 :: -1], key=lambda node: -node.weight):
+            chosen.append(node)
+            weight += node.weight
+            if weight > room:
+                break
+        return chosen

@@ -1,0 +1,92 @@
+"""The sessions of one client: one for each ttl, since a session's timeout is its claims' ttl."""
+
+from __future__ import annotations
+
+import threading
+
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from lockfast.engines.zookeeper.address import Address
+from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.session import Ear, Session
+from lockfast.errors import EngineRefused
+
+MOST = 16  # sessions at once: each has a connection and three threads
+READING = 30.0  # seconds: the timeout of a session that only reads
+
+
+class Pool:
+    """Opened on demand; the longest unused one makes room."""
+
+    def __init__(self, address: Address, colour: Colour, ear: Ear) -> None:
+        """Open nothing yet."""
+        self._address = address
+        self._colour = colour
+        self._ear = ear
+        self._lock = threading.Lock()
+        self._sessions: dict[int | None, Session] = {}
+        self._closed = False
+
+    def of(self, ttl: float) -> Session:
+        """Give the session whose timeout is `ttl`; it may not be connected yet."""
+        return self._sessions.get(int(ttl * 1000)) or self._open(int(ttl * 1000), ttl)
+
+    def any(self) -> Session:
+        """Give a session to read with, whatever its timeout."""
+        for session in list(self._sessions.values()):
+            if session.usable:
+                return session
+        return self._sessions.get(None) or self._open(None, READING)
+
+    def _open(self, key: int | None, ttl: float) -> Session:
+        with self._lock:
+            found = self._sessions.get(key)
+            if found is not None:
+                return found
+            if self._closed:
+                raise EngineRefused("this engine is closed")
+            if len(self._sessions) >= MOST:
+                self._make_room()
+            session = Session(self._address, ttl, self._colour, self)
+            self._sessions[key] = session
+            return session
+
+    def _make_room(self) -> None:
+        for key, session in self._sessions.items():
+            if not session.claims:
+                del self._sessions[key]
+                session.retire()
+                return
+        raise EngineRefused(
+            f"this client has live claims with {MOST} different ttls, and each ttl is a session of "
+            "ZooKeeper: use fewer"
+        )
+
+    def drop(self, session: Session) -> None:
+        """End a session; the next claim opens another."""
+        with self._lock:
+            for key, each in list(self._sessions.items()):
+                if each is session:
+                    del self._sessions[key]
+        session.retire()
+
+    def told(self, session: Session, state: str) -> None:
+        """Hear of a session's state; one that is lost is of no use any more."""
+        self._ear.told(session, state)
+        if state == KazooState.LOST:
+            self.drop(session)
+
+    def heard(self, session: Session, event: WatchedEvent) -> None:
+        """Pass it on."""
+        self._ear.heard(session, event)
+
+    def all(self) -> list[Session]:
+        """Give all sessions."""
+        return list(self._sessions.values())
+
+    def close(self) -> list[Session]:
+        """Open no more, and give those that are there."""
+        with self._lock:
+            self._closed = True
+            sessions, self._sessions = list(self._sessions.values()), {}
+        return sessions

@@ -1,0 +1,89 @@
+"""The reaper: removes the claims whose time is over though their session lives.
+
+A thread of its own in both colours. A heart that hangs in a callback, or a loop that is blocked,
+renews nothing; kazoo's thread goes on all the same, and would keep their claims for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from lockfast.engines.zookeeper.ledger import Ledger, Mine
+from lockfast.engines.zookeeper.session import SessionLost
+from lockfast.engines.zookeeper.talk import remove
+from lockfast.engines.zookeeper.threads import ThreadColour
+from lockfast.errors import EngineError
+from lockfast.runtime.base import Clock
+from lockfast.runtime.drive import drive
+
+log = logging.getLogger("lockfast")
+AGAIN = 0.2  # seconds until a removal that failed is tried again
+PATIENCE = 2.0  # seconds that one removal may take
+
+
+class Reaper:
+    """One per engine; its thread runs while there are claims."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        """Start nothing yet."""
+        self._ledger = ledger
+        self._now = clock
+        self._colour = ThreadColour(clock)
+        self._awake = threading.Condition()
+        self._planned = float("inf")
+        self._running = False
+        self._closed = False
+
+    def expect(self, deadline: float) -> None:
+        """Be there at that time, and not later."""
+        if deadline < self._planned or not self._running:
+            with self._awake:
+                self._planned = min(self._planned, deadline)
+                self._wake()
+
+    def _wake(self) -> None:
+        if not self._running and not self._closed:
+            self._running = True
+            threading.Thread(target=self._run, name="lockfast-reaper", daemon=True).start()
+        self._awake.notify()
+
+    def close(self) -> None:
+        """Let the thread end."""
+        with self._awake:
+            self._closed = True
+            self._awake.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._awake:
+                while not self._closed and self._now() < self._planned:
+                    left = self._planned - self._now()
+                    self._awake.wait(min(left, 3600.0))
+                if self._closed:
+                    return
+                self._planned = float("inf")
+            failed = [mine for mine in self._ledger.doomed(self._now()) if not self._removed(mine)]
+            following = self._ledger.next()
+            with self._awake:
+                if failed:
+                    self._planned = min(self._planned, self._now() + AGAIN)
+                if following is not None:
+                    self._planned = min(self._planned, following)
+
+    def _removed(self, mine: Mine) -> bool:
+        try:
+            drive(self._remove(mine, self._now() + PATIENCE))
+        except SessionLost:  # and its node with it
+            self._ledger.buried(mine)
+        except EngineError:
+            return False
+        except Exception:  # a bug: a dead reaper would let claims live for ever
+            log.exception("lockfast's reaper stumbled; it goes on")
+            return False
+        return True
+
+    async def _remove(self, mine: Mine, until: float) -> None:
+        mine.session.check()
+        await remove(self._colour, mine, until)
+        self._ledger.buried(mine)

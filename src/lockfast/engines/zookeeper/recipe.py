@@ -1,0 +1,157 @@
+"""The recipe: how a claim comes into its queue, and how it goes again. No colour."""
+
+from __future__ import annotations
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Create2, GetChildren
+
+from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.base import Base
+from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.ledger import Ledger, Mine
+from lockfast.engines.zookeeper.look import Look
+from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.reaper import Reaper
+from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
+from lockfast.engines.zookeeper.talk import lined, listed, make, make_folder, remove
+from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
+from lockfast.port import Ask, Standing
+
+SEEN = 10_000  # folders and buckets that are believed to be there
+ATTEMPTS = 3  # a folder may go between its making and its use, but not for ever
+
+
+class Recipe:
+    """What a claim needs of its ledger, its reaper and its looks."""
+
+    def __init__(
+        self, colour: Colour, base: Base, ledger: Ledger, reaper: Reaper, look: Look
+    ) -> None:
+        """Begin knowing no name."""
+        self._colour = colour
+        self._now = colour.now
+        self._base = base
+        self._ledger = ledger
+        self._reaper = reaper
+        self._look = look
+        self._seen: dict[str, None] = {}
+
+    async def enter(
+        self, ask: Ask, session: Session, folder: str, deadline: float
+    ) -> Standing | None:
+        """Send a claim for the first time."""
+        if not ask.queue:  # a look costs the ensemble less than a node that comes and goes
+            line = await lined(self._colour, session, folder, deadline)
+            _agree(ask, line)
+            if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
+                return await self._look.refused(session, folder, line, deadline)
+        mine = Mine(ask, folder, session, self._now() + ask.shape.wait_ttl)
+        self._ledger.enter(mine)
+        self._reaper.expect(mine.deadline)
+        return await self._append(mine, deadline)
+
+    async def find(self, mine: Mine, deadline: float) -> Standing | None:
+        """Send a claim again: find the node of an earlier copy, whose time goes on as it did."""
+        await mine.session.ready(deadline)
+        asked = self._now()
+        line = await lined(self._colour, mine.session, mine.folder, deadline)
+        mine.session.anchor = max(mine.session.anchor, asked)
+        if await self._look.identified(mine, line, deadline):
+            return await self._joined(mine, line, asked, deadline)
+        if mine.child is None:
+            return await self._append(mine, deadline)  # no copy has come, and none will
+        self._ledger.take(mine)
+        return None
+
+    async def _append(self, mine: Mine, deadline: float) -> Standing | None:
+        """Create the node and list its mates, back to back: one latency."""
+        ask, session, folder = mine.ask, mine.session, mine.folder
+        bucket = folder.rpartition("/")[0]
+        path = f"{folder}/{nodes.stem(ask)}"
+        data = nodes.packed(ask, self._base.value)
+        request = Create2(path, data, session.acl, EPHEMERAL_SEQUENTIAL)
+        try:
+            for _ in range(ATTEMPTS):
+                # Not waited for: what is there already is refused, and the claim comes behind it.
+                if bucket not in self._seen:
+                    make(self._colour, session, folder)
+                elif folder not in self._seen:
+                    make_folder(self._colour, session, folder)
+                sent = self._now()
+                create = session.send(self._colour, request)
+                children = session.send(self._colour, GetChildren(folder, None))
+                try:
+                    path, stat = await session.settle(self._colour, create, deadline)
+                    break
+                except NoNodeError:
+                    first = folder not in self._seen
+                    self._seen.pop(folder, None)
+                    if first:  # then it is not the folder alone
+                        self._seen.pop(bucket, None)
+            else:
+                raise EngineUnavailable(f"{folder} vanishes again and again", sent=False)
+            mine.child = path.rpartition("/")[2]
+            mine.ticket = self._base.lift(stat.czxid)
+        except EngineRefused:
+            await self.withdraw(mine, deadline)
+            raise
+        except SessionLost:
+            self._ledger.take(mine)
+            raise
+        if len(self._seen) >= SEEN:
+            self._seen.clear()
+        self._seen[bucket] = self._seen[folder] = None
+        session.anchor = max(session.anchor, sent)
+        line = await listed(self._colour, session, folder, children, deadline)
+        place = line.place(mine.child)
+        life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl
+        if not self._ledger.extend(mine, sent + life, self._now()):
+            return None  # its time was over before the reply came: the reaper has it
+        return await self._joined(mine, line, sent, deadline)
+
+    async def _joined(
+        self, mine: Mine, line: Line, sent: float, deadline: float
+    ) -> Standing | None:
+        """Report on a claim in its queue, unless it may not stay there."""
+        ask = mine.ask
+        try:
+            _agree(ask, line)
+        except CapacityMismatch:
+            await self.withdraw(mine, deadline)
+            raise
+        standing = await self._look.standing(mine, line, sent, deadline)
+        if standing is None or standing.granted or ask.queue:
+            return standing
+        await self.withdraw(mine, deadline)
+        return Standing(0, granted=False, left=0.0, ahead=standing.ahead, blocker=standing.blocker)
+
+    async def withdraw(self, mine: Mine, deadline: float) -> None:
+        """Take back a claim that is not kept; what fails now, the reaper does."""
+        if self._ledger.doom(mine):
+            try:
+                await self._bury(mine, deadline)
+            except EngineError:
+                return
+
+    async def prune(self, folder: str, deadline: float) -> None:
+        """Remove what is over on a name before anybody looks at it."""
+        for mine in self._ledger.doomed(self._now(), folder):
+            await self._bury(mine, deadline)
+
+    async def _bury(self, mine: Mine, deadline: float) -> None:
+        try:
+            await mine.session.ready(deadline)
+            await remove(self._colour, mine, deadline)
+        except SessionLost:
+            pass  # and its node with it
+        except BaseException:
+            self._reaper.expect(self._now())
+            raise
+        self._ledger.buried(mine)
+
+
+def _agree(ask: Ask, line: Line) -> None:
+    """Refuse a capacity other than the head's."""
+    ruling = line.nodes[0].capacity if line.nodes else ask.shape.capacity
+    if ruling != ask.shape.capacity:
+        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, ruling)

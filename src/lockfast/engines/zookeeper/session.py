@@ -1,0 +1,278 @@
+"""One ZooKeeper session, on one connection at a time: kazoo's client, used for that session alone.
+
+kazoo would begin another session where one was lost, and a request that falls in between would be
+sent on it. Ours ends with its session; the engine opens the next one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import socket
+import threading
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
+)
+from kazoo.protocol.serialization import Connect, Create2, Exists
+from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from lockfast.engines.zookeeper.address import Address
+from lockfast.engines.zookeeper.colour import Colour, Late, Reply
+from lockfast.engines.zookeeper.handler import Handler
+from lockfast.errors import EngineRefused, EngineUnavailable
+
+EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
+PATIENCE = 1.5  # seconds that connecting to one host may always take
+NUDGE = 0.05  # seconds without an answer after which a server is poked
+UNKNOWN = (
+    ConnectionLoss,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionMovedError,
+    ThrottledOpError,
+)
+
+
+class CreateContainer(Create2):  # type: ignore[misc]  # kazoo ships no types
+    """A node that the server removes once its last child has gone: kazoo has no name for it."""
+
+    type = 19
+
+
+class SessionLost(Exception):
+    """The session is over, and all its nodes are gone."""
+
+
+class Ear(Protocol):
+    """Who hears of a session, in kazoo's threads."""
+
+    def told(self, session: Session, state: str) -> None:
+        """Hear of its state."""
+
+    def heard(self, session: Session, event: WatchedEvent) -> None:
+        """Hear of a watch that fired."""
+
+
+class Session:
+    """A session. Its requests are answered in the order in which they are sent."""
+
+    def __init__(
+        self,
+        address: Address,
+        timeout: float,
+        colour: Colour,
+        ear: Ear,
+    ) -> None:
+        """Begin to connect."""
+        self.where = address.hosts
+        self.asked = int(timeout * 1000)
+        """Milliseconds."""
+        self.negotiated = 0
+        """Milliseconds that the server keeps the session without a sign of life."""
+        self.lost = False
+        self.refused = False
+        self.anchor = 0.0
+        """When the last request was sent that the leader has answered."""
+        self.watched: set[str] = set()
+        self.checked = False
+        """Whether the token base that rules was read, and has not changed since."""
+        self.claims = 0
+        """Claims that live on it, or may."""
+        self._up = False
+        self._nudged = 0.0
+        self._silent: float | None = None
+        """Since when somebody waits and nothing was answered."""
+        self._now = colour.now
+        self._colour = colour
+        self._opened = colour.reply()
+        self._ear = ear
+        # Reconnecting is the driver's; no request is ever sent twice by it. It would wait a whole
+        # timeout for a host that is silent, and come to the next one with a session that is over.
+        retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)
+        patience = max(timeout / (address.hosts.count(",") + 1), PATIENCE)
+        self._handler = Handler(address.context)
+        self._client = KazooClient(
+            hosts=address.hosts,
+            timeout=patience,
+            handler=self._handler,
+            connection_retry=retry,
+            auth_data=address.login,
+        )
+        self._client.add_listener(self._changed)
+        connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
+        self._invoke, connection._invoke = connection._invoke, self._spy  # noqa: SLF001  # the same
+        self.acl = address.acl
+        self._client.start_async()
+
+    def _spy(self, timeout: float, request: object, xid: int | None = None) -> Any:  # noqa: ANN401  # kazoo's
+        """Ask for our timeout, which is not the one for connecting, and hear the server's."""
+        if isinstance(request, Connect):
+            request = request._replace(time_out=self.asked)
+        answer = self._invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.negotiated = answer[0].time_out
+        return answer
+
+    def _changed(self, state: str) -> None:
+        if self.lost:
+            return
+        self._silent = None
+        if state == KazooState.CONNECTED:
+            self._up = True
+            self._opened.set()
+        else:
+            self.watched.clear()  # a watch ends with its connection
+            self.checked = False
+            if self._up:
+                self._up = False
+                self._opened = self._colour.reply()
+        if state == KazooState.LOST:
+            self.lost = True
+            self.refused = self._client.client_state == KeeperState.AUTH_FAILED
+            self._opened.set()
+        self._ear.told(self, state)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that the server keeps the session without a sign of life."""
+        return self.negotiated / 1000
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request would be sent at once."""
+        return self._up and not self.lost
+
+    async def ready(self, deadline: float) -> None:
+        """Wait for a connection: what is not sent need not be doubted."""
+        if not self.usable:
+            try:
+                await self._colour.wait(self._opened, deadline)
+            except Late:
+                why = f": {self._handler.trouble}" if self._handler.trouble else ""
+                said = f"no connection to ZooKeeper at {self.where} in time{why}"
+                raise EngineUnavailable(said, sent=False) from None
+            self.check()
+
+    def check(self) -> None:
+        """Raise what keeps a request from being sent now."""
+        if self.refused:
+            raise EngineRefused(f"ZooKeeper at {self.where}: the authentication failed")
+        if self.lost:
+            raise SessionLost
+        if not self._up:
+            said = f"the connection to ZooKeeper at {self.where} is interrupted"
+            raise EngineUnavailable(said, sent=False)
+
+    def send(self, colour: Colour, request: object) -> Reply:
+        """Send a request behind all that were sent before."""
+        reply = colour.reply()
+        # kazoo's own methods would answer by way of a second thread, and know no containers.
+        self._client._call(request, reply)  # noqa: SLF001  # see above
+        return reply
+
+    async def settle(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+        """Wait for a reply, and say in our words what went wrong."""
+        try:
+            answer = await self._nudging(colour, reply, deadline)
+        except Late:
+            said = f"ZooKeeper at {self.where}: no answer in time"
+            raise EngineUnavailable(said, sent=True) from None
+        except (NoNodeError, NodeExistsError, BadVersionError):
+            self._silent = None
+            raise
+        except SessionExpiredError as error:
+            raise SessionLost from error
+        except UNKNOWN as error:
+            said = f"ZooKeeper at {self.where}: {type(error).__name__}"
+            raise EngineUnavailable(said, sent=True) from error
+        except Exception as error:
+            hint = ": wrong credentials" if isinstance(error, AuthFailedError) else ""
+            said = f"ZooKeeper at {self.where}: {type(error).__name__}{hint}"
+            raise EngineRefused(said) from error
+        self._silent = None
+        return answer
+
+    async def _nudging(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+        """Wait, and poke a server that does not answer.
+
+        ZooKeeper 3.8.0 at times forgets a session's second write under way until anything else
+        comes in (its CommitProcessor sleeps on it): seen about once in 4,000 pairs of writes.
+        """
+        now = self._now()
+        self._silent = now if self._silent is None else self._silent
+        if now - self._silent > self.timeout / 2.0:
+            self._cut()
+        pause = NUDGE
+        while (soon := self._now() + pause) < deadline:
+            try:
+                return await colour.wait(reply, soon)
+            except Late:
+                if self.usable and self._now() >= self._nudged + NUDGE:
+                    self._nudged = self._now()
+                    self.send(colour, Exists("/", None))
+                pause *= 2.0
+        return await colour.wait(reply, deadline)
+
+    def _cut(self) -> None:
+        """End a connection that is silent: kazoo tries the next server then. It would not notice by
+        itself, since each of our requests keeps it from asking whether anybody is there.
+        """
+        self._silent = None
+        current = self._client._connection._socket  # noqa: SLF001  # there is no other way to it
+        if self._up and current is not None:
+            with contextlib.suppress(OSError):
+                current.shutdown(socket.SHUT_RDWR)
+
+    def watcher(self, event: WatchedEvent) -> None:
+        """Hear of a watch that fired."""
+        if event.path is not None:
+            self.watched.discard(event.path)
+            self._ear.heard(self, event)
+
+    def command(self, word: str) -> str:
+        """Send a four-letter word on a connection of its own. Blocking."""
+        return str(self._client.command(word.encode()))
+
+    def retire(self, ended: Reply | None = None, *, alive: bool = False) -> None:
+        """Close the session, in a thread of its own: kazoo waits for ten seconds and more.
+
+        `alive`: only leave it, so that what is to stay on it stays for as long as it would.
+        """
+        self.lost = True
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):
+                if alive:
+                    self._client._stopped.set()  # noqa: SLF001  # kazoo knows no other farewell
+                    self._cut()
+                    self._client._safe_close()  # noqa: SLF001  # the same
+                else:
+                    self._client.stop()
+            with contextlib.suppress(Exception):
+                self._client.close()
+            if ended is not None:
+                ended.set()
+
+        threading.Thread(target=stop, name="lockfast-farewell", daemon=True).start()
+
+    def forget(self) -> None:
+        """Let go of the sockets in a forked child, without a word to the server."""
+        self.lost = True
+        atexit.unregister(self._handler.stop)
+        connection = self._client._connection  # noqa: SLF001  # its threads are not in this process
+        for each in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001  # the same
+            if each is not None:
+                each.close()

@@ -1,0 +1,80 @@
+"""The blocking colour: a thread waits for kazoo's."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from lockfast.engines.zookeeper.colour import Late, Reply
+from lockfast.runtime.base import Clock
+
+AT_ONCE = 64
+
+
+class ThreadReply:
+    """A one-shot made of a bare lock."""
+
+    __slots__ = ("_done", "error", "gate", "value")
+
+    def __init__(self) -> None:
+        """Begin without an answer."""
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self._done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
+        """Take the answer in; the first stands."""
+        self._settle(value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error in."""
+        self._settle(None, error)
+
+    def _settle(self, value: object, error: BaseException | None) -> None:
+        if not self._done:
+            self._done = True
+            self.value, self.error = value, error
+            self.gate.release()
+
+
+class ThreadColour:
+    """Threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin silent."""
+        self.now = clock
+        self._bell = threading.Event()
+        self._turns = threading.Semaphore(AT_ONCE)
+
+    def reply(self) -> ThreadReply:
+        """Make a reply to come."""
+        return ThreadReply()
+
+    async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+        """Block until the answer is there."""
+        assert isinstance(reply, ThreadReply)  # noqa: S101  # a colour waits for its own
+        if not reply.gate.acquire(timeout=min(max(deadline - self.now(), 0.0), 3600.0)):
+            raise Late
+        reply.gate.release()  # for the next who waits
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def ring(self) -> None:
+        """Wake the listener."""
+        self._bell.set()
+
+    async def rest(self, deadline: float | None) -> None:
+        """Block until it rings."""
+        self._bell.wait(None if deadline is None else max(deadline - self.now(), 0.0))
+        self._bell.clear()
+
+    async def enter(self, deadline: float) -> bool:
+        """Block until it is our turn."""
+        return self._turns.acquire(timeout=max(deadline - self.now(), 0.0))
+
+    def leave(self) -> None:
+        """Give the turn back."""
+        self._turns.release()

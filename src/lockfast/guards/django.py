@@ -1,0 +1,133 @@
+"""The PostgreSQL guard for Django: `with guarded(lease):` around writes, and a mixin for models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, router, transaction
+from django.db.utils import Error
+
+from lockfast.errors import LockfastError, Unguarded
+from lockfast.guards.postgres.statements import AGAIN, READ_COMMITTED, entering, refusal, sealing
+from lockfast.nouns.lease import LeaseCore
+
+_open: ContextVar[frozenset[tuple[str, str]]] = ContextVar("lockfast_guarded", default=frozenset())
+"""Under which names this thread or task may write, and in which database."""
+
+
+def seal(*leases: LeaseCore, using: str = DEFAULT_DB_ALIAS) -> None:
+    """Raise the mark, in a transaction of its own: right after the grant, before the first read.
+
+    Not within `atomic`, and for that reason durable: it has to be committed when it returns.
+    """
+    try:
+        with transaction.atomic(using, durable=True):
+            _run(using, [READ_COMMITTED, *sealing(leases)])
+    except Error as error:
+        _explain(error, leases)
+        raise
+    for lease in leases:
+        lease.ensure_held()
+
+
+@contextmanager
+def guarded(
+    *leases: LeaseCore,
+    using: str = DEFAULT_DB_ALIAS,
+    durable: bool = False,
+    check_lease: bool = False,
+) -> Iterator[None]:
+    """`transaction.atomic`, begun by the check: only a current lease gets into it.
+
+    Raises `StaleToken`, and the lease is LOST, if a later holder has been there. Within another
+    `atomic` it is a savepoint, as `atomic` is, and what is refused at the outer commit is the
+    outer block's error.
+    """
+    nested = transaction.get_connection(using).in_atomic_block
+    allowed = _open.set(_open.get() | {(using, lease.name) for lease in leases})
+    try:
+        with transaction.atomic(using, durable=durable):
+            _run(using, entering(leases, check_lease=check_lease))
+            for lease in leases:
+                lease.ensure_held()
+            yield
+    except Error as error:
+        _explain(error, leases)
+        if not nested and getattr(error.__cause__, "sqlstate", None) in AGAIN:
+            _look_again(error, leases, using)
+        raise
+    finally:
+        _open.reset(allowed)
+
+
+def _run(using: str, statements: list[str]) -> None:
+    with transaction.get_connection(using).cursor() as cursor:
+        for each in statements:
+            cursor.execute(each)
+
+
+def _explain(error: Error, leases: tuple[LeaseCore, ...]) -> None:
+    """Raise what a refusal means; return if it was something else."""
+    cause: Any = error.__cause__
+    meant = refusal(cause, leases) if hasattr(cause, "sqlstate") else None
+    if meant is not None:
+        raise meant from error
+
+
+def _look_again(error: Error, leases: tuple[LeaseCore, ...], using: str) -> None:
+    """Ask the mark what a serialization failure was: without it the caller may try again."""
+    try:
+        seal(*leases, using=using)
+    except LockfastError as meant:
+        raise meant from error
+    except Error:
+        return
+
+
+class Fenced:
+    """A model that is saved and deleted only within `guarded` of its own lock.
+
+    class Invoice(Fenced, models.Model):
+        fence = "invoice:{pk}"
+
+    It reminds the programmer, early. `update()`, `bulk_create()` and raw SQL do not pass here: the
+    trigger of the PostgreSQL guard stops those too.
+    """
+
+    fence: str
+    """The name of the lock, with fields in braces."""
+
+    def lock_name(self) -> str:
+        """Give the name of the lock that guards this row."""
+        return self.fence.format_map(_Fields(self))
+
+    def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Django's
+        """Save, within `guarded`."""
+        self._demand(kwargs.get("using"))
+        super().save(*args, **kwargs)  # type: ignore[misc]  # the model's
+
+    def delete(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # Django's
+        """Delete, within `guarded`."""
+        self._demand(kwargs.get("using"))
+        return super().delete(*args, **kwargs)  # type: ignore[misc]  # the model's
+
+    def _demand(self, using: str | None) -> None:
+        alias = using or router.db_for_write(type(self), instance=self)  # type: ignore[arg-type]  # a model's mixin
+        name = self.lock_name()
+        if (alias, name) not in _open.get():
+            raise Unguarded(
+                f"a write to {self!r} needs the lock {name!r}: write within `with guarded(lease):`"
+            )
+
+
+class _Fields:
+    """Looks fields up by name, for `str.format_map`."""
+
+    def __init__(self, row: object) -> None:
+        self._row = row
+
+    def __getitem__(self, field: str) -> object:
+        return getattr(self._row, field)

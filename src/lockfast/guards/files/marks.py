@@ -1,0 +1,123 @@
+"""Marks in files: each is written whole, by rename, and is on the disk before anybody goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import weakref
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from lockfast.guards.mark import Mark
+
+
+def read(path: Path, name: str) -> Mark | None:
+    """Read a mark. One that cannot be read closes the door: it may be a high one."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        said = json.loads(text)
+        mark, owner = Mark(int(said["token"]), said["id"]), said["name"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a mark of ours: nothing was written") from error
+    if owner != name:
+        raise ValueError(
+            f"{path} is of the lock {owner!r}, not {name!r}: tokens of two locks do not compare"
+        )
+    return mark
+
+
+def keep(path: Path, name: str, mark: Mark) -> None:
+    """Write a mark, durably."""
+    said = {"name": name, "token": str(mark.token), "id": mark.id}
+    with prepared(path, json.dumps(said).encode()) as ready:
+        install(ready, path)
+
+
+@contextmanager
+def prepared(path: Path, data: bytes) -> Iterator[Path]:
+    """Write a file beside `path`, to the disk; it is removed at the end if it is still there."""
+    ready = path.with_name(f".{secrets.token_hex(8)}.lockfast")
+    try:
+        with ready.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield ready
+    finally:
+        ready.unlink(missing_ok=True)
+
+
+def install(ready: Path, path: Path) -> None:
+    """Rename a file that is on the disk, and put the renaming there too."""
+    ready.replace(path)
+    settle(path.parent)
+
+
+def settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class MarkFolder(MutableMapping[str, Mark]):
+    """Marks by name, a file each. For one process at a time, and it sees to that."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Make the folder, if it is not there, and take it."""
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._process = os.getpid()
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.close = weakref.finalize(self, os.close, descriptor)
+        """Leave the folder to the next process; the end of this one does it too."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise self._shared() from None
+
+    def _shared(self) -> RuntimeError:
+        return RuntimeError(
+            f"{self._folder} is in use by another process. Marks there are right for one process "
+            "that serves the resource: with several, run a guard in the handler's transaction."
+        )
+
+    def _path(self, name: str) -> Path:
+        if os.getpid() != self._process:  # a server that forks its workers
+            raise self._shared()
+        # A name has slashes, NULs and 512 bytes; its digest has none of them.
+        return self._folder / f"{sha256(name.encode()).hexdigest()}.mark"
+
+    def __getitem__(self, name: str) -> Mark:
+        """Read a mark."""
+        mark = read(self._path(name), name)
+        if mark is None:
+            raise KeyError(name)
+        return mark
+
+    def __setitem__(self, name: str, mark: Mark) -> None:
+        """Write a mark, durably."""
+        keep(self._path(name), name, mark)
+
+    def __delitem__(self, name: str) -> None:
+        """Reopen a door: for a name that will never be locked again."""
+        self._path(name).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the names."""
+        for path in self._folder.glob("*.mark"):
+            yield json.loads(path.read_text("utf-8"))["name"]
+
+    def __len__(self) -> int:
+        """Count the marks."""
+        return sum(1 for _ in self)

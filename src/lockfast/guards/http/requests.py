@@ -1,0 +1,42 @@
+"""The client side for requests: `requests.put(url, auth=Fencing(lease))`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import requests
+from requests.auth import AuthBase
+
+from lockfast.guards.http.header import HEADER, header
+from lockfast.guards.http.problem import told
+from lockfast.guards.mark import Holder
+
+
+class Fencing(AuthBase):
+    """Adds the token, and turns a refusal into `StaleToken`; the lease is LOST then.
+
+    It takes the place of an `auth`; give that one here, and it is used besides.
+    """
+
+    def __init__(
+        self,
+        lease: Holder,
+        auth: Callable[[requests.PreparedRequest], requests.PreparedRequest] | None = None,
+    ) -> None:
+        """Take the lease. What it shows does not change while it lives."""
+        self._lease = lease
+        self._header = header(lease)
+        self._auth = auth
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Prepare one request."""
+        if self._auth is not None:
+            request = self._auth(request)
+        request.headers[HEADER] = self._header
+        request.register_hook("response", self._told)  # type: ignore[no-untyped-call]  # requests'
+        return request
+
+    def _told(self, response: requests.Response, **_: object) -> None:
+        if response.status_code == requests.codes.precondition_failed:
+            kind = response.headers.get("content-type", "")
+            told(self._lease, response.status_code, kind, response.content)

@@ -1,0 +1,106 @@
+"""The WSGI middleware."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from lockfast.errors import StaleToken
+from lockfast.guards.http.door import Door, Refused
+from lockfast.guards.http.header import HEADER, SHOWN
+from lockfast.guards.http.problem import Problem, problem
+from lockfast.guards.mark import Shown
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+_KEY = "HTTP_" + HEADER.upper().replace("-", "_")
+
+
+class FencingMiddleware:
+    """Refuses stale requests, as its door says; `environ["lockfast.shown"]` is what was shown."""
+
+    def __init__(self, app: WSGIApplication, door: Door) -> None:
+        """Stand in front of an application."""
+        self._app = app
+        self._door = door
+        self._runtime = Threads()
+
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Serve one request."""
+        at: Shown | None = None
+        entered = False
+        try:
+            at = self._door.look(environ["REQUEST_METHOD"], _path(environ), _values(environ))
+            if at is None:
+                return self._app(environ, start)
+            drive(self._door.enter(at, self._runtime))
+            entered = True
+            return _Body(self._app({**environ, SHOWN: at}, start), self._door, at)
+        except Refused as refusal:
+            return _answer(start, refusal.response)
+        except BaseException as error:
+            if entered and at is not None:
+                self._door.leave(at)
+            if not isinstance(error, StaleToken):
+                raise
+            return _answer(start, problem(error))
+
+
+def _path(environ: WSGIEnvironment) -> str:
+    raw = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return str(raw).encode("latin-1").decode("utf-8", "replace")
+
+
+def _values(environ: WSGIEnvironment) -> list[str]:
+    return [environ[_KEY]] if _KEY in environ else []
+
+
+def _answer(start: StartResponse, response: Problem) -> list[bytes]:
+    # With the error, so that a response which the application began, and did not send, is replaced.
+    status = f"{int(response.status)} {response.status.phrase}"
+    start(status, response.headers, sys.exc_info())
+    return [response.body]
+
+
+class _Body:
+    """A response on its way. The request is inside until the server has closed it."""
+
+    def __init__(self, body: Iterable[bytes], door: Door, at: Shown) -> None:
+        """Begin at once: an application that is a generator does its work at the first chunk."""
+        self._body = body
+        self._door = door
+        self._at: Shown | None = at
+        self._rest = iter(body)
+        try:
+            self._first: list[bytes] = [next(self._rest)]
+        except StopIteration:
+            self._first = []
+        except BaseException:
+            self._shut()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Go on."""
+        return self
+
+    def __next__(self) -> bytes:
+        """Give the next chunk."""
+        return self._first.pop() if self._first else next(self._rest)
+
+    def close(self) -> None:
+        """End the request, once."""
+        try:
+            self._shut()
+        finally:
+            at, self._at = self._at, None
+            if at is not None:
+                self._door.leave(at)
+
+    def _shut(self) -> None:
+        close = getattr(self._body, "close", None)
+        if close is not None:
+            close()

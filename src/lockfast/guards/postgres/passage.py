@@ -1,0 +1,153 @@
+"""How a lease passes through the guard of a PostgreSQL connection: once, for both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import BaseConnection, IsolationLevel
+from psycopg.pq import TransactionStatus
+
+from lockfast.errors import LockfastError
+from lockfast.guards.postgres.statements import (
+    AGAIN,
+    READ_COMMITTED,
+    entering,
+    refusal,
+    sealing,
+)
+from lockfast.nouns.lease import LeaseCore
+
+
+class Line(Protocol):
+    """A connection with a cursor, in one colour."""
+
+    @property
+    def connection(self) -> BaseConnection[Any]:
+        """The connection."""
+
+    async def run(self, *sql: str) -> None:
+        """Run statements in one message: so the check costs no round trip."""
+
+    async def commit(self) -> None:
+        """Commit."""
+
+    async def rollback(self) -> None:
+        """Roll back."""
+
+    async def set_autocommit(self, on: bool) -> None:  # noqa: FBT001  # psycopg's
+        """Let psycopg begin transactions by itself, or not. Nothing is sent."""
+
+
+class Passage:
+    """One transaction under some leases, or a seal. It leaves the connection as it found it."""
+
+    def __init__(self, line: Line, leases: Sequence[LeaseCore]) -> None:
+        """Nothing is sent yet."""
+        self._line = line
+        self._leases = leases
+        self._autocommit = line.connection.autocommit
+
+    async def seal(self) -> None:
+        """Raise the marks in a transaction of its own: from here on the holder may read."""
+        self._refuse_within("seal() commits by itself, so it comes before your transaction")
+        if not self._autocommit:
+            await self._line.set_autocommit(True)
+        try:
+            await self._line.run(READ_COMMITTED, *sealing(self._leases))
+            self._ensure_held()
+        except BaseException as error:
+            await self._fail(error)
+            raise
+        finally:
+            await self._restore()
+
+    async def begin(self, *, check_lease: bool) -> None:
+        """Open the transaction by the check."""
+        self._refuse_within("transaction() begins one of its own")
+        if not self._autocommit:
+            await self._line.set_autocommit(True)
+        try:
+            await self._line.run(
+                beginning(self._line.connection), *entering(self._leases, check_lease=check_lease)
+            )
+            self._ensure_held()
+        except BaseException as error:
+            await self.end(error)
+            raise
+
+    async def end(self, error: BaseException | None) -> None:
+        """Commit, or roll back and say what the error means."""
+        try:
+            if error is not None:
+                await self._fail(error)
+                return
+            status = self._line.connection.pgconn.transaction_status
+            if status != TransactionStatus.INTRANS:
+                # COMMIT would answer with a silent ROLLBACK, or would find nothing to commit.
+                raise psycopg.ProgrammingError(
+                    "the guarded transaction had ended before its block did: by an error that the "
+                    "block has swallowed, or by a commit or rollback of its own. What came after "
+                    "that was not guarded."
+                )
+            await self._line.commit()
+        except psycopg.Error as failure:
+            if error is None:  # the commit was refused, perhaps by a trigger
+                await self._fail(failure)
+            raise
+        finally:
+            if not self._autocommit:
+                await self._restore()
+
+    async def _fail(self, error: BaseException) -> None:
+        """Roll back; raise what the error means, if it means that the lease is lost."""
+        connection = self._line.connection
+        if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            with suppress(psycopg.Error):  # cut off: then the server has rolled back by itself
+                await self._line.rollback()
+        if not isinstance(error, psycopg.Error):
+            return
+        meant = refusal(error, self._leases)
+        if meant is None and error.sqlstate in AGAIN:
+            meant = await self._look_again()
+        if meant is not None:
+            raise meant from error
+
+    async def _look_again(self) -> LockfastError | None:
+        """Ask the mark what a serialization failure was: without it the caller may try again."""
+        try:
+            await self._line.run(READ_COMMITTED, *sealing(self._leases))
+        except psycopg.Error as error:
+            return refusal(error, self._leases)
+        return None
+
+    def _refuse_within(self, why: str) -> None:
+        if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise psycopg.ProgrammingError(
+                f"the connection is in a transaction already, and {why}: commit or roll back first"
+            )
+
+    async def _restore(self) -> None:
+        connection = self._line.connection
+        if not self._autocommit and not connection.closed:
+            await self._line.set_autocommit(False)
+
+    def _ensure_held(self) -> None:
+        """Refuse a lease that its own clock has ended, whatever the mark says."""
+        for lease in self._leases:
+            lease.ensure_held()
+
+
+def beginning(connection: BaseConnection[Any]) -> str:
+    """Write the BEGIN that psycopg would send on this connection."""
+    words = ["BEGIN"]
+    if connection.isolation_level is not None:
+        level = IsolationLevel(connection.isolation_level).name.replace("_", " ")
+        words.append(f"ISOLATION LEVEL {level}")
+    if connection.read_only is not None:
+        words.append("READ ONLY" if connection.read_only else "READ WRITE")
+    if connection.deferrable is not None:
+        words.append("DEFERRABLE" if connection.deferrable else "NOT DEFERRABLE")
+    return " ".join(words)

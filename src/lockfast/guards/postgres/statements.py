@@ -1,0 +1,112 @@
+"""What a guard says to PostgreSQL, and how a refusal reads. No driver, no colour, no I/O.
+
+Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
+nothing to quote, and it can go in one message with the BEGIN in front of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from lockfast.acquire import lost
+from lockfast.errors import LockfastError, Loss, Unguarded
+from lockfast.guards.mark import Shown, refused, shown
+from lockfast.nouns.lease import LeaseCore
+
+STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
+SLEPT = "25P03"
+"""The client paused for longer than its lease was good: the server has rolled back, and hung up."""
+AGAIN = frozenset({"40001", "40P01", "55P03"})
+"""A serialization failure, a deadlock, a lock that was not had in time: the mark may have been
+raised since, and decides what it was."""
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+"""In front of a seal: at a higher level it would fail whenever another is at the mark."""
+
+
+class Diagnosis(Protocol):
+    """What a driver says of the server's error."""
+
+    @property
+    def message_primary(self) -> str | None:
+        """What is wrong, for people."""
+
+    @property
+    def message_detail(self) -> str | None:
+        """The same, for `refusal`."""
+
+
+class Failure(Protocol):
+    """An error of psycopg's, by whatever it was wrapped."""
+
+    @property
+    def sqlstate(self) -> str | None:
+        """The server's code; None where the server said nothing."""
+
+    @property
+    def diag(self) -> Diagnosis:
+        """What else the server said."""
+
+
+def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> list[str]:
+    """Write the check that opens a transaction: the first thing in it, ahead of every read."""
+    calls = _each("enter_v1", leases)
+    if check_lease:
+        shows = map(shown, leases)
+        calls += [f"CALL lockfast_guard.held_v1({_name(at)}, '{_id(at)}')" for at in shows]
+    return calls
+
+
+def sealing(leases: Sequence[LeaseCore]) -> list[str]:
+    """Write a seal, a transaction of its own."""
+    return _each("seal_v1", leases)
+
+
+def _each(procedure: str, leases: Sequence[LeaseCore]) -> list[str]:
+    if len(leases) == 1:  # the common case, and in front of every write
+        ms = max(math.ceil(leases[0].remaining * 1000.0), 1)
+        return [f"{_call(procedure, shown(leases[0]))}{ms})"]
+    if not leases:
+        raise TypeError("a guard needs a lease")
+    ms = max(math.ceil(min(lease.remaining for lease in leases) * 1000.0), 1)
+    # In the order of names: two transactions under the same two locks must not block each other.
+    return [f"{_call(procedure, at)}{ms})" for at in sorted(map(shown, leases))]
+
+
+@lru_cache(maxsize=1024)
+def _call(procedure: str, at: Shown) -> str:
+    """Write what stays the same as long as a lease lives."""
+    return (
+        f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
+        f"{'true' if at.shared else 'false'}, "
+    )
+
+
+def _name(at: Shown) -> str:
+    return f"E'\\\\x{at.name.encode().hex()}'"
+
+
+def _id(at: Shown) -> str:
+    if not (at.id.isascii() and at.id.isalnum()):
+        raise ValueError(f"not the id of a claim: {at.id!r}")
+    return at.id
+
+
+def refusal(error: Failure, leases: Sequence[LeaseCore]) -> LockfastError | None:
+    """Read a refusal, and tell the lease that was refused; None if it was something else."""
+    state, said = error.sqlstate, error.diag
+    if state == UNSHOWN:
+        return Unguarded(said.message_primary or "no token was shown")
+    if state == SLEPT:
+        ended = [lease for lease in leases if lease.loss is not None]
+        return lost(ended[0].live) if ended else None
+    if state not in (STALE, GONE):
+        return None
+    current, _, name = (said.message_detail or "0 ").partition(" ")
+    whose = [lease for lease in leases if lease.name.encode().hex() == name] or leases
+    if state == STALE:
+        return refused(whose[0], int(current))
+    whose[0].fenced(Loss.GONE)
+    return lost(whose[0].live)

@@ -1,0 +1,54 @@
+-- Raise the mark and apply commands, or refuse: one atomic step.
+--
+-- KEYS 1 mark  a string, "token id"; it has no expiry
+--      2...    the keys of the commands, where somebody needs to know them (Cluster)
+-- ARGV 1 a holder's "token id", which is the mark to leave; or a reader's "floor ticket."
+--      2... the commands, each as the number of its words and its words
+--
+-- Reply: the mark's token, as a string, if that one is refused; else the list of the commands'
+--        replies. It ends with an error where a command failed: those before it stay applied.
+--
+-- Tokens are compared as strings of digits, the longer one first: no number of Lua's is involved,
+-- so none loses a digit (TRAPS 53).
+local function above(a, b)
+  if #a ~= #b then
+    return #a > #b
+  end
+  return a > b
+end
+
+local mark = redis.call('GET', KEYS[1])
+if mark ~= ARGV[1] then
+  local leave, token = ARGV[1], string.match(ARGV[1], '^%d+')
+  local floor, ticket = string.match(ARGV[1], '^(%d+) (%d+)%.$')
+  if floor then
+    leave, token = floor .. ' ', ticket
+  end
+  if mark then
+    local current = string.match(mark, '^(%d+) %w*$')
+    if not current then
+      return redis.error_reply('LOCKFAST the mark is not one of ours: nothing was applied')
+    end
+    if above(current, token) or (not floor and current == token) then
+      return current
+    end
+    if floor and not above(floor, current) then
+      leave = mark
+    end
+  end
+  if leave ~= mark then
+    redis.call('SET', KEYS[1], leave)
+  end
+end
+
+local replies, at = {}, 2
+while ARGV[at] do
+  local last = at + ARGV[at]
+  local reply = redis.pcall(unpack(ARGV, at + 1, last))
+  replies[#replies + 1] = reply
+  if type(reply) == 'table' and reply.err then
+    break
+  end
+  at = last + 1
+end
+return replies

@@ -1,0 +1,134 @@
+"""The PostgreSQL guard for SQLAlchemy 2: a transaction that only a current lease gets into.
+
+For Session and AsyncSession, over SQLAlchemy's `postgresql+psycopg` driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from lockfast.errors import LockfastError
+from lockfast.guards.postgres.statements import AGAIN, entering, refusal, sealing
+from lockfast.nouns.lease import LeaseCore
+
+
+def seal(session: Session, *leases: LeaseCore) -> None:
+    """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
+    _seal(session, leases)
+
+
+@contextmanager
+def transaction(
+    session: Session, *leases: LeaseCore, check_lease: bool = False
+) -> Iterator[Session]:
+    """Begin the session's transaction by the check, and commit it at the end.
+
+    Raises `StaleToken`, and the lease is LOST, if a later holder has been there.
+    """
+    _begin(session, leases, check_lease=check_lease)
+    try:
+        yield session
+    except BaseException as error:
+        _fail(session, leases, error)
+        raise
+    _commit(session, leases)
+
+
+async def async_seal(session: AsyncSession, *leases: LeaseCore) -> None:
+    """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
+    await session.run_sync(_seal, leases)
+
+
+@asynccontextmanager
+async def async_transaction(
+    session: AsyncSession, *leases: LeaseCore, check_lease: bool = False
+) -> AsyncIterator[AsyncSession]:
+    """Begin the session's transaction by the check, and commit it at the end."""
+    await session.run_sync(_begin, leases, check_lease=check_lease)
+    try:
+        yield session
+    except BaseException as error:
+        await session.run_sync(_fail, leases, error)
+        raise
+    await session.run_sync(_commit, leases)
+
+
+# Once for both: an AsyncSession runs them in its own session, over a driver that suspends.
+
+
+def _seal(session: Session, leases: tuple[LeaseCore, ...]) -> None:
+    try:
+        with session.begin():
+            options = {"isolation_level": "READ COMMITTED"}
+            connection = session.connection(execution_options=options)
+            for call in sealing(leases):
+                connection.exec_driver_sql(call)
+    except DBAPIError as error:
+        meant = _refusal(error, leases)
+        if meant is not None:
+            raise meant from error
+        raise
+    for lease in leases:
+        lease.ensure_held()
+
+
+def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool) -> None:
+    session.begin()
+    try:
+        connection = session.connection()
+        driver: Any = connection.connection.dbapi_connection
+        if driver.autocommit:
+            raise InvalidRequestError(
+                "in AUTOCOMMIT nothing can be guarded: the check would be over before the write"
+            )
+        for call in entering(leases, check_lease=check_lease):
+            connection.exec_driver_sql(call)
+        for lease in leases:
+            lease.ensure_held()
+    except BaseException as error:
+        _fail(session, leases, error)
+        raise
+
+
+def _commit(session: Session, leases: tuple[LeaseCore, ...]) -> None:
+    try:
+        if not session.in_transaction():
+            raise InvalidRequestError(
+                "the guarded transaction was ended within its block: what came after that was not "
+                "guarded"
+            )
+        session.commit()
+    except DBAPIError as error:  # a flush that failed, or a trigger that refused
+        _fail(session, leases, error)
+        raise
+
+
+def _fail(session: Session, leases: tuple[LeaseCore, ...], error: BaseException) -> None:
+    """Roll back; raise what the error means, if it means that the lease is lost."""
+    try:
+        session.rollback()
+    except DBAPIError:  # cut off: then the server has rolled back by itself
+        session.invalidate()
+    if not isinstance(error, DBAPIError):
+        return
+    meant = _refusal(error, leases)
+    if meant is None and getattr(error.orig, "sqlstate", None) in AGAIN:
+        try:  # the mark knows what it was; if it does not say no, the caller may try again
+            _seal(session, leases)
+        except LockfastError as again:
+            meant = again
+        except DBAPIError:
+            pass
+    if meant is not None:
+        raise meant from error
+
+
+def _refusal(error: DBAPIError, leases: tuple[LeaseCore, ...]) -> LockfastError | None:
+    cause: Any = error.orig
+    return refusal(cause, leases) if hasattr(cause, "sqlstate") else None

@@ -1,0 +1,33 @@
+"""A read/write lock: many readers or one writer, in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from lockfast.port import SHARED
+
+K = TypeVar("K")
+
+
+class RWLock(Generic[K]):
+    """Two locks on one resource. A writer that waits is not overtaken by later readers."""
+
+    __slots__ = ("_make", "name")
+
+    def __init__(self, name: str, make: Callable[[int], K]) -> None:
+        """`make` describes a lock of so much weight."""
+        self.name = name
+        self._make = make
+
+    def read(self) -> K:
+        """Describe the lock of a reader. Its lease has a `fence_floor` and no token."""
+        return self._make(1)
+
+    def write(self) -> K:
+        """Describe the lock of a writer, which is alone. Its lease has a token."""
+        return self._make(SHARED)
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"<RWLock {self.name!r}>"

@@ -1,0 +1,80 @@
+"""A name with places to fill: what a decorated function's arguments make of it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+INJECTED: Final[Any] = None
+"""The default of a parameter named `lease`: the decorator puts the lease there."""
+
+
+class Template:
+    """`pay:{order_id}`, for one function."""
+
+    def __init__(self, text: str, function: Callable[..., object]) -> None:
+        """Fail at once, where the function is decorated, if a place cannot be filled."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"{function.__qualname__} is a generator: its body would run after the lock was "
+                "released. Take the lock inside of it."
+            )
+        self._text = text
+        self._plain = "{" not in text and "}" not in text
+        self._signature = inspect.signature(function)
+        parameters = self._signature.parameters
+        self._place = -1
+        """From how many positional arguments on the lease is among them; -1: it is not asked for"""
+        if "lease" in parameters:
+            kind = parameters["lease"].kind
+            if kind is kind.POSITIONAL_ONLY:
+                raise TypeError(
+                    f"`lease` of {function.__qualname__} is positional only: nothing is put there"
+                )
+            named = kind is kind.KEYWORD_ONLY
+            self._place = sys.maxsize if named else list(parameters).index("lease")
+        self._try_out(dict.fromkeys(parameters, _Anything()), function)
+
+    def _try_out(self, arguments: dict[str, Any], function: Callable[..., object]) -> None:
+        try:
+            self._text.format_map(arguments)
+        except (KeyError, IndexError, ValueError) as error:
+            raise TypeError(
+                f"the name {self._text!r} has a place that {function.__qualname__} has no "
+                f"parameter for: {error}. Write {{{{ and }}}} for braces."
+            ) from error
+
+    def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Give the name for a call."""
+        if self._plain:
+            return self._text
+        bound = self._signature.bind_partial(*args, **kwargs)
+        bound.apply_defaults()
+        return self._text.format_map(_Given(bound.arguments))
+
+    def inject(self, args: tuple[Any, ...], kwargs: dict[str, Any], lease: object) -> None:
+        """Put the lease into a call, if the function asks for it and the caller gave none."""
+        if self._place >= len(args):
+            kwargs.setdefault("lease", lease)
+
+
+class _Given(dict[str, Any]):
+    """The arguments of a call."""
+
+    def __missing__(self, key: str) -> object:
+        raise TypeError(f"missing a required argument: {key!r}")
+
+
+class _Anything:
+    """Stands for any argument while a template is tried out."""
+
+    def __getattr__(self, name: str) -> _Anything:
+        return self
+
+    def __getitem__(self, key: object) -> _Anything:
+        return self
+
+    def __format__(self, spec: str) -> str:
+        return "?"

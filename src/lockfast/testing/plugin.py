@@ -1,0 +1,23 @@
+"""The pytest plugin: a fixture for the tests of programs that use lockfast.
+
+Every run of pytest imports this module, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lockfast.testing.lab import Lab
+
+
+@pytest.fixture
+def lockfast_lab() -> Iterator[Lab]:
+    """Give a memory engine on a clock that the test moves: `client`, `clock`, `lose`, `pause`."""
+    from lockfast.testing.lab import Lab  # noqa: PLC0415  # for those alone who ask for it
+
+    with Lab() as lab:
+        yield lab

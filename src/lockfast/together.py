@@ -1,0 +1,219 @@
+"""Many claims at once: all or nothing, for both colours and every engine."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from lockfast import who
+from lockfast.acquire import Bearer, acquire, busy, give_up, lost, resign_again
+from lockfast.errors import (
+    CapacityMismatch,
+    Deadlock,
+    EngineError,
+    EngineRefused,
+    EngineUnavailable,
+    Loss,
+    NotAcquired,
+)
+from lockfast.live import HELD, LEAVING, Live
+from lockfast.port import Shape, Standing
+from lockfast.session import Session
+
+B = TypeVar("B", bound=Bearer)
+WELL_MET = 0.2  # seconds at most before whoever gave way in a deadlock begins again
+Standings = Sequence[Standing | Exception | None]
+
+
+class Together(Generic[B]):
+    """One acquisition of several."""
+
+    def __init__(
+        self,
+        session: Session,
+        shapes: Sequence[Shape],
+        purpose: str,
+        bearer_type: type[B],
+        keeper: object,
+    ) -> None:
+        """`keeper`: something that lives exactly as long as the leases are wanted."""
+        self._session = session
+        self._shapes = shapes
+        self._purpose = purpose
+        self._bearer_type = bearer_type
+        self._keeper = keeper
+        self._bearers: list[B] = []
+
+    async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
+        """Make all claims in one round trip if all are free; else one by one, in the order given.
+
+        Everybody takes names in the same order, so those who do it this way never wait in a
+        circle. With others it can happen: then everything is given back, and begun again after a
+        moment, unless the circle goes through something that was held before.
+
+        `handed`: whoever gets the leases keeps them; otherwise a block does.
+        """
+        session = self._session
+        session.enter()
+        if session.unproven is not None:
+            await session.prove(session.unproven)
+        now = session.runtime.now
+        began = now()
+        until = None if timeout is None else began + timeout
+        done = await self._at_once(wait=until is None or until > began)
+        while not done:
+            try:
+                done = await self._in_order(until)
+            except NotAcquired as error:
+                raise NotAcquired(error.name, now() - began, error.holder) from None
+        try:
+            found = {bearer.live.shape.name: bearer for bearer in self._bearers}
+            ids = [bearer.live.id for bearer in self._bearers]
+            for bearer in self._bearers:
+                bearer.live.siblings = ids
+                bearer.live.handed = handed
+        except BaseException:
+            self._give_up()
+            raise
+        return found
+
+    async def _in_order(self, until: float | None) -> bool:
+        """Claim one after the other. False: it met others in a circle, and is to begin again."""
+        session, now = self._session, self._session.runtime.now
+        self._bearers = []
+        try:
+            for shape in self._shapes:
+                left = None if until is None else max(until - now(), 0.0)
+                self._bearers.append(
+                    await acquire(
+                        session, shape, left, self._purpose, self._bearer_type, self._keeper
+                    )
+                )
+        except Deadlock as error:
+            ours = {"", *(bearer.live.id for bearer in self._bearers)}
+            await self._put_back()
+            pause = random.uniform(0.0, WELL_MET)  # noqa: S311  # no secret
+            if error.claim not in ours or (until is not None and now() + pause >= until):
+                raise
+            await session.runtime.sleep(pause)
+            return False
+        except (NotAcquired, CapacityMismatch, EngineError):
+            await self._put_back()
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        return True
+
+    async def _at_once(self, *, wait: bool) -> bool:
+        """Claim all without standing in line. False if any was busy: then nothing is kept."""
+        session = self._session
+        sent = session.runtime.now()
+        self._ask(sent)
+        lives = [bearer.live for bearer in self._bearers]
+        life = min(shape.wait_ttl for shape in self._shapes)
+        standings: Standings = ()
+        try:
+            for live in lives:
+                session.claims.register(live, sent)
+                live.copies = 1
+            standings = await session.engine.claim_all(lives, session.deadline(sent, None, life))
+            for live, standing in zip(lives, standings, strict=True):
+                self._answered(live, sent, standing)
+            if all(live.phase is HELD for live in lives):
+                return True
+        except EngineUnavailable:
+            pass  # one by one, each is tried until its deadline
+        except BaseException:
+            self._give_up()
+            raise
+        await self._put_back()
+        for shape, standing in zip(self._shapes, standings, strict=False):
+            if isinstance(standing, (CapacityMismatch, EngineRefused)):
+                raise standing
+            if isinstance(standing, Standing) and not standing.granted and not wait:
+                raise busy(shape, standing.blocker, 0.0)
+        return False
+
+    def _ask(self, now: float) -> None:
+        session = self._session
+        owner, name = session.runtime.worker()
+        holding = session.claims.holding(owner)
+        payload = who.payload(name, self._purpose, now, holding)
+        reference = weakref.ref(self._keeper)
+        self._bearers = [self._bearer_type(session) for _ in self._shapes]
+        for bearer, shape in zip(self._bearers, self._shapes, strict=True):
+            late = now + shape.wait_ttl
+            bearer.live = Live(session.new_id(), shape, False, late, payload, owner, reference)  # noqa: FBT003  # no queue
+
+    def _answered(self, live: Live, sent: float, standing: Standing | Exception | None) -> None:
+        claims = self._session.claims
+        if isinstance(standing, EngineUnavailable) and standing.sent:
+            return  # unknown: given up as such
+        if isinstance(standing, Exception):
+            live.copies -= 1
+        else:
+            claims.answered(live, sent, standing, self._session.runtime.now())
+        if live.phase is not HELD:
+            claims.end(live, Loss.GONE)  # not granted, so not kept
+
+    def _give_up(self) -> None:
+        for bearer in self._bearers:
+            give_up(self._session, bearer.live)
+
+    async def _put_back(self) -> None:
+        """Release what was taken in vain, in one attempt; the heart does the rest."""
+        session = self._session
+        now = session.runtime.now()
+        try:
+            held = [b.live for b in self._bearers if session.claims.releasing(b.live, now)]
+            if held:
+                doubt = any(live.copies for live in held)
+                deadline = session.deadline(now, None, min(live.shape.ttl for live in held))
+                await session.engine.resign(held, deadline, doubt=doubt)
+                for live in held:
+                    session.claims.end(live)
+        except EngineError:
+            pass
+        finally:
+            self._give_up()
+
+
+async def release_all(session: Session, lives: Sequence[Live]) -> None:
+    """Give leases back, in one round trip where the engine can; `LeaseLost`, once, for the first
+    of which there was nothing left to give back.
+    """
+    if any(live.loss is Loss.FOREIGN for live in lives):
+        return
+    session.runtime.enter()
+    try:
+        await _resign_all(session, lives, session.runtime.now())
+    except BaseException:
+        for live in lives:
+            give_up(session, live)
+        raise
+    for live in lives:
+        if live.loss is not Loss.RELEASED and not live.told:
+            for each in lives:
+                each.told = True
+            raise lost(live)
+
+
+async def _resign_all(session: Session, lives: Sequence[Live], now: float) -> None:
+    claims = session.claims
+    first = {live.id for live in lives if claims.releasing(live, now)}
+    leaving = [live for live in lives if live.phase is LEAVING and live.loss is Loss.RELEASED]
+    if not leaving:
+        return
+    doubt = any(live.copies for live in leaving)
+    deadline = session.deadline(now, None, min(live.shape.ttl for live in leaving))
+    try:
+        removed = await session.engine.resign(leaving, deadline, doubt=doubt)
+    except EngineUnavailable as error:
+        removed = await resign_again(session, leaving, deadline, error)
+    for live, there in zip(leaving, removed, strict=True):
+        if live.id in first and not there:
+            claims.missing(live)
+        claims.end(live)

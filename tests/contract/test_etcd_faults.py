@@ -1,0 +1,238 @@
+"""etcd in trouble: members killed and paused, leaders replaced, history and logins gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from lockfast.core.validity import State
+from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.testing import COLOURS, ClaimContract, CrowdContract, Stage, WakeContract
+from lockfast.testing.verbs import AnyClient, acquire, release, try_acquire
+from tests.contract.benches import EtcdBench
+from tests.servers import Etcd, EtcdCluster, free_port, wait_until
+
+QUICK = 2.0  # seconds: less than a waiter's beat on a ttl of 30 s, which is 3.3
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EtcdCluster]:
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: EtcdCluster) -> Iterator[EtcdCluster]:
+    """Give the cluster, and bring every member back afterwards."""
+    yield shared
+    for node in shared.nodes:
+        if node.alive:
+            node.resume()
+        node.start()
+    wait_until(lambda: all(node.is_ready() for node in shared.nodes), "all members serve")
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def stage(request: pytest.FixtureRequest, cluster: EtcdCluster) -> Iterator[Stage]:
+    colour = COLOURS[request.param]()
+    stage = Stage(EtcdBench(cluster), colour)
+    yield stage
+    colour.run(stage.clear())
+    colour.close()
+
+
+def run(stage: Stage, play: Coroutine[Any, Any, None]) -> None:
+    stage.colour.run(play)
+
+
+def asked(client: AnyClient, cluster: EtcdCluster) -> Etcd:
+    """Tell the member that a client asks at present."""
+    address = client._session.engine._wire.address  # type: ignore[attr-defined]  # etcd's, not the port's
+    return next(node for node in cluster.nodes if node.address == address)
+
+
+def told(what: str, began: float) -> None:
+    print(f"\n  {what}: {time.monotonic() - began:.2f} s")  # noqa: T201  # shown by pytest -s
+
+
+def test_the_leader_is_killed_and_locks_go_on(cluster: EtcdCluster, stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lock = other.lock("y", ttl=8.0)
+        held = await acquire(client.lock("x", ttl=8.0))
+        before = await acquire(lock)
+        began = time.monotonic()
+        cluster.leader().kill()
+        await release(before)
+        told("leader killed, released after", began)
+        after = await acquire(lock, 10)
+        told("leader killed, acquired again after", began)
+        assert time.monotonic() - began < 6
+        assert after.token > before.token
+        assert await try_acquire(stage.client().lock("x", ttl=8.0)) is None
+        until = held.valid_until
+        await stage.colour.until(lambda: held.valid_until > until, "it is renewed")
+        assert held.state is State.HELD
+        await release(held)
+        await release(after)
+
+    run(stage, play())
+
+
+@pytest.mark.parametrize("member", range(3))
+def test_any_member_may_be_down(cluster: EtcdCluster, stage: Stage, member: int) -> None:
+    async def play() -> None:
+        client = stage.client()
+        before = await acquire(client.lock("x", ttl=8.0))
+        cluster.nodes[member].kill()
+        began = time.monotonic()
+        assert await try_acquire(stage.client().lock("x", ttl=8.0)) is None
+        await release(before)
+        after = await acquire(stage.client().lock("x", ttl=8.0), 10)
+        told(f"member {member} killed, handed over after", began)
+        assert time.monotonic() - began < 6
+        assert after.token > before.token
+        await release(after)
+
+    run(stage, play())
+
+
+def test_a_member_that_stands_still_is_passed_over(cluster: EtcdCluster, stage: Stage) -> None:
+    async def play() -> None:
+        client = stage.client()
+        await release(await acquire(client.lock("x", ttl=30.0)))
+        asked(client, cluster).pause()
+        began = time.monotonic()
+        lease = await acquire(client.lock("x", ttl=30.0), 10)
+        told("member paused, acquired after", began)
+        assert time.monotonic() - began < 6
+        await release(lease)
+
+    run(stage, play())
+
+
+def test_a_watch_goes_on_after_a_leader_change(cluster: EtcdCluster, stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        await waited(stage, client)
+        cluster.leader().kill()
+        cluster.leader()
+        await release(lease)
+        began = time.monotonic()
+        after = await waiting.result()
+        told("leader changed, woken after", began)
+        assert time.monotonic() - began < QUICK
+        assert after.token > lease.token
+        await release(after)
+
+    run(stage, play())
+
+
+def test_a_watch_goes_on_after_a_compaction(cluster: EtcdCluster, stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        await waited(stage, client)
+        for _ in range(3):  # what the watch would have to begin with is forgotten
+            await release(await acquire(client.lock("elsewhere", ttl=30.0)))
+        cluster.leader().compact()
+        asked(other, cluster).kill()
+        await stage.colour.sleep(0.5)
+        await release(lease)
+        began = time.monotonic()
+        after = await waiting.result()
+        told("compacted and cut, woken after", began)
+        assert time.monotonic() - began < QUICK
+        await release(after)
+
+    run(stage, play())
+
+
+async def waited(stage: Stage, client: AnyClient) -> None:
+    """Wait until two claims are on x."""
+    actor = stage.actor()
+    end = time.monotonic() + 10
+    while len(await actor.entries("x")) != 2:
+        assert time.monotonic() < end
+        await stage.colour.sleep(0.01)
+    del client
+
+
+def test_what_was_not_sent_is_told_apart_from_what_was(cluster: EtcdCluster, stage: Stage) -> None:
+    async def play() -> None:
+        nowhere = Stage(EtcdBench(cluster), stage.colour)
+        nowhere.bench.url = f"etcd://127.0.0.1:{free_port()}"  # type: ignore[attr-defined]  # a UrlBench
+        unheard = nowhere.actor()
+        with pytest.raises(EngineUnavailable) as caught:
+            await unheard.claim(unheard.ask())
+        assert not caught.value.sent
+        nowhere.bench.url = f"etcd://{cluster.nodes[0].address}"  # type: ignore[attr-defined]  # see above
+        actor = nowhere.actor()
+        await actor.claim(actor.ask("warm"))
+        cluster.nodes[0].pause()
+        with pytest.raises(EngineUnavailable) as caught:
+            await actor.engine.claim(actor.ask(), stage.bench.now() + 0.3)
+        assert caught.value.sent
+        cluster.nodes[0].resume()
+        await nowhere.clear()
+
+    run(stage, play())
+
+
+SECRET = "p@ss/w:rd"  # noqa: S105  # of servers that live for a minute
+
+
+@pytest.fixture(scope="module")
+def locked_up() -> Iterator[EtcdBench]:
+    options = ["--auth-token-ttl", "1", "--bcrypt-cost", "4"]
+    with EtcdCluster(tls=True, password=SECRET, options=options) as cluster:
+        yield EtcdBench(cluster)
+
+
+class TestTlsAndPassword(ClaimContract, WakeContract, CrowdContract):
+    """A part of the contract, where logins are over after a second without a request."""
+
+    @pytest.fixture
+    def bench(self, locked_up: EtcdBench) -> EtcdBench:
+        return locked_up
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_login_that_is_over_is_made_anew(locked_up: EtcdBench, colour: str) -> None:
+    stage = Stage(locked_up, COLOURS[colour]())
+
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        await stage.colour.sleep(2.5)
+        await release(lease)
+        assert (await guaranteed(client)).startswith("etcd 3")
+
+    async def guaranteed(client: AnyClient) -> str:
+        found = await client._session.engine.guarantees(stage.bench.now() + 5)
+        return found.engine
+
+    stage.colour.run(play())
+    stage.colour.run(stage.clear())
+    stage.colour.close()
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_wrong_password_is_refused_and_not_waited_for(locked_up: EtcdBench, colour: str) -> None:
+    right, locked_up.url = locked_up.url, locked_up.url.replace("app:", "app:not")
+    stage = Stage(locked_up, COLOURS[colour]())
+
+    async def play() -> None:
+        with pytest.raises(EngineRefused, match="authentication failed"):
+            await acquire(stage.client().lock("x"), 5)
+
+    stage.colour.run(play())
+    stage.colour.run(stage.clear())
+    stage.colour.close()
+    locked_up.url = right

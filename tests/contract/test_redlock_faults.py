@@ -1,0 +1,294 @@
+"""Redlock in trouble: nodes down, paused, wiped, restarted, or with a clock of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.core.validity import State
+from lockfast.engines.redlock import install, packets
+from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.testing import COLOURS, Stage
+from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
+from tests.contract.benches import RedlockBench
+from tests.servers import Redis, RedlockSet, ServerClock
+
+TTL = 2.0
+SETTLED = packets.SETTLED / 1000
+
+
+class Nodes(RedlockSet):
+    """Five nodes, each with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clocks = [ServerClock() for _ in range(5)]
+        super().__init__([Redis(env=clock.env) for clock in self.clocks])
+
+    def member(self, number: int) -> bool:
+        """Tell whether a node is a member: it has the marks of all its buckets."""
+        marks = self.nodes[number].command("MGET", *(packets.mark_key(b) for b in range(1024)))
+        assert isinstance(marks, list)
+        return None not in marks
+
+
+@pytest.fixture
+def servers() -> Iterator[Nodes]:
+    with Nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def stage(request: pytest.FixtureRequest, servers: Nodes) -> Iterator[Stage]:
+    colour = COLOURS[request.param]()
+    stage = Stage(RedlockBench(servers), colour)
+    yield stage
+    colour.run(stage.clear())
+    colour.close()
+
+
+async def tokens_of(client: AnyClient, rounds: int, name: str = "x") -> list[int]:
+    """Acquire and release, and tell the tokens."""
+    tokens = []
+    for _ in range(rounds):
+        lease = await acquire(client.lock(name, ttl=TTL), 10)
+        tokens.append(lease.token)
+        await release(lease)
+    return tokens
+
+
+async def met(client: AnyClient) -> None:
+    """Ask every node something, and have the answers read."""
+    for _ in range(5):
+        await tokens_of(client, 1, "met")
+
+
+def strictly_rising(tokens: list[int]) -> bool:
+    return tokens == sorted(set(tokens))
+
+
+def test_trap_31_a_majority_won_while_two_of_five_are_down_is_a_success(
+    servers: Nodes, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        tokens = await tokens_of(client, 5)
+        kept = await acquire(client.lock("kept", ttl=TTL))
+        for node in servers.nodes[:2]:
+            node.kill()
+        began = time.monotonic()
+        tokens += await tokens_of(client, 20)
+        tokens += await tokens_of(other, 20)  # and one that has never seen them
+        took = time.monotonic() - began
+        assert await try_acquire(other.lock("kept", ttl=TTL)) is None
+        await stage.colour.sleep(1.5 * TTL)
+        assert kept.state is State.HELD  # renewed by the three that are left
+        await release(kept)
+        assert strictly_rising(tokens)
+        assert took < 5
+        with capsys.disabled():
+            print(f"\n40 pairs with two of five nodes down: {took:.2f} s", end="")  # noqa: T201  # asked for
+        for node in servers.nodes[:2]:
+            node.start()
+        assert await tokens_of(client, 5) > tokens[-1:]
+
+    stage.colour.run(play())
+
+
+def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        kept = await acquire(client.lock("kept", ttl=TTL))
+        tokens = await tokens_of(client, 3)
+        for node in servers.nodes[3:]:  # the last is the one that clients listen to
+            node.pause()
+        try:
+            began = time.monotonic()
+            tokens += await tokens_of(client, 20)
+            assert time.monotonic() - began < 5
+            waiting = stage.colour.start(acquire(other.lock("kept", ttl=TTL), 20))
+            await stage.colour.sleep(1.5 * TTL)
+            assert kept.state is State.HELD
+            assert not waiting.done()
+            await release(kept)
+            following = await waiting.result()
+            assert following.token > kept.token
+            await release(following)
+        finally:
+            for node in servers.nodes[3:]:
+                node.resume()
+        tokens += await tokens_of(client, 3)
+        assert strictly_rising(tokens)
+
+    stage.colour.run(play())
+
+
+def test_three_of_five_down_is_an_error_that_says_so_and_leaves_nothing(
+    servers: Nodes, stage: Stage
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        await tokens_of(client, 1)
+        for node in servers.nodes[:3]:
+            node.pause()
+        began = time.monotonic()
+        with pytest.raises(EngineUnavailable, match="2 of 5 Redis nodes answered, 3 are needed"):
+            await acquire(client.lock("x", ttl=30.0), 1.0)
+        assert time.monotonic() - began < 3
+        for node in servers.nodes[:3]:
+            node.resume()
+        # What they had been sent before they stood still is applied now, and refused or freed.
+        lease = await acquire(stage.client().lock("x", ttl=30.0), 10)
+        await release(lease)
+
+    stage.colour.run(play())
+
+
+def test_a_clock_an_hour_ahead_on_one_node_changes_nothing(servers: Nodes, stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        kept = await acquire(client.lock("kept", ttl=30.0))
+        tokens = await tokens_of(client, 3)
+        servers.clocks[1].advance(3600.0)
+        tokens += await tokens_of(client, 3)
+        tokens += await tokens_of(other, 3)
+        assert await try_acquire(other.lock("kept", ttl=TTL)) is None  # four others keep it
+        servers.clocks[1].advance(-7200.0)
+        tokens += await tokens_of(other, 3)
+        tokens += await tokens_of(stage.client(), 3)
+        assert strictly_rising(tokens)
+        await release(kept)
+        assert all(abs(token / 1e6 - time.time()) < 60 for token in tokens)
+
+    stage.colour.run(play())
+
+
+def test_a_client_with_a_clock_an_hour_behind_gets_higher_tokens_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        tokens = await tokens_of(stage.client(), 3)
+        before = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: before() - 3600 * 10**9)
+        for client in (stage.client(), stage.client()):  # each learns it from the nodes
+            tokens += await tokens_of(client, 3)
+        assert strictly_rising(tokens)
+
+    stage.colour.run(play())
+
+
+def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
+    servers: Nodes, stage: Stage
+) -> None:
+    async def load(client: AnyClient, stop: list[bool], grants: list[tuple[float, int]]) -> None:
+        while not stop:
+            lease = await acquire(client.lock("x", ttl=TTL), 20)
+            grants.append((time.monotonic(), lease.token))
+            await release(lease)
+            await stage.colour.sleep(0.002)
+
+    async def play() -> None:
+        stop: list[bool] = []
+        grants: list[tuple[float, int]] = []
+        jobs = [stage.colour.start(load(stage.client(), stop, grants)) for _ in range(3)]
+        for number, node in enumerate(servers.nodes):
+            await stage.colour.until(lambda: len(grants) > 20, "grants")
+            node.command("FLUSHALL")
+            seen = len(grants)
+            await stage.colour.until(lambda n=seen: len(grants) > n + 10, "grants without it")  # type: ignore[misc]  # a bound default
+            assert not servers.member(number)
+            assert node.command("KEYS", "*=x") == []  # it has accepted nothing
+            servers.clocks[number].advance(SETTLED + TTL)  # as if so much time had passed
+            await stage.colour.until(lambda n=number: servers.member(n), "it has joined")  # type: ignore[misc]  # the same
+            mark = node.command("GET", packets.mark_key(packets.keys("x").bucket))
+            assert isinstance(mark, bytes)
+            assert int(mark.split()[0]) >= grants[seen][1]
+        stop.append(True)
+        for job in jobs:
+            await job.result()
+        assert strictly_rising([token for _, token in sorted(grants)])
+
+    stage.colour.run(play())
+
+
+def test_a_wiped_node_waits_for_the_longest_ttl_that_was_ever_granted(
+    servers: Nodes, stage: Stage
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        long = await acquire(client.lock("x", ttl=60.0))
+        servers.nodes[0].command("FLUSHALL")
+        await met(client)
+        noticed = servers.nodes[0]
+        await stage.colour.until(lambda: noticed.command("GET", packets.MEMBER), "noticed")
+        servers.clocks[0].advance(SETTLED + 1)
+        marks = [packets.mark_key(bucket) for bucket in (0, packets.keys("x").bucket)]
+        assert packets.keys("x").bucket != 0
+        await stage.colour.until(lambda: servers.nodes[0].command("EXISTS", marks[0]), "the rest")
+        assert not servers.nodes[0].command("EXISTS", marks[1])  # where the long one may be held
+        servers.clocks[0].advance(60.0)
+        await stage.colour.until(lambda: servers.member(0), "all of it")
+        await release(long)
+
+    stage.colour.run(play())
+
+
+def test_a_node_that_comes_back_with_an_old_snapshot_is_no_member(
+    servers: Nodes, stage: Stage
+) -> None:
+    async def play() -> None:
+        client, node = stage.client(), servers.nodes[2]
+        before = await tokens_of(client, 2)
+        node.command("SAVE")
+        before += await tokens_of(client, 2)
+        node.kill()
+        node.start()  # with marks, but without the last of them
+        after = await tokens_of(client, 3)
+        assert not servers.member(2)
+        assert strictly_rising(before + after)
+        servers.clocks[2].advance(SETTLED + TTL)
+        await met(client)
+        await stage.colour.until(lambda: servers.member(2), "it has joined again")
+
+    stage.colour.run(play())
+
+
+def test_a_majority_that_was_wiped_is_not_made_anew_silently(servers: Nodes, stage: Stage) -> None:
+    async def play() -> None:
+        client = stage.client()
+        before = await tokens_of(client, 2)
+        for number in range(3):
+            servers.nodes[number].command("FLUSHALL")
+            servers.clocks[number].advance(3600.0)
+        for _ in range(3):
+            with pytest.raises(EngineRefused, match="3 of 5 Redis nodes are no members"):
+                await acquire(client.lock("x", ttl=TTL), 1.0)
+            await stage.colour.sleep(0.3)  # the heart has had its time
+        assert [servers.member(number) for number in range(5)] == [False] * 3 + [True] * 2
+        with pytest.raises(EngineRefused, match="lost=True"):
+            install(servers.url)
+        install(servers.url, lost=True)
+        assert strictly_rising(before + await tokens_of(client, 2))
+
+    stage.colour.run(play())
+
+
+def test_a_new_set_says_what_to_do_and_all_must_be_up_for_it(stage: Stage) -> None:
+    async def play() -> None:
+        client = stage.client()
+        for node in stage.bench.servers:  # type: ignore[attr-defined]  # a RedlockBench has them
+            node.command("FLUSHALL")
+        with pytest.raises(EngineRefused, match=r"run lockfast\.engines\.redlock\.install"):
+            await acquire(client.lock("x", ttl=TTL), 1.0)
+        nodes: tuple[Redis, ...] = stage.bench.servers  # type: ignore[attr-defined]  # the same
+        nodes[4].kill()
+        with pytest.raises(EngineUnavailable, match=nodes[4].address):
+            install(stage.bench.url)  # type: ignore[attr-defined]  # the same
+        nodes[4].start()
+        for _ in range(2):
+            install(stage.bench.url)  # type: ignore[attr-defined]  # the same
+            assert strictly_rising(await tokens_of(client, 2))
+        assert await queue(client.lock("x")) == []
+
+    stage.colour.run(play())

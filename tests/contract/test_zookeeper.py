@@ -1,0 +1,77 @@
+"""The contract on an ensemble of three: all of it, in both colours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from kazoo import retry
+from kazoo.protocol import connection
+
+from lockfast.testing import (
+    BodyContract,
+    ClientContract,
+    DeposedContract,
+    MachineContract,
+    PortContract,
+    ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
+    SteadyMachine,
+)
+from tests.contract.benches import ZooKeeperBench, ZooKeeperMovedBench
+from tests.servers import ZooKeeperEnsemble
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble() as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="module")
+def bench(ensemble: ZooKeeperEnsemble) -> ZooKeeperBench:
+    return ZooKeeperBench(ensemble)
+
+
+class TestPort(PortContract):
+    pass
+
+
+class TestClient(ClientContract):
+    pass
+
+
+class TestBodies(BodyContract):
+    pass
+
+
+class TestProcesses(ProcessContract):
+    pass
+
+
+class TestMachine(MachineContract):
+    machine = SteadyMachine  # a claim's time is counted by its own process
+    examples = MachineContract.examples // 10
+
+    @pytest.fixture
+    def bench(
+        self, ensemble: ZooKeeperEnsemble, monkeypatch: pytest.MonkeyPatch
+    ) -> ZooKeeperMovedBench:
+        # kazoo's threads roll the dice that Hypothesis watches: give them some of their own.
+        for module in (connection, retry):
+            monkeypatch.setattr(module, "random", random.Random())  # noqa: S311  # no secret
+        return ZooKeeperMovedBench(ensemble)
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
+    pass

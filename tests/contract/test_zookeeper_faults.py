@@ -1,0 +1,481 @@
+"""ZooKeeper in trouble: servers killed and paused, connections cut, sessions lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+import lockfast
+from lockfast import Level, aio
+from lockfast.core.validity import State
+from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.engine import ZooKeeperEngine
+from lockfast.engines.zookeeper.ledger import Mine
+from lockfast.errors import EngineRefused, EngineUnavailable, LeaseLost, Loss
+from lockfast.testing import COLOURS, Actor, Stage
+from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
+from tests.contract.benches import ZooKeeperBench
+from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, wait_until
+
+SOON = 6.0  # seconds within which everything is well again, on a busy machine too
+CREATE = (15).to_bytes(4, "big")  # the operation of create2, behind length and number
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    # A server that is cut off takes five seconds to notice: some tests are about that time.
+    # Folders that are empty go at once, and not after a minute.
+    with ZooKeeperEnsemble(
+        config={"syncLimit": "50"}, properties={"znode.container.checkIntervalMs": "300"}
+    ) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def stage(request: pytest.FixtureRequest, ensemble: ZooKeeperEnsemble) -> Iterator[Stage]:
+    ensemble.start()
+    colour = COLOURS[request.param]()
+    stage = Stage(ZooKeeperBench(ensemble), colour)
+    yield stage
+    colour.run(stage.clear())
+    colour.close()
+
+
+@pytest.fixture
+def proxy(ensemble: ZooKeeperEnsemble) -> Iterator[Proxy]:
+    server = ensemble.servers[0]
+    with Proxy(server.host, server.port, record=True) as proxy:
+        yield proxy
+
+
+def through(stage: Stage, proxy: Proxy) -> str:
+    """Let the clients that follow go by way of the proxy; give the URL past it."""
+    bench = stage.bench
+    assert isinstance(bench, ZooKeeperBench)
+    past = bench.url
+    bench.url = f"zookeeper://{proxy.address}/{bench.url.split('/', 3)[3]}"
+    return past
+
+
+def is_create(request: bytes) -> bool:
+    """Recognise create2; requests that are sent together may come in one read."""
+    return CREATE in [request[at : at + 4] for at in _operations(request)]
+
+
+def _operations(request: bytes) -> Iterator[int]:
+    at = 0
+    while at + 12 <= len(request):
+        yield at + 8
+        at += 4 + int.from_bytes(request[at : at + 4], "big")
+
+
+def engine_of(client: AnyClient) -> ZooKeeperEngine:
+    """Look inside."""
+    engine = client._session.engine
+    assert isinstance(engine, ZooKeeperEngine)
+    return engine
+
+
+def sessions_of(client: AnyClient) -> list[KazooClient]:
+    """Give the client's sessions, as kazoo knows them."""
+    return [session._client for session in engine_of(client)._pool.all()]
+
+
+def test_when_the_leader_is_killed_everything_goes_on_and_tokens_increase(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=8.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=8.0), 30))
+        await stage.colour.until(lambda: lease.waiters == 1, "the holder learns that one waits")
+        victim = ensemble.leader()
+        began = time.monotonic()
+        victim.kill()
+        fresh = await acquire(client.lock("fresh", ttl=8.0), 20)
+        took = time.monotonic() - began
+        print(f"\nleader killed: the next grant after {took:.2f} s")  # noqa: T201  # a figure for people
+        assert took < 2 * SOON
+        assert fresh.token > lease.token
+        await stage.colour.until(lambda: lease.state is State.HELD, "it is renewed again")
+        assert not waiting.done()
+        await release(lease)
+        after = await waiting.result()
+        assert after.token > fresh.token or after.token > lease.token
+        await release(after)
+        again = await acquire(other.lock("x", ttl=8.0), 5)
+        assert again.token > max(after.token, fresh.token)
+        await release(again)
+        await release(fresh)
+
+    stage.colour.run(play())
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_any_minority_may_be_down(ensemble: ZooKeeperEnsemble, number: int) -> None:
+    ensemble.start()
+    with lockfast.connect(f"{ensemble.url}/minority") as client:
+        lease = client.lock("x", ttl=8).acquire()
+        ensemble.servers[number].kill()
+        began = time.monotonic()
+        client.lock("y", ttl=8).acquire(timeout=20).release()
+        print(f"\none of three killed: the next grant after {time.monotonic() - began:.2f} s")  # noqa: T201  # a figure for people
+        assert time.monotonic() - began < 2 * SOON
+        lease.release()
+        following = client.lock("x", ttl=8).acquire(timeout=5)
+        assert following.token > lease.token
+        following.release()
+
+
+def test_without_a_majority_nothing_is_granted_and_leases_end_by_the_clock(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        began = time.monotonic()
+        lease = await acquire(client.lock("x", ttl=2.0))
+        for server in ensemble.servers[:2]:
+            server.kill()
+        with pytest.raises(EngineUnavailable):
+            await acquire(client.lock("y", ttl=8.0), 0.5)
+        await stage.colour.until(lambda: lease.state is State.LOST, "the loss")
+        assert time.monotonic() - began < 2.0 + SOON
+        assert lease.loss in {Loss.UNREACHABLE, Loss.EXPIRED}
+        ensemble.start()
+        again = await acquire(client.lock("x", ttl=8.0), 20)
+        assert again.token > lease.token
+        await release(again)
+        with pytest.raises(LeaseLost):
+            await release(lease)
+
+    stage.colour.run(play())
+
+
+def test_an_interrupted_connection_is_jeopardy_and_its_return_heals_it(
+    stage: Stage, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        through(stage, proxy)
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        proxy.cut()
+        proxy.reset()
+        await stage.colour.until(lambda: lease.state is State.JEOPARDY, "jeopardy", 2.5)
+        assert lease.remaining > 20  # and no beat was due yet
+        lease.ensure_held()
+        proxy.heal()
+        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SOON)
+        assert "in jeopardy" in caplog.text
+        await release(lease)
+
+    caplog.set_level(logging.WARNING)
+    stage.colour.run(play())
+
+
+def test_a_lost_session_is_a_lost_lease_and_the_next_claim_opens_another(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        (session,) = sessions_of(client)
+        thief = KazooClient(ensemble.servers[0].address, client_id=session.client_id)
+        thief.start()
+        thief.stop()  # closes the session for good
+        thief.close()
+        # Before a beat would have told.
+        await stage.colour.until(lambda: lease.state is State.LOST, "the loss", 2.5)
+        assert lease.loss is Loss.GONE
+        following = await acquire(other.lock("x", ttl=12.0), 5)
+        assert following.token > lease.token
+        again = await acquire(client.lock("y", ttl=12.0), 5)
+        await release(again)
+        await release(following)
+        assert sessions_of(client) != [session]
+
+    stage.colour.run(play())
+
+
+def test_trap_1_a_lost_reply_to_create_finds_its_own_node(stage: Stage, proxy: Proxy) -> None:
+    async def play() -> None:
+        through(stage, proxy)
+        client = stage.client()
+        await release(await acquire(client.lock("x", ttl=12.0)))
+        before = sum(map(is_create, proxy.requests))
+        proxy.lose_reply_matching(is_create)
+        lease = await acquire(client.lock("x", ttl=12.0), 10)
+        assert sum(map(is_create, proxy.requests)) == before + 1
+        assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
+        assert lease.remaining <= 12.0 * 0.99
+        await release(lease)
+        assert await queue(client.lock("x")) == []
+
+    stage.colour.run(play())
+
+
+def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: Proxy) -> None:
+    async def play() -> None:
+        through(stage, proxy)
+        client = stage.client()
+        await release(await acquire(client.lock("x", ttl=12.0)))
+        proxy.hold_requests(is_create, count=1)
+        job = stage.colour.start(acquire(client.lock("x", ttl=12.0), 10))
+        await stage.colour.until(lambda: proxy.held, "the create is held")
+        proxy.reset()  # and what was held is gone with its connection
+        lease = await job.result()
+        assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
+        await release(lease)
+
+    stage.colour.run(play())
+
+
+def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    bench = stage.bench
+    assert isinstance(bench, ZooKeeperBench)
+    folder = nodes.folder("/" + bench.url.split("/", 3)[3], "x")
+    onlooker = KazooClient(ensemble.servers[0].address)
+    onlooker.start()
+
+    def gone() -> bool:
+        onlooker.sync("/")  # its server may be behind
+        return onlooker.exists(folder) is None
+
+    async def play() -> None:
+        client = stage.client()
+        first = await acquire(client.lock("x", ttl=8.0))
+        await release(first)
+        await stage.colour.until(gone, "its folder is gone")
+        second = await acquire(client.lock("x", ttl=8.0), 5)
+        onlooker.sync(folder)
+        (child,) = onlooker.get_children(folder)
+        assert child.endswith("-0000000000")
+        assert second.token > first.token
+        await release(second)
+
+    try:
+        stage.colour.run(play())
+    finally:
+        onlooker.stop()
+        onlooker.close()
+
+
+@pytest.fixture(scope="module")
+def worn() -> Iterator[ZooKeeperBench]:
+    """A server on which two more claims on x exhaust the counter."""
+    with ZooKeeper(properties={"zookeeper.digest.enabled": "false"}) as server:
+        with lockfast.connect(f"{server.url}/worn") as client:
+            client.lock("x", ttl=8).acquire().release()
+        server.set_counter(nodes.folder("/worn", "x"), 2**31 - 3)
+        bench = ZooKeeperBench(server)
+        bench.url = f"{server.url}/worn"
+        yield bench
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_trap_49_a_counter_that_is_exhausted_changes_no_order(
+    worn: ZooKeeperBench, colour: str
+) -> None:
+    url = worn.url
+    stage = Stage(worn, COLOURS[colour]())
+    worn.url = url  # the counter is of this very node
+
+    async def play() -> None:
+        actors = [stage.actor() for _ in range(3)]
+        queue = [(actor, actor.ask(ttl=60)) for actor in actors * 3]
+        tickets = [(await actor.claim(ask)).ticket for actor, ask in queue]
+        assert tickets == sorted(set(tickets))
+        sequences = [mine.child.rpartition("-")[2] for mine in _mine(actors) if mine.child]
+        assert len(set(sequences)) < len(sequences)  # the server has given a number twice
+        for place, (actor, ask) in enumerate(queue):
+            standings = [await each.renew_one(other) for each, other in queue[place:]]
+            assert [s.granted for s in standings] == [True] + [False] * (len(standings) - 1)
+            assert [s.ahead for s in standings] == list(range(len(standings)))
+            assert await actor.resign(ask) == [True]
+
+    stage.colour.run(play())
+    stage.colour.run(stage.clear())
+    stage.colour.close()
+
+
+def _mine(actors: list[Actor]) -> list[Mine]:
+    found = []
+    for actor in actors:
+        assert isinstance(actor.engine, ZooKeeperEngine)
+        found += list(actor.engine._ledger._mine.values())
+    return found
+
+
+def test_trap_43_a_server_that_is_cut_off_keeps_no_lease_alive(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    # It goes on answering lists and pings for `syncLimit`; only the leader knows of sessions.
+    follower = ensemble.followers()[0]
+    others = [server for server in ensemble.servers if server is not follower]
+    bench = stage.bench
+    assert isinstance(bench, ZooKeeperBench)
+    bench.url = f"{follower.url}/{bench.url.split('/', 3)[3]}"
+    onlooker = KazooClient(follower.address)
+    onlooker.start()
+
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=2.0))
+        for server in others:
+            server.pause()
+        try:
+            began = time.monotonic()
+            await stage.colour.until(lambda: lease.state is State.LOST, "the loss", 4.0)
+            assert time.monotonic() - began < 3.0
+            assert onlooker.get_children("/") != []  # it still answers
+        finally:
+            for server in others:
+                server.resume()
+
+    try:
+        stage.colour.run(play())
+    finally:
+        onlooker.stop()
+        onlooker.close()
+        wait_until(lambda: all(server.mode() for server in ensemble.servers), "all serve again", 20)
+
+
+def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(
+    stage: Stage, proxy: Proxy, ensemble: ZooKeeperEnsemble
+) -> None:
+    async def play() -> None:
+        # The client gets to know a second server, by which it goes on while its create is held.
+        elsewhere = through(stage, proxy)
+        client = stage.client()
+        lock = client.lock("x", ttl=3.0)
+        await release(await acquire(lock))
+        (session,) = sessions_of(client)
+        session.set_hosts(ensemble.servers[1].address)
+        proxy.hold_requests(is_create, count=1)
+        with pytest.raises(EngineUnavailable):
+            await acquire(lock, 0.3)
+        onlooker = lockfast.connect(elsewhere)
+        await stage.colour.until(lambda: not len(client._session.claims), "the resignation", SOON)
+        proxy.release_requests()  # now it arrives
+        await stage.colour.sleep(0.3)
+        assert onlooker.lock("x").queue() == []
+        assert [s.client_id for s in sessions_of(client)] == [session.client_id]  # it lives on
+        onlooker.close()
+
+    stage.colour.run(play())
+
+
+def test_a_blocked_loop_does_not_hold_its_lock_for_ever(ensemble: ZooKeeperEnsemble) -> None:
+    # kazoo's thread keeps the session while the heart, a task of the loop, cannot renew.
+    ensemble.start()
+    url = f"{ensemble.url}/blocked"
+
+    async def main() -> None:
+        async with aio.connect(url) as client:
+            lease = await client.lock("x", ttl=1.0).acquire()
+            with lockfast.connect(url) as other:
+                began = time.monotonic()
+                following = other.lock("x", ttl=8.0).acquire(timeout=SOON)  # blocks the loop
+                assert 0.8 < time.monotonic() - began < 1.0 + SOON
+                assert lease.state is State.LOST
+                assert following.token > lease.token
+                following.release()
+            with pytest.raises(LeaseLost):
+                await lease.release()
+
+    asyncio.run(main())
+
+
+def test_a_waiter_watches_its_predecessor_alone(ensemble: ZooKeeperEnsemble) -> None:
+    ensemble.start()
+    url = f"{ensemble.url}/herd"
+
+    async def main() -> None:
+        clients = [aio.connect(url) for _ in range(6)]
+        leases = [await clients[0].lock("x", ttl=8.0).acquire()]
+        before = watches()
+        tasks = []
+        for place, client in enumerate(clients[1:], 2):
+            tasks.append(asyncio.create_task(client.lock("x", ttl=8.0).acquire().__aenter__()))
+            while len(await clients[0].lock("x").queue()) < place:  # noqa: ASYNC110  # a server's
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert watches() - before == 2 * 5  # each on its predecessor, and on the token base
+        for task in tasks:
+            await leases[-1].release()
+            leases.append(await task)
+        await leases[-1].release()
+        for client in clients:
+            await client.close()
+
+    def watches() -> int:
+        lines = "\n".join(server.command("mntr") for server in ensemble.servers).splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("zk_watch_count"))
+
+    asyncio.run(main())
+
+
+def test_three_voting_members_promise_consensus(ensemble: ZooKeeperEnsemble) -> None:
+    ensemble.start()
+    with lockfast.connect(ensemble.url, require="consensus") as client:
+        found = client.guarantees()
+        assert found.engine == "ZooKeeper 3.8.0, 3 voting members"
+        assert (found.level, found.findings) == (Level.CONSENSUS, ())
+        client.lock("x", ttl=5).acquire(timeout=5).release()
+
+
+def test_a_ttl_that_the_server_does_not_keep_is_refused_and_the_bound_named(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
+    ensemble.start()
+    with lockfast.connect(f"{ensemble.url}/bounds") as client:
+        with pytest.raises(EngineRefused, match=r"at least 0\.2 s.*minSessionTimeout"):
+            client.lock("x", ttl=0.1).acquire(timeout=5)
+        with pytest.raises(EngineRefused, match=r"at most 4000 s.*maxSessionTimeout"):
+            client.lock("x", ttl=5000).acquire(timeout=5)
+        client.lock("x", ttl=5).acquire(timeout=5).release()
+
+
+def test_sixteen_ttls_at_once_are_enough_and_an_idle_session_makes_room(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
+    ensemble.start()
+    with lockfast.connect(f"{ensemble.url}/ttls") as client:
+        leases = [client.lock(f"x {n}", ttl=10 + n).acquire(timeout=5) for n in range(16)]
+        with pytest.raises(EngineRefused, match="16 different ttls"):
+            client.lock("y", ttl=9).acquire(timeout=5)
+        leases[3].release()
+        client.lock("y", ttl=9).acquire(timeout=5).release()
+        for lease in leases[4:]:
+            lease.ensure_held()
+            lease.release()
+
+
+def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        await release(await acquire(client.lock("warm", ttl=8.0)))
+        for server in ensemble.servers:
+            server.pause()
+        try:
+            began = time.monotonic()
+            with pytest.raises(EngineUnavailable):
+                await acquire(client.lock("x", ttl=8.0), 0.5)
+            assert time.monotonic() - began < 0.5 + SOON / 2
+        finally:
+            for server in ensemble.servers:
+                server.resume()
+        other = stage.client()
+        lease = await acquire(other.lock("x", ttl=8.0), 20)  # the orphan was given up
+        assert await try_acquire(client.lock("x", ttl=8.0)) is None
+        await release(lease)
+
+    stage.colour.run(play())

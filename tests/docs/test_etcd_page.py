@@ -1,0 +1,114 @@
+"""What the page on etcd says about setups, roles and a full database is so."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lockfast
+from lockfast import EngineRefused, Level
+from tests.servers import EtcdCluster, wait_until
+from tests.servers.etcd import encoded
+
+PAGE = Path(__file__).parents[2] / "docs" / "engines" / "etcd.md"
+SECRET = "s3cret"  # noqa: S105  # of a server that lives for a minute
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[EtcdCluster]:
+    with EtcdCluster(1) as cluster:
+        yield cluster
+
+
+def test_one_member_is_fenced_and_says_what_is_missing(alone: EtcdCluster) -> None:
+    with lockfast.connect(alone.url) as client:
+        found = client.guarantees()
+    assert found.level is Level.FENCED
+    assert "voting members = 1" in [each.setting for each in found.findings]
+    with (
+        lockfast.connect(alone.url, require="consensus") as client,
+        pytest.raises(lockfast.GuaranteeMissing, match="voting members"),
+    ):
+        client.lock("x").acquire(timeout=0)
+
+
+def test_the_page_names_the_versions_that_the_findings_name(alone: EtcdCluster) -> None:
+    with lockfast.connect(alone.url) as client:
+        found = client.guarantees()
+    text = PAGE.read_text("utf-8")
+    old = [each for each in found.findings if each.setting.startswith("version = 3.4")]
+    assert len(old) == 3  # Debian's 3.4.23 has them all
+    for each in old:
+        for version in re.findall(r"3\.\d\.\d+", each.remedy):
+            assert version in text
+
+
+def test_a_full_database_refuses_claims_and_keeps_leases(alone: EtcdCluster) -> None:
+    node = alone.nodes[0]
+    with lockfast.connect(alone.url) as client:
+        lease = client.lock("held", ttl=1.5).acquire()
+        other = client.lock("released", ttl=1.5).acquire()
+        node.post("maintenance/alarm", action="ACTIVATE", alarm="NOSPACE")
+        try:
+            with pytest.raises(EngineRefused, match="space exceeded"):
+                client.lock("x", ttl=1.5).acquire(timeout=1)
+            other.release()
+            assert not lease.wait_lost(2.0)
+            findings = client.guarantees().findings
+            assert any("NOSPACE" in each.setting for each in findings)
+        finally:
+            node.post("maintenance/alarm", action="DEACTIVATE", alarm="NOSPACE")
+        lease.release()
+        client.lock("x", ttl=1.5).acquire(timeout=1).release()
+
+
+def test_a_user_with_the_documented_permission_can_do_everything() -> None:
+    assert "readwrite --prefix=true" in PAGE.read_text("utf-8")  # what the cluster's user has
+    with (
+        EtcdCluster(1, password=SECRET) as cluster,
+        lockfast.connect(cluster.url) as client,
+        lockfast.connect(cluster.url) as other,
+    ):
+        assert client.guarantees().engine
+        lock = client.lock("x", ttl=1)
+        lease = lock.acquire()
+        assert other.lock("x").try_acquire() is None
+
+        def wait() -> None:
+            with other.lock("x", ttl=1):
+                pass
+
+        waiters = [threading.Thread(target=wait) for _ in range(2)]
+        for waiter in waiters:
+            waiter.start()
+        assert not lease.wait_lost(1.5)  # renewed, with others in the queue
+        wait_until(lambda: len(lock.queue()) == 3, "two wait")
+        lease.release()
+        for waiter in waiters:
+            waiter.join(5)
+        assert lock.queue() == []
+
+
+def test_a_claim_is_found_where_the_page_says(alone: EtcdCluster) -> None:
+    with lockfast.connect(alone.url) as client, client.lock("invoice:42/a%", ttl=5) as lease:
+        key = f"lockfast/claim/invoice:42%2Fa%25/{lease.id}"
+        (stored,) = alone.nodes[0].post("kv/range", key=encoded(key))["kvs"]
+        assert int(stored["create_revision"]) == lease.token
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("etcd://h?ssl_cert_reqs=none", "does not know ssl_cert_reqs"),
+        ("etcd://h/0", "has no path"),
+        ("etcd+cluster://h", "no such way"),
+        ("etcd://h?token_base=-1", "token_base"),
+    ],
+)
+def test_a_url_that_etcd_does_not_have_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        lockfast.connect(url)

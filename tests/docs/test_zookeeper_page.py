@@ -1,0 +1,125 @@
+"""What the page on ZooKeeper says of URLs, bounds, bases and nodes is so."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+import lockfast
+from lockfast import EngineRefused, EngineUnavailable, Level
+from lockfast.engines.zookeeper import nodes
+from tests.servers import ZooKeeper, wait_until
+from tests.servers.certificates import Certificates
+
+PAGE = Path(__file__).parents[2] / "docs" / "engines" / "zookeeper.md"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    files = Certificates(tmp_path_factory.mktemp("tls"))
+    with ZooKeeper(
+        tick=2000,
+        certificates=files,
+        config={"maxSessionTimeout": "40000"},
+        properties={"znode.container.checkIntervalMs": "200"},  # a minute, as it comes
+    ) as server:
+        yield server
+
+
+def test_the_documented_node_is_the_one_that_is_used() -> None:
+    documented = re.findall(r"`(/lockfast/locks/[^`]*)`", PAGE.read_text("utf-8"))
+    assert documented == [nodes.folder("/lockfast", "invoice:42")]
+    assert f"{nodes.BUCKETS} buckets" in PAGE.read_text("utf-8")
+
+
+def test_the_documented_bounds_are_those_of_a_server_as_it_comes(server: ZooKeeper) -> None:
+    with lockfast.connect(server.url) as client:
+        found = client.guarantees()
+        assert found.level is Level.FENCED
+        assert "a ttl is 4 to 40 s" in found.sentence
+        assert [finding.setting for finding in found.findings] == ["voting members = 1"]
+        for ttl, bound in ((3, "at least 4 s"), (41, "at most 40 s")):
+            with pytest.raises(EngineRefused, match=bound):
+                client.lock("x", ttl=ttl).acquire(timeout=5)
+        client.lock("x").acquire(timeout=5).release()  # with the ttl that a lock has by itself
+
+
+def test_with_credentials_nobody_else_gets_at_a_lock(server: ZooKeeper) -> None:
+    url = server.url.replace("//", "//locks:s3%2Fcret@")
+    with lockfast.connect(f"{url}/private") as client, lockfast.connect(f"{url}/private") as other:
+        lease = client.lock("x", ttl=4).acquire()
+        assert other.lock("x", ttl=4).try_acquire() is None
+
+        def wait() -> None:
+            with other.lock("x", ttl=4):
+                pass
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        with lockfast.connect(f"{server.url}/private") as stranger:
+            with pytest.raises(EngineRefused, match="NoAuth"):
+                stranger.lock("x", ttl=4).acquire(timeout=5)
+            with pytest.raises(EngineRefused, match="NoAuth"):
+                stranger.lock("x").queue()
+        lease.release()
+        waiter.join(5)
+        assert client.lock("x").queue() == []
+
+
+def test_tls_is_spoken_and_the_server_is_checked(server: ZooKeeper) -> None:
+    url = f"zookeeper://{server.host}:{server.secure_port}"
+    assert server.certificates is not None
+    ca = server.certificates.ca_path
+    with lockfast.connect(f"{url}?ssl_ca={ca}") as client:
+        client.lock("x", ttl=4).acquire(timeout=5).release()
+    with (
+        lockfast.connect(f"{url}?ssl=true") as client,
+        pytest.raises(EngineUnavailable, match="certificate verify failed"),
+    ):
+        client.lock("x", ttl=4).acquire(timeout=0.5)
+    with lockfast.connect(f"{url}?ssl=true&ssl_verify=false") as client:
+        client.lock("x", ttl=4).acquire(timeout=5).release()
+
+
+def test_the_token_base_lifts_every_new_token_and_a_lower_one_is_refused(
+    server: ZooKeeper,
+) -> None:
+    base = 2_000_000_000_000_000
+    with lockfast.connect(f"{server.url}/moved") as old:
+        lease = old.lock("x", ttl=4).acquire()
+        lease.release()
+        with lockfast.connect(f"{server.url}/moved?token_base={base}") as new:
+            lifted = new.lock("x", ttl=4).acquire(timeout=5)
+            assert lifted.token > base
+            assert [holder.ticket for holder in new.lock("x").holders()] == [lifted.token]
+            lifted.release()
+        with pytest.raises(EngineRefused, match=f"token_base={base}"):  # it was connected before
+            old.lock("x", ttl=4).acquire(timeout=5)
+    with (
+        lockfast.connect(f"{server.url}/moved") as forgotten,
+        pytest.raises(EngineRefused, match=f"token_base={base}"),
+    ):
+        forgotten.lock("x", ttl=4).acquire(timeout=5)
+
+
+def test_a_name_leaves_nothing_behind(server: ZooKeeper) -> None:
+    with lockfast.connect(f"{server.url}/tidy") as client:
+        client.lock("x", ttl=4).acquire().release()
+    onlooker = KazooClient(server.address)
+    onlooker.start()
+    folder = nodes.folder("/tidy", "x")
+    wait_until(lambda: onlooker.exists(folder) is None, "its folder is gone")
+    onlooker.stop()
+    onlooker.close()
+
+
+def test_an_option_that_nobody_knows_is_refused(server: ZooKeeper) -> None:
+    with pytest.raises(ValueError, match="does not know ssl_caa"):
+        lockfast.connect(f"{server.url}?ssl_caa=/ca.pem")
+    with pytest.raises(ValueError, match="not a path"):
+        lockfast.connect(f"{server.url}/a/../b")

@@ -1,0 +1,47 @@
+"""What the tests of the SQL guards share: a database with the guard, and leases gone stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lockfast
+from lockfast.client import Lease, Lock
+from lockfast.guards.postgres import install
+from lockfast.port import SHARED, Shape
+from lockfast.runtime.drive import drive
+from tests.guards.registers.postgres import TABLES
+from tests.servers import Postgres
+
+
+@contextmanager
+def database() -> Iterator[Postgres]:
+    """Start a PostgreSQL with the guard's schema and the registers of the story."""
+    with Postgres() as server:
+        install(server.url)
+        server.command(TABLES)
+        yield server
+
+
+def lease(client: lockfast.Client, name: str, ttl: float = 30.0) -> Lease:
+    """Take a lock that is free."""
+    return client.lock(name, ttl=ttl).acquire(timeout=5)
+
+
+def usurped(client: lockfast.Client, name: str) -> tuple[Lease, Lease]:
+    """Give two leases on one name: the first does not know yet that the second has its place."""
+    first = lease(client, name)
+    dismissed(client, first)
+    return first, lease(client, name)
+
+
+def dismissed(client: lockfast.Client, held: Lease) -> None:
+    """Break a lease at the engine, as an operator does; its holder learns it in ten seconds."""
+    session = client._session
+    drive(session.engine.resign([held.live], session.runtime.now() + 5, doubt=False))
+
+
+def shared(client: lockfast.Client, name: str, capacity: int = SHARED, weight: int = 1) -> Lease:
+    """Take a reader's lease, or a permit."""
+    shape = Shape(name, 30.0, capacity=capacity, weight=weight)
+    return Lock(client._session, Lease, shape, 5.0, "").acquire()

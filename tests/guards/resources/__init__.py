@@ -1,0 +1,1 @@
+"""One register per guard, for the story and the hammer: what a process there reads and writes."""

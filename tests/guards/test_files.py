@@ -1,0 +1,256 @@
+"""The guard of a file: what it refuses, what a reader sees, and what is on the disk when."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import lockfast
+from lockfast import Loss, StaleToken, aio
+from lockfast.guards.files import AsyncFileGuard, FileGuard, MarkFolder
+from lockfast.guards.mark import Mark
+from tests.guards.holders import Driven, permit, reader, two_holders, writer
+from tests.guards.resources.files import AsyncFileRegister, FileRegister
+from tests.guards.story import Resource, corrupted, refused
+from tests.servers import Redis
+from tests.traps.colours import Loop
+
+A, B = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data.json"
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def guard(request: pytest.FixtureRequest, path: Path) -> Iterator[FileGuard]:
+    if request.param == "threads":
+        yield FileGuard(path)
+        return
+    with Loop() as loop:
+        yield cast("FileGuard", Driven(loop, AsyncFileGuard(path)))
+
+
+def test_a_stale_write_is_refused_and_the_lease_is_lost(guard: FileGuard, path: Path) -> None:
+    with two_holders("x") as (stale, fresh):
+        guard.write(stale, b"first")
+        guard.write(fresh, b"second")
+        with pytest.raises(StaleToken, match=f"token {fresh.token} has been there"):
+            guard.write(stale, b"third")
+        assert path.read_bytes() == b"second"
+        assert stale.loss is Loss.FENCED
+        fresh.ensure_held()
+
+
+def test_a_seal_refuses_the_stale_write_that_comes_between_a_read_and_the_first_write(
+    guard: FileGuard, path: Path
+) -> None:
+    path.write_bytes(b"10")
+    with two_holders("x") as (stale, fresh):
+        guard.seal(fresh)
+        read = int(path.read_bytes())
+        with pytest.raises(StaleToken):
+            guard.write(stale, b"15")
+        guard.write(fresh, b"%d" % (read + 1))
+        guard.write(fresh, b"%d" % (read + 2))
+    assert path.read_bytes() == b"12"
+
+
+def test_two_equal_tokens_of_two_claims_the_first_shown_stands(
+    guard: FileGuard, path: Path
+) -> None:
+    guard.write(writer(7, A), b"a")
+    with pytest.raises(StaleToken):
+        guard.write(writer(7, B), b"b")
+    assert path.read_bytes() == b"a"
+
+
+def test_the_mark_stays_when_the_file_goes(guard: FileGuard, path: Path) -> None:
+    guard.write(writer(7), b"v")
+    guard.remove(writer(7))
+    guard.remove(writer(7))
+    assert not path.exists()
+    with pytest.raises(StaleToken):
+        guard.write(writer(6), b"stale")
+    assert not path.exists()
+
+
+def test_a_file_that_was_made_beside_is_moved_into_place_or_left_where_it_is(
+    guard: FileGuard, path: Path
+) -> None:
+    made = path.with_name("made")
+    made.write_bytes(b"big")
+    guard.replace(writer(7), made)
+    assert path.read_bytes() == b"big"
+    made.write_bytes(b"stale")
+    with pytest.raises(StaleToken):
+        guard.replace(writer(6), made)
+    assert path.read_bytes() == b"big"
+    assert made.exists()
+
+
+def test_a_reader_never_raises_the_mark_above_its_floor(guard: FileGuard) -> None:
+    with lockfast.connect("memory://file readers") as engine:
+        first, second = reader(engine, "x"), reader(engine, "x")
+        guard.seal(second)
+        guard.seal(first)
+        with pytest.raises(StaleToken):
+            guard.write(writer(first.ticket - 1), b"stale")
+
+
+def test_a_permit_cannot_be_fenced(guard: FileGuard, path: Path) -> None:
+    with (
+        lockfast.connect("memory://file permits") as engine,
+        permit(engine, "x") as lease,
+        pytest.raises(TypeError, match="3 hold at once"),
+    ):
+        guard.write(lease, b"v")
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"token": "7"}', '{"token": "1e15", "id": ""}'])
+def test_a_garbled_mark_closes_the_door(guard: FileGuard, path: Path, text: str) -> None:
+    path.with_name("data.json.mark").write_text(text, "utf-8")
+    with pytest.raises(ValueError, match="not a mark of ours: nothing was written"):
+        guard.write(writer(7), b"v")
+    assert not path.exists()
+
+
+def test_the_token_of_another_lock_is_refused_as_a_mistake(guard: FileGuard) -> None:
+    guard.write(writer(7, name="x"), b"v")
+    with pytest.raises(ValueError, match="of the lock 'x', not 'y'"):
+        guard.write(writer(8, name="y"), b"w")
+
+
+def test_the_files_mode_stays_and_nothing_else_is_left_behind(guard: FileGuard, path: Path) -> None:
+    path.write_bytes(b"")
+    path.chmod(0o640)
+    guard.write(writer(7), b"v")
+    with pytest.raises(StaleToken):
+        guard.write(writer(6), b"v")
+    assert path.stat().st_mode & 0o777 == 0o640
+    left = {each.name for each in path.parent.iterdir()}
+    assert left == {"data.json", "data.json.mark", "data.json.lock"}
+
+
+def test_a_symbolic_link_stays_one(path: Path) -> None:
+    link = path.with_name("link")
+    link.symlink_to(path)
+    FileGuard(link).write(writer(7), b"v")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"v"
+    with pytest.raises(StaleToken):
+        FileGuard(path).write(writer(6), b"stale")
+
+
+def test_a_writer_that_is_paused_in_the_middle_is_waited_for_and_named(path: Path) -> None:
+    FileGuard(path).seal(writer(6))
+    with path.with_name("data.json.lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match=r"perhaps it is paused\. Nothing was written"):
+            FileGuard(path, timeout=0.05).write(writer(7), b"v")
+    FileGuard(path, timeout=0.05).write(writer(7), b"v")
+
+
+def test_the_mark_is_on_the_disk_before_the_data_gets_its_name(path: Path) -> None:
+    program = (
+        "import sys; from tests.guards.holders import writer;"
+        "from lockfast.guards.files import FileGuard;"
+        "FileGuard(sys.argv[1]).write(writer(7), b'v')"
+    )
+    trace = path.with_name("trace")
+    calls = "trace=fsync,fdatasync,rename,renameat,renameat2,flock"
+    argv = ["strace", "-f", "-y", "-o", str(trace), "-e", calls, sys.executable, "-c", program]
+    subprocess.run([*argv, str(path)], check=True, cwd=Path(__file__).parents[2])
+    seen = []
+    for line in trace.read_text("utf-8").splitlines():
+        call = line.split(maxsplit=1)[1]
+        if call.startswith("flock"):
+            seen.append("lock")
+        elif call.startswith("rename"):
+            seen.append("name mark" if f'{path}.mark"' in call else "name data")
+        elif call.startswith("fsync"):
+            seen.append("sync folder" if f"<{path.parent}>" in call else "sync file")
+    assert seen == [
+        "sync file",
+        "lock",
+        "sync file",
+        "name mark",
+        "sync folder",
+        "name data",
+        "sync folder",
+    ]
+
+
+def test_many_processes_that_write_at_once_leave_the_highest_token(path: Path) -> None:
+    program = (
+        "import sys; from lockfast import StaleToken; from tests.guards.holders import writer;"
+        "from lockfast.guards.files import FileGuard\n"
+        "for token in range(int(sys.argv[2]), 200, 4):\n"
+        "    try: FileGuard(sys.argv[1]).write(writer(token), b'%d' % token)\n"
+        "    except StaleToken: pass\n"
+    )
+    argv = [sys.executable, "-c", program, str(path)]
+    root = Path(__file__).parents[2]
+    writers = [subprocess.Popen([*argv, str(n)], cwd=root) for n in range(1, 5)]
+    assert [each.wait() for each in writers] == [0] * 4
+    assert path.read_bytes() == b"199"
+
+
+def test_in_asyncio_the_refused_holder_is_told_in_its_loop(path: Path) -> None:
+    async def work() -> None:
+        async with aio.connect("memory://loop") as engine, engine.lock("x") as lease:
+            guard = AsyncFileGuard(path)
+            await guard.seal(writer(lease.token + 1))
+            with pytest.raises(StaleToken):
+                await guard.write(lease, b"v")
+            await asyncio.sleep(30)
+
+    with pytest.raises(lockfast.LeaseLost):
+        asyncio.run(work(), debug=True)  # in which a future set from another thread is an error
+
+
+def test_marks_in_a_folder_survive_and_are_each_their_own(tmp_path: Path) -> None:
+    names = ["a/b", "a\0b", "..", "ü" * 256]
+    folder = MarkFolder(tmp_path / "marks")
+    for number, name in enumerate(names):
+        folder[name] = Mark(2**53 + number, A)
+    with pytest.raises(RuntimeError, match="in use by another process"):
+        MarkFolder(tmp_path / "marks")
+    folder.close()
+    again = MarkFolder(tmp_path / "marks")
+    assert dict(again) == {name: Mark(2**53 + n, A) for n, name in enumerate(names)}
+    assert again.get("other") is None
+    del again["a/b"]
+    assert len(again) == 3
+    child = os.fork()
+    if not child:
+        try:
+            again.get("..")
+        except RuntimeError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    again.close()
+
+
+@pytest.mark.parametrize("register", [FileRegister, AsyncFileRegister])
+def test_a_holder_that_was_paused_past_its_lease_is_refused(
+    path: Path, register: type[Resource]
+) -> None:
+    with Redis() as engine:
+        refused(engine.url, register, str(path))
+
+
+def test_without_the_guard_the_paused_holder_overwrites_its_successor(path: Path) -> None:
+    with Redis() as engine:
+        corrupted(engine.url, FileRegister, str(path))

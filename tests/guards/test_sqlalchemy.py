@@ -1,0 +1,208 @@
+"""The guard for SQLAlchemy: a Session's transaction, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.exc import InvalidRequestError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+import lockfast
+from lockfast import LeaseLost, StaleToken, State, Unguarded
+from lockfast.guards import sqlalchemy as guard
+from lockfast.guards.postgres import PostgresGuard
+from tests.guards import story
+from tests.guards.database import database, lease, usurped
+from tests.guards.registers.sqlalchemy import AsyncMapper, Mapper, Row, url
+from tests.servers import Postgres, Redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with database() as server:
+        server.command("SELECT lockfast_guard.protect_v1('watched', 'watched')")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def client() -> Iterator[lockfast.Client]:
+    with lockfast.connect("memory://") as client:
+        yield client
+
+
+@pytest.fixture
+def engine(server: Postgres) -> Iterator[Engine]:
+    engine = create_engine(url(server.url))
+    yield engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("register", [Mapper, AsyncMapper])
+def test_a_holder_that_was_paused_is_refused_and_the_next_ones_value_stands(
+    redis: Redis, server: Postgres, register: type[story.Resource]
+) -> None:
+    story.refused(redis.url, register, server.url, register.__name__)
+
+
+@pytest.mark.parametrize("register", [Mapper, AsyncMapper])
+def test_with_the_guard_switched_off_the_paused_holder_overwrites(
+    redis: Redis, server: Postgres, register: type[story.Resource]
+) -> None:
+    story.corrupted(redis.url, register, server.url, f"{register.__name__}, bare")
+
+
+def test_a_refusal_makes_the_lease_lost_and_leaves_the_session_usable(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    stale, fresh = usurped(client, "session")
+    with Session(engine) as session:
+        guard.seal(session, fresh)
+        with pytest.raises(StaleToken) as caught, guard.transaction(session, stale):
+            pytest.fail("it was let in")
+        assert caught.value.current == fresh.token
+        assert stale.state is State.LOST
+        with pytest.raises(StaleToken):
+            guard.seal(session, stale)
+        for _ in range(7):  # often enough for psycopg to prepare what is the same each time
+            with guard.transaction(session, fresh) as same:
+                assert same is session
+                session.get_one(Row, 1).value = "session"
+        assert session.get_one(Row, 1).value == "session"
+
+
+def test_the_bodys_error_rolls_back(engine: Engine, client: lockfast.Client) -> None:
+    held = lease(client, "rollback")
+    with Session(engine) as session:
+        with pytest.raises(ZeroDivisionError), guard.transaction(session, held):
+            session.get_one(Row, 1).value = "never"
+            session.flush()
+            raise ZeroDivisionError
+        assert session.get_one(Row, 1).value != "never"
+
+
+def test_a_session_that_has_begun_is_too_late_for_a_guard(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "begun")
+    with Session(engine) as session:
+        session.get_one(Row, 1)
+        for way in (guard.seal, lambda s, at: guard.transaction(s, at).__enter__()):
+            with pytest.raises(InvalidRequestError, match="already begun"):
+                way(session, held)
+
+
+def test_a_transaction_that_ends_within_its_block_is_not_taken_for_a_commit(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "ended")
+    with (
+        Session(engine) as session,
+        pytest.raises(InvalidRequestError, match="ended within"),
+        guard.transaction(session, held),
+    ):
+        session.rollback()
+
+
+def test_an_engine_in_autocommit_cannot_be_guarded(engine: Engine, client: lockfast.Client) -> None:
+    held = lease(client, "autocommit")
+    loose = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with (
+        Session(loose) as session,
+        pytest.raises(InvalidRequestError, match="AUTOCOMMIT"),
+        guard.transaction(session, held),
+    ):
+        pytest.fail("it was let in")
+
+
+def test_a_lease_that_its_own_clock_has_ended_does_not_write(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "over")
+    held.live.until = 0.0
+    with (
+        Session(engine) as session,
+        pytest.raises(LeaseLost),
+        guard.transaction(session, held),
+    ):
+        pytest.fail("it was let in")
+
+
+def test_a_session_that_slept_through_the_end_of_its_lease_is_told_so(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "slept")
+    with Session(engine) as session:
+        with pytest.raises(LeaseLost), guard.transaction(session, held):
+            session.execute(text("SET LOCAL idle_in_transaction_session_timeout = 20"))
+            time.sleep(0.2)
+            held.live.until = 0.0
+            session.get_one(Row, 1).value = "never"
+        assert session.get_one(Row, 1).value != "never"
+
+
+def test_the_trigger_speaks_through_the_session(engine: Engine, client: lockfast.Client) -> None:
+    write = text("UPDATE watched SET value = value")
+    with Session(engine) as session:
+        with guard.transaction(session, lease(client, "watched")):
+            session.execute(write)
+        with pytest.raises(Unguarded), guard.transaction(session, lease(client, "other")):
+            session.execute(write)
+
+
+def test_a_serialization_failure_is_a_refusal_if_the_mark_says_so_and_else_the_callers(
+    engine: Engine, server: Postgres, client: lockfast.Client
+) -> None:
+    strict = engine.execution_options(isolation_level="REPEATABLE READ")
+    stale, fresh = usurped(client, "40001")
+
+    def disturbed(session: Session) -> None:
+        session.get_one(Row, 1).value = "late"
+        server.command("UPDATE register SET value = 'somebody else'")
+        session.flush()
+
+    with Session(strict) as session:
+        with pytest.raises(OperationalError, match="could not serialize"):  # noqa: SIM117  # as a user writes it
+            with guard.transaction(session, stale):
+                disturbed(session)
+        stale.ensure_held()
+        with pytest.raises(StaleToken), guard.transaction(session, stale):
+            try:
+                disturbed(session)
+            except OperationalError:
+                session.rollback()  # lets go of the mark
+                with psycopg.connect(server.url) as connection:
+                    PostgresGuard(connection).seal(fresh)
+                raise
+
+
+def test_the_asyncio_session_keeps_the_same_rule(server: Postgres, client: lockfast.Client) -> None:
+    async def play() -> None:
+        engine = create_async_engine(url(server.url))
+        stale, fresh = usurped(client, "asyncio")
+        async with AsyncSession(engine) as session:
+            await guard.async_seal(session, fresh)
+            async with guard.async_transaction(session, fresh):
+                (await session.get_one(Row, 1)).value = "asyncio"
+            with pytest.raises(StaleToken):
+                async with guard.async_transaction(session, stale):
+                    pytest.fail("it was let in")
+            with pytest.raises(ZeroDivisionError):
+                async with guard.async_transaction(session, fresh):
+                    (await session.get_one(Row, 1)).value = "never"
+                    raise ZeroDivisionError
+            assert (await session.get_one(Row, 1)).value == "asyncio"
+        await engine.dispose()
+
+    asyncio.run(play())

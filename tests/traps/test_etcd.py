@@ -1,0 +1,271 @@
+"""Traps 24, 28, 35, 43 and 47 on etcd, and what sessions make of a claim that nobody renews."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import grpc
+import pytest
+
+import lockfast
+from lockfast import EngineRefused
+from lockfast.core.validity import State
+from lockfast.engines import opener
+from lockfast.engines.etcd.engine import EtcdEngine
+from lockfast.engines.etcd.messages import KEEP, TXN
+from lockfast.errors import EngineUnavailable
+from lockfast.port import Ask, Shape, Standing
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
+from lockfast.url import parse
+from tests.servers import Etcd, EtcdCluster, wait_until
+from tests.servers.etcd import encoded
+from tests.traps.waiting import in_background
+
+SOON = 5.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EtcdCluster]:
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def node(cluster: EtcdCluster) -> Etcd:
+    cluster.wipe()
+    return cluster.nodes[0]
+
+
+class Port:
+    """An engine that is asked directly."""
+
+    def __init__(self, url: str) -> None:
+        engine = opener(parse(url), Threads())()
+        assert isinstance(engine, EtcdEngine)
+        self.engine = engine
+        self._prefix = secrets.token_hex(11)
+        self._numbers = count()
+
+    def ask(self, name: str = "x", ttl: float = 5.0, *, queue: bool = True) -> Ask:
+        shape = Shape(name, ttl)
+        ident = f"{self._prefix}{next(self._numbers):010x}"
+        return Ask(ident, shape, queue, now() + shape.wait_ttl, b"")
+
+    def claim(self, ask: Ask) -> Standing:
+        standing = drive(self.engine.claim(ask, now() + SOON))
+        assert standing is not None
+        return standing
+
+    def renew(self, ask: Ask) -> Standing | Exception | None:
+        return drive(self.engine.renew([ask], now() + SOON))[0]
+
+    def resign(self, ask: Ask, *, doubt: bool = False) -> bool:
+        return drive(self.engine.resign([ask], now() + SOON, doubt=doubt))[0]
+
+    def close(self) -> None:
+        drive(self.engine.close())
+
+
+@pytest.fixture
+def port(cluster: EtcdCluster, node: Etcd) -> Iterator[Port]:
+    del node  # it has wiped the cluster
+    port = Port(cluster.url)
+    yield port
+    port.close()
+
+
+def claims(node: Etcd) -> list[dict[str, str]]:
+    """Give the claims as etcd itself has them."""
+    found = node.post(
+        "kv/range", key=encoded("lockfast/claim/"), range_end=encoded("lockfast/claim0")
+    )
+    listed: list[dict[str, str]] = found.get("kvs", [])
+    return listed
+
+
+def test_24_a_token_does_not_begin_anew_when_the_claim_is_deleted(cluster: EtcdCluster) -> None:
+    tokens = []
+    for _ in range(3):
+        with lockfast.connect(cluster.url) as client, client.lock("x", ttl=5) as lease:
+            tokens.append(lease.token)
+        cluster.wipe()
+    assert tokens == sorted(set(tokens))
+
+
+def test_28_a_token_is_the_revision_of_the_claims_creation_and_of_nothing_else(
+    cluster: EtcdCluster, node: Etcd
+) -> None:
+    with lockfast.connect(cluster.url) as client, lockfast.connect(cluster.url) as other:
+        first = client.lock("x", ttl=30.0).acquire()
+        (stored,) = claims(node)
+        assert first.token == int(stored["create_revision"])
+        waiting = in_background(lambda: other.lock("x", ttl=30.0).acquire(timeout=10))
+        wait_until(lambda: len(claims(node)) == 2, "one waits")
+        for _ in range(5):  # the store goes on, and the waiter's token does not
+            client.lock("elsewhere", ttl=30.0).acquire().release()
+        first.release()
+        second = waiting.result(SOON)
+        wait_until(lambda: claims(node)[0]["version"] == "2", "it moves to the lease of its ttl")
+        (stored,) = claims(node)
+        assert second.token == int(stored["create_revision"])
+        assert int(stored["mod_revision"]) > second.token > first.token
+        second.release()
+
+
+def take(client: lockfast.Client) -> None:
+    client.lock("x 0", ttl=8.0).acquire(timeout=10).release()
+
+
+def test_35_a_client_has_one_lease_however_many_locks_it_holds(
+    cluster: EtcdCluster, node: Etcd
+) -> None:
+    before = len(node.leases())
+    with lockfast.connect(cluster.url) as client:
+        leases = [client.lock(f"x {number}", ttl=8.0).acquire() for number in range(30)]
+        assert len(node.leases()) == before + 1
+        for _ in range(50):
+            client.lock("again", ttl=8.0).acquire().release()
+        waiters = [in_background(lambda: take(client)) for _ in range(5)]
+        wait_until(lambda: leases[0].waiters == 5, "five wait")
+        assert len(node.leases()) == before + 1
+        for lease in leases:
+            lease.release()
+        for waiter in waiters:
+            waiter.result(SOON)
+    assert len(node.leases()) == before  # given back, not left to expire
+
+
+def test_43_a_claim_has_what_is_left_of_its_session_and_no_more(port: Port) -> None:
+    port.claim(port.ask("warm", ttl=6.0))
+    time.sleep(1.5)
+    late = port.ask("late", ttl=6.0)
+    assert port.claim(late).left < 4.6  # a put does not refresh the lease
+    renewed = port.renew(late)
+    assert isinstance(renewed, Standing)
+    assert 5.5 < renewed.left <= 6.0
+
+
+def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) -> None:
+    first = port.ask("first", ttl=6.0)
+    port.claim(first)
+    time.sleep(1.1)  # longer than what a renewal takes for fresh
+    wire = port.engine._wire
+    call = wire.call
+
+    async def slow(method: str, request: bytes, deadline: float) -> bytes:
+        reply = await call(method, request, deadline)
+        if method == KEEP:
+            time.sleep(0.5)  # noqa: ASYNC251  # the reply is on its way
+        return reply
+
+    wire.call = slow  # type: ignore[method-assign]  # the network of this test
+    port.renew(first)
+    assert port.claim(port.ask("second", ttl=6.0)).left <= 5.5
+
+
+def deliver(cluster: EtcdCluster, request: bytes) -> None:
+    """Be the network that delivers a transaction late."""
+    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
+        call: Any = channel.unary_unary(TXN, None, None)
+        call(request, timeout=SOON)
+
+
+def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
+    cluster: EtcdCluster, node: Etcd, port: Port
+) -> None:
+    port.claim(port.ask("warm"))
+    wire = port.engine._wire
+    held: list[bytes] = []
+    call = wire.call
+
+    async def swallow(method: str, request: bytes, deadline: float) -> bytes:
+        if method == TXN and not held:
+            held.append(request)  # the network keeps it, and will deliver it
+            raise EngineUnavailable("no answer", sent=True)
+        return await call(method, request, deadline)
+
+    wire.call = swallow  # type: ignore[method-assign]  # the network of this test
+    ask = port.ask("x")
+    with pytest.raises(EngineUnavailable):
+        port.claim(ask)
+    assert port.resign(ask, doubt=True) is False
+    deliver(cluster, held[0])
+    assert len(claims(node)) == 1  # the warm one alone
+    assert port.claim(port.ask("x")).granted
+    # And the session goes on: its gate has moved, and was learned.
+    assert port.claim(port.ask("y")).granted
+
+
+def test_47_and_without_the_resignation_that_copy_is_the_claim(
+    cluster: EtcdCluster, node: Etcd, port: Port
+) -> None:
+    # The test above would show nothing if etcd took no such copy from anybody.
+    port.claim(port.ask("warm"))
+    sent: list[bytes] = []
+    call = port.engine._wire.call
+
+    async def note(method: str, request: bytes, deadline: float) -> bytes:
+        sent.append(request)
+        return await call(method, request, deadline)
+
+    port.engine._wire.call = note  # type: ignore[method-assign]  # see above
+    ask = port.ask("x")
+    port.claim(ask)
+    assert port.resign(ask)
+    deliver(cluster, sent[0])
+    assert len(claims(node)) == 2
+
+
+def test_a_claim_that_nobody_renews_ends_though_its_session_goes_on(
+    cluster: EtcdCluster, node: Etcd
+) -> None:
+    with lockfast.connect(cluster.url) as client, lockfast.connect(cluster.url) as other:
+        kept = client.lock("kept", ttl=1.5).acquire()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            client.lock("dropped", ttl=1.5).acquire()  # and nobody has the lease
+            began = time.monotonic()
+            other.lock("dropped", ttl=1.5).acquire(timeout=SOON).release()
+        assert 1.0 < time.monotonic() - began < 3.0
+        assert kept.state is State.HELD
+        assert len(claims(node)) == 1
+        kept.release()
+
+
+def test_a_ttl_below_a_second_is_kept_by_the_client_and_rounded_up_by_etcd(
+    cluster: EtcdCluster, node: Etcd
+) -> None:
+    with lockfast.connect(cluster.url) as client:
+        lease = client.lock("x", ttl=0.4).acquire()
+        assert lease.remaining <= 0.4
+        (stored,) = claims(node)
+        left = node.post("lease/timetolive", ID=stored["lease"])
+        assert left["grantedTTL"] == "1"
+        lease.release()
+
+
+def test_a_client_with_a_lower_token_base_is_refused() -> None:
+    base = 2_000_000_000_000_000
+    with EtcdCluster(1) as cluster:
+        with lockfast.connect(cluster.url) as early:
+            old = early.lock("x", ttl=5).acquire()
+            with lockfast.connect(f"{cluster.url}?token_base={base}") as client:
+                new = client.lock("y", ttl=5).acquire()
+                assert new.token > base > old.token
+                # Also one that was there before.
+                with pytest.raises(EngineRefused, match=f"token_base={base}"):
+                    early.lock("z", ttl=5).acquire(timeout=1)
+                new.release()
+            old.release()
+        with (
+            lockfast.connect(cluster.url) as late,
+            pytest.raises(EngineRefused, match=f"token_base={base}"),
+        ):
+            late.lock("x").acquire(timeout=1)

@@ -1,0 +1,1 @@
+"""Many random workloads on every shape of lock."""
