@@ -31,8 +31,8 @@ test: ## Run the tests
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
 
-faults: models ## Run what takes longer: every model, and 5,000 seeds of the simulation
-	LOCKFAST_SEEDS=5000 $(BIN)/python -m pytest tests/robustness
+faults: models ## Run what takes longer: every model, and 2,000 seeds of the simulation
+	LOCKFAST_SEEDS=2000 $(BIN)/python -m pytest tests/robustness
 
 # One after another, even under -j: two at once would measure each other.
 bench: ## Run each benchmark in turn, one JSON result each

@@ -43,6 +43,8 @@ class PostgresEngine:
         found: list[Standing | Exception | None] = [None] * len(asks)
         self._begin(asks[0])
         lates = [await self._translate(ask.not_after, deadline) for ask in asks]
+        for ask, late in zip(asks, lates, strict=True):
+            ask.late = max(ask.late, late)
         rows = await self._wire.call(statements.claim_all(asks, lates, self._base), deadline)
         for place, *row in rows:
             ask = asks[int(place or 0)]

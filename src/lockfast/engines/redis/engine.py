@@ -74,6 +74,7 @@ class RedisEngine:
                 shape = asks[i].shape
                 form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
                 late = int((asks[i].not_after + self._wire.offsets[address]) * 1000)
+                asks[i].late = max(asks[i].late, late)
                 calls.append(packets.claim(form, asks[i], late, self._base))
             replies = await self._scripts(CLAIM, address, calls, deadline, heart=False)
             for i, reply in zip(order, replies, strict=True):

@@ -64,15 +64,17 @@ class StepBackContract(Contract):
         self, stage: Stage
     ) -> None:
         actor = stage.actor()
-        ask, other = actor.ask(), actor.ask("other")
+        ask, one_of_many, other = actor.ask(), actor.ask("many"), actor.ask("other")
         await actor.claim(ask)
+        await actor.engine.claim_all([one_of_many], actor.deadline)
         stage.bench.ahead += 20.0  # a reply that tells the time is read that late
         await actor.renew(other)
         stage.bench.ahead -= 20.0
-        await actor.resign(ask, doubt=True)
+        await actor.resign(ask, one_of_many, doubt=True)
         await stage.advance(2.0)
         await actor.renew(other)  # this one is read at once
         assert await actor.is_dead(ask)
+        assert await actor.is_dead(one_of_many)
 
     @driven
     async def test_tickets_increase_though_the_clock_goes_back(self, stage: Stage) -> None:

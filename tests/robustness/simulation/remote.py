@@ -1,0 +1,140 @@
+"""The client's side of the simulated engine: the port, over the simulated network.
+
+Deadlines, the learning of the engine's clock and tombstones are done as the Redis engine does them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from lockfast.engines.singly import singly
+from lockfast.errors import EngineUnavailable
+from lockfast.guarantees import Guarantees
+from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from tests.robustness.simulation.server import Request, Result, Server
+from tests.robustness.simulation.world import Process
+
+
+class Remote:
+    """One client's engine."""
+
+    def __init__(self, process: Process, server: Server, prefix: str) -> None:
+        self._process = process
+        self._server = server
+        self._offset: float | None = None
+        self._pushes: list[Wake] = [EVERYONE]
+        self._roused = False
+        self._sleeper: asyncio.Future[None] | None = None
+        server.listeners[prefix] = (process, self._push)
+
+    async def _call(self, request: Request, deadline: float) -> Result:
+        process = self._process
+        future: asyncio.Future[Result] = process.create_future()
+
+        def answer(result: Result | None, told: float) -> None:
+            if future.done():
+                return
+            if result is None:
+                future.set_exception(EngineUnavailable("it is down", sent=False))
+            else:
+                self._offset = told - process.time()
+                future.set_result(result)
+
+        def fail() -> None:
+            if not future.done():
+                future.set_exception(EngineUnavailable("no answer came", sent=True))
+
+        self._server.request(process, request, answer, fail)
+        timer = process.call_later(max(deadline - process.time(), 0.0), fail)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    async def _meet(self, deadline: float) -> float:
+        if self._offset is None:
+            try:
+                await self._call(Request("hello"), deadline)
+            except EngineUnavailable as error:
+                raise EngineUnavailable("it was not met", sent=False) from error
+        assert self._offset is not None
+        return self._offset
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        offset = await self._meet(deadline)
+        copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, b"")
+        ask.late = max(ask.late, int(copy.not_after * 1e6))
+        (standing,) = await self._call(Request("claim", (copy,)), deadline)
+        assert standing is None or isinstance(standing, Standing)
+        return standing
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        return await singly(self.claim, asks, deadline)
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        result = await self._call(Request("renew", _copies(asks, 0.0)), deadline)
+        return [each if isinstance(each, Standing) else None for each in result]
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        await self._meet(deadline)
+        result = await self._call(self._resignation(asks, doubt=doubt), deadline)
+        return [each is True for each in result]
+
+    def _resignation(self, asks: Sequence[Ask], *, doubt: bool) -> Request:
+        assert self._offset is not None
+        return Request("resign", _copies(asks, self._process.time(), self._offset), doubt)
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        if self._offset is not None:
+            self._server.request(self._process, self._resignation(asks, doubt=True))
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        process = self._process
+        if not self._pushes and not self._roused:
+            left = None if deadline is None else deadline - process.time()
+            if left is None or left > 0.0:
+                self._sleeper = process.create_future()
+                timer = None if left is None else process.call_later(left, self.rouse)
+                try:
+                    await self._sleeper
+                finally:
+                    self._sleeper = None
+                    if timer is not None:
+                        timer.cancel()
+        self._roused = False
+        pushes, self._pushes = self._pushes, []
+        return pushes
+
+    def _push(self, wake: Wake) -> None:
+        self._pushes.append(wake)
+        self.rouse()
+
+    def rouse(self) -> None:
+        self._roused = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        raise NotImplementedError  # nobody looks
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        raise NotImplementedError  # nobody asks
+
+    def reset(self) -> None:
+        """Nothing is forked."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _copies(asks: Sequence[Ask], now: float, offset: float = 0.0) -> tuple[Ask, ...]:
+    """Copy what goes over the wire, with the last moment of any copy in the engine's time."""
+    lasts = (max(max(ask.not_after, now) + offset, ask.late / 1e6) for ask in asks)
+    return tuple(
+        Ask(ask.id, ask.shape, ask.queue, last, b"") for ask, last in zip(asks, lasts, strict=True)
+    )

@@ -1,0 +1,70 @@
+"""Seeds of the simulation: 200 here, 2,000 in `make faults` (LOCKFAST_SEEDS). And its controls."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.robustness.simulation.mutants import MUTANTS, switched_in
+from tests.robustness.simulation.run import Outcome, run
+
+SEEDS = int(os.environ.get("LOCKFAST_SEEDS", "200"))
+ENOUGH = 400  # seeds in which every mutant must have been found
+HAPPENS = (
+    "grants",
+    "writes",
+    "refusals",
+    "lost by the twin",
+    "tokens that may repeat",
+    "freeze",
+    "crash",
+    "pause",
+    "restart",
+    "wipe",
+    "failover",
+    "back",
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> Iterator[None]:
+    """Collect garbage between tests only: it is half of the time."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def story(outcome: Outcome) -> str:
+    """Tell the end of a failed run, and how to see the whole."""
+    trace = run(outcome.seed, tracing=True).trace[-60:]
+    replay = f"python -m tests.robustness.simulation --seed {outcome.seed}"
+    return "\n".join([*trace, f"seed {outcome.seed}: {outcome.broken}", replay])
+
+
+@pytest.mark.timeout(900)
+def test_no_rule_is_broken_whatever_goes_wrong() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        outcome = run(seed)
+        assert outcome.broken is None, story(outcome)
+        seen += outcome.seen
+        if seed % 100 == 99:
+            gc.collect()
+    assert [what for what in HAPPENS if not seen[what]] == [], "nothing is shown by what never was"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_way_of_building_it_is_found(mutant: str) -> None:
+    with switched_in(mutant):
+        assert any(run(seed).broken for seed in range(ENOUGH)), "the simulation cannot tell"
+
+
+def test_a_seed_replays_to_the_last_message() -> None:
+    first = run(11, tracing=True).trace
+    assert len(first) > 100
+    assert run(11, tracing=True).trace == first
