@@ -1,0 +1,1 @@
+"""Torture: real servers, real clients, faults; and checkers over what was recorded."""
