@@ -1,1 +1,1 @@
-"""What breaks, and what must not break with it: models, simulation, faults."""
+"""Torture: models, a simulation, and checkers over what clients of real servers recorded."""

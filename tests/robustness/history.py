@@ -1,0 +1,77 @@
+"""A history: what clients did and were told, in the order of one unshifted monotonic clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class Kind(StrEnum):
+    """What a record is about."""
+
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+    WRITE = "write"
+    LOST = "lost"
+    FAULT = "fault"
+
+
+class Outcome(StrEnum):
+    """How it ended."""
+
+    OK = "ok"
+    NO = "no"
+    """It surely had no effect: refused, timed out and resigned, stale."""
+    UNKNOWN = "unknown"
+    """It may have taken effect, at any later time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One operation of one client, with both ends. Times are seconds of CLOCK_MONOTONIC."""
+
+    client: str
+    kind: Kind
+    name: str
+    began: float
+    ended: float
+    outcome: Outcome
+    token: int = 0
+    id: str = ""
+    value: str = ""
+    """What a write wrote, or what a fault was."""
+    weight: int = 1
+    capacity: int = 1
+    until: float = 0.0
+    """Until when the client believed to hold, at the end of the operation."""
+    fenced: bool = True
+    """Whether the resource written to checks tokens."""
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+def dumped(record: Record) -> str:
+    """Write a record as one line."""
+    return json.dumps(asdict(record), separators=(",", ":"))
+
+
+def read(lines: Iterable[str]) -> Iterator[Record]:
+    """Read records; a torn last line of a client that was killed is left out."""
+    for line in lines:
+        if not line.endswith("\n"):
+            return
+        said = json.loads(line)
+        yield Record(
+            **{**said, "kind": Kind(said["kind"]), "outcome": Outcome(said["outcome"])},
+        )
+
+
+def gathered(folder: Path) -> list[Record]:
+    """Read every client's file, and put all records into the order in which they began."""
+    records: list[Record] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            records += read(lines)
+    return sorted(records, key=lambda record: (record.began, record.ended))
