@@ -72,6 +72,8 @@ def test_trap_32_a_release_that_a_node_missed_is_told_again_when_it_is_back(
 ) -> None:
     async def play() -> None:
         client = stage.client()
+        await release(await acquire(client.lock("warm", ttl=30.0)))
+        await stage.colour.until(lambda: all(p.connections for p in proxies), "connections")
         lease = await acquire(client.lock("x", ttl=30.0))
         await stage.colour.until(lambda: all(map(has, servers.nodes)), "all have it")
         proxies[1].cut()

@@ -164,24 +164,28 @@ class AioFleet(AioWire):
     def _send_later(
         self, index: int, packet: bytes, count: int, gathering: Gathering | None, *, heart: bool
     ) -> None:
-        """Send when there is a connection, if anybody still waits by then."""
+        """Send when there is a connection, though nobody may wait by then: a lease is better kept
+        by all nodes than by the first three, and a release must follow its claim.
+        """
         address = self.nodes[index]
         opening = self._opening_to(address, heart=heart)
         if opening is None:
             if gathering is not None:
                 self._loop.call_soon(gathering.answer, index, self._down[address][2])
             return
-        if gathering is not None:
 
-            def send(task: asyncio.Task[Connection]) -> None:
-                if task.cancelled():
-                    gathering.answer(index, EngineUnavailable("the client closes", sent=False))
-                elif task.exception() is not None:
-                    gathering.answer(index, self._down[address][2])
-                elif not gathering.ended.done():
-                    task.result().put(packet, *[Slot(gathering, index)] * count)
+        def send(task: asyncio.Task[Connection]) -> None:
+            if task.cancelled() or task.exception() is not None:
+                if gathering is not None:
+                    closing = EngineUnavailable("the client closes", sent=False)
+                    gathering.answer(index, closing if task.cancelled() else self._down[address][2])
+                self.lost(index)
+            elif gathering is None:
+                task.result().put(packet, *[None] * count)
+            else:
+                task.result().put(packet, *[Slot(gathering, index)] * count)
 
-            opening.add_done_callback(send)
+        opening.add_done_callback(send)
 
     def _opening_to(self, address: Address, *, heart: bool) -> asyncio.Task[Connection] | None:
         """Begin to connect, unless that is under way; None if it has just failed."""

@@ -89,8 +89,9 @@ class ThreadFleet(ThreadWire):
         for index, packet in enumerate(requests):
             line = lines[index]
             if packet is None or line is None:
-                if packet is not None:
-                    failed.append((index, self._down[self.nodes[index]][2]))
+                continue
+            if not isinstance(line, Line):
+                failed.append((index, line))
                 continue
             try:
                 sent = line.sock.send(packet)
@@ -113,15 +114,37 @@ class ThreadFleet(ThreadWire):
 
     def _lines(
         self, bundle: Bundle, requests: Sequence[bytes | None], now: float, deadline: float
-    ) -> list[Line | None]:
-        """Find a line to each node that is asked; where there is none, `_down` says why."""
-        lines: list[Line | None] = []
-        for address, packet in zip(self.nodes, requests, strict=True):
-            line = bundle.get(address)
-            if packet is not None and (line is None or (line.owed and now - line.since > OVERDUE)):
-                line = self._line(bundle, address, deadline)
+    ) -> list[Line | EngineError | None]:
+        """Find a line to each node that is asked, or why there is none."""
+        lines: list[Line | EngineError | None] = []
+        for index, (address, packet) in enumerate(zip(self.nodes, requests, strict=True)):
+            line: Line | EngineError | None = bundle.get(address)
+            if packet is not None:
+                if isinstance(line, Line) and line.owed:
+                    line = self._caught_up(bundle, index, line, now)
+                if line is None:
+                    line = self._line(bundle, address, deadline)
             lines.append(line)
         return lines
+
+    def _caught_up(
+        self, bundle: Bundle, index: int, line: Line, now: float
+    ) -> Line | EngineError | None:
+        """Read what a line owes before it is used again: it may have ended since, and what is
+        written to it then would be lost without a word.
+        """
+        if line.tls and not line.readable():
+            error = None
+        else:
+            error = self._collect(bundle, (index, line, []), 0)
+        if error is not None:
+            return None  # another is opened
+        if line.owed and now - line.since > OVERDUE:
+            late = TimeoutError("no answer in time")
+            why = self._drop_line(bundle, line, late)
+            self._mark_down(line.address, why)
+            return why
+        return line
 
     def _read(  # noqa: PLR0913, PLR0917  # the state of one exchange
         self,
@@ -162,22 +185,20 @@ class ThreadFleet(ThreadWire):
             return None
         except (OSError, hiredis.HiredisError) as error:
             return self._drop_line(bundle, line, error)
-        for each in late:
-            if type(each) is list:
-                self.late(index, each)
+        if late:
+            line.since = self._now()
+            for each in late:
+                if type(each) is list:
+                    self.late(index, each)
         return None
 
-    def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | None:
-        """Give a line that can be used, or None: then `_down` says why."""
-        line = bundle.get(address)
-        if line is not None:
-            if line.readable():  # what it owes has come since
-                return line
-            late = TimeoutError("no answer in time")
-            self._mark_down(address, self._drop_line(bundle, line, late))
-        spares = self._spares.get(address)
-        if spares:
-            line = bundle[address] = spares.pop()
+    def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
+        """Give a line that can be used, or say why there is none."""
+        try:
+            line = bundle[address] = self._spares[address].pop()
+        except LookupError:  # there is none, or another thread was quicker
+            pass
+        else:
             return line
         down = self._down.get(address)
         if down is not None:
@@ -187,12 +208,12 @@ class ThreadFleet(ThreadWire):
                 threading.Thread(
                     target=self._probe, args=(address, self._closed), daemon=True
                 ).start()
-            return None
+            return why
         try:
             line = self._opened(address, min(deadline, self._now() + OPENING))
         except EngineError as error:
             self._mark_down(address, error)
-            return None
+            return error
         bundle[address] = line
         return line
 
@@ -203,7 +224,8 @@ class ThreadFleet(ThreadWire):
         return line
 
     def _mark_down(self, address: Address, why: EngineError) -> None:
-        pause = self._down[address][1] if address in self._down else AGAIN[0] / 2
+        known = self._down.get(address)  # another thread may take it out
+        pause = AGAIN[0] / 2 if known is None else known[1]
         pause = min(pause * 2, AGAIN[1])
         self._down[address] = (self._now() + pause, pause, why)
 
@@ -245,8 +267,10 @@ class ThreadFleet(ThreadWire):
         return messages
 
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
-        if address not in self._hearts and self._line(self._hearts, address, deadline) is None:
-            raise self._down[address][2]
+        if address not in self._hearts:
+            line = self._line(self._hearts, address, deadline)
+            if isinstance(line, EngineError):
+                raise line
         super()._subscribe(address, channel, deadline)
 
     def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
