@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
-from lockfast.guards.postgres.passage import Passage
+from lockfast.guards.postgres.passage import Passage, exchange
 from lockfast.nouns.lease import LeaseCore
 from lockfast.runtime.drive import drive
 
@@ -24,9 +24,10 @@ class ThreadLine(Generic[Row]):
         self.connection = connection
         self.cursor = connection.cursor()
 
-    async def run(self, *sql: str) -> None:
-        """Run statements. Never prepared: several of them cannot be, and a pooler may be there."""
-        self.cursor.execute("; ".join(sql).encode(), prepare=False)
+    async def run(self, *statements: str) -> None:
+        """Run statements."""
+        with self.connection.lock:
+            self.connection.wait(exchange(self.connection.pgconn, statements))
 
     async def commit(self) -> None:
         """Commit."""
@@ -49,9 +50,10 @@ class AioLine(Generic[Row]):
         self.connection = connection
         self.cursor = connection.cursor()
 
-    async def run(self, *sql: str) -> None:
-        """Run statements, never prepared."""
-        await self.cursor.execute("; ".join(sql).encode(), prepare=False)
+    async def run(self, *statements: str) -> None:
+        """Run statements."""
+        async with self.connection.lock:
+            await self.connection.wait(exchange(self.connection.pgconn, statements))
 
     async def commit(self) -> None:
         """Commit."""

@@ -7,8 +7,11 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import BaseConnection, IsolationLevel
-from psycopg.pq import TransactionStatus
+from psycopg import BaseConnection, IsolationLevel, generators
+from psycopg.abc import PQGen
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn
 
 from lockfast.errors import LockfastError
 from lockfast.guards.postgres.statements import (
@@ -28,8 +31,8 @@ class Line(Protocol):
     def connection(self) -> BaseConnection[Any]:
         """The connection."""
 
-    async def run(self, *sql: str) -> None:
-        """Run statements in one message: so the check costs no round trip."""
+    async def run(self, *statements: str) -> None:
+        """Run `exchange`."""
 
     async def commit(self) -> None:
         """Commit."""
@@ -70,6 +73,7 @@ class Passage:
         if not self._autocommit:
             await self._line.set_autocommit(True)
         try:
+            # In the same message as the BEGIN: the check costs no round trip.
             await self._line.run(
                 beginning(self._line.connection), *entering(self._leases, check_lease=check_lease)
             )
@@ -138,6 +142,18 @@ class Passage:
         """Refuse a lease that its own clock has ended, whatever the mark says."""
         for lease in self._leases:
             lease.ensure_held()
+
+
+def exchange(pgconn: PGconn, statements: Sequence[str]) -> PQGen[None]:
+    """Send statements in one message, and read what came of them.
+
+    Beneath psycopg's cursors: they do not know which statements have no rows and are never to be
+    prepared, and their bookkeeping would cost as much as the check itself.
+    """
+    pgconn.send_query("; ".join(statements).encode())
+    for result in (yield from generators.execute(pgconn)):
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)
 
 
 def beginning(connection: BaseConnection[Any]) -> str:
