@@ -119,6 +119,7 @@ class AioFleet(AioWire):
 
     def _begin(self) -> None:
         super()._begin()
+        self._closed = False
         self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
         """Nodes that were not reached: when to try again, the pause after that, and why."""
@@ -216,6 +217,9 @@ class AioFleet(AioWire):
         if task.cancelled():
             return
         error = task.exception()
+        if error is None and self._closed:
+            task.result().drop("closed")
+            return
         if error is None:
             self._down.pop(address, None)
             (self._hearts if heart else self._work)[address] = task.result()
@@ -233,7 +237,11 @@ class AioFleet(AioWire):
                 connection.post(request)
 
     async def close(self) -> None:
-        """Close all connections."""
-        for task in list(self._underway.values()):
+        """Close all connections, also those that are just being made."""
+        self._closed = True
+        underway = list(self._underway.values())
+        for task in underway:
             task.cancel()
+        if underway:
+            await asyncio.wait(underway, timeout=1.0)
         await super().close()
