@@ -17,6 +17,7 @@ from lockfast.testing import (
     LeaseContract,
     RenewContract,
     ResignContract,
+    TogetherContract,
     WakeContract,
 )
 from tests.contract.benches import RedisBench
@@ -64,7 +65,7 @@ class TestSentinel(Ways):
         return sentinel
 
 
-class TestCluster(AllWays):
+class TestCluster(AllWays, TogetherContract):
     @pytest.fixture
     def bench(self, cluster: RedisBench) -> RedisBench:
         return cluster
