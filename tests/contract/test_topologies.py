@@ -20,6 +20,7 @@ from lockfast.testing import (
     RenewContract,
     ResignContract,
     SharingContract,
+    TogetherContract,
     WakeContract,
 )
 from tests.contract.benches import RedisBench
@@ -67,7 +68,7 @@ class TestSentinel(Ways):
         return sentinel
 
 
-class TestCluster(AllWays):
+class TestCluster(AllWays, TogetherContract):
     @pytest.fixture
     def bench(self, cluster: RedisBench) -> RedisBench:
         return cluster

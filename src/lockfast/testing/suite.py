@@ -26,6 +26,7 @@ from lockfast.testing.contract.expiring import ExpiryContract, StepBackContract
 from lockfast.testing.contract.inspecting import InspectContract
 from lockfast.testing.contract.leasing import LeaseContract
 from lockfast.testing.contract.losing import FaultContract, LossContract
+from lockfast.testing.contract.mishaps import TogetherFaultContract, TogetherMismatchContract
 from lockfast.testing.contract.naming import NamingContract
 from lockfast.testing.contract.processes import ProcessContract
 from lockfast.testing.contract.promising import GuaranteeContract
@@ -40,11 +41,7 @@ from lockfast.testing.contract.reentering import ReentrantContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ListenContract, ResignContract
 from lockfast.testing.contract.sharing import ClockContract, SharingContract
-from lockfast.testing.contract.together import (
-    TogetherContract,
-    TogetherFaultContract,
-    TogetherMismatchContract,
-)
+from lockfast.testing.contract.together import TogetherContract
 from lockfast.testing.machine import MachineContract, QueueMachine, SteadyMachine, StillMachine
 from lockfast.testing.stage import Actor, Contract, Stage, driven
 

@@ -178,6 +178,18 @@ def test_one_who_waits_for_itself_is_a_circle_of_one_unless_it_has_a_timeout() -
     assert Waits(queues, held((2, {1: "x"})), lenient=me).circle(me) == []
 
 
+def test_with_a_timeout_ones_own_permits_may_come_back_and_let_one_in() -> None:
+    # 1 and 2 hold a permit each; 3 is a second claim of the first, and the other waits for it.
+    queues = {
+        **queue_of("s", 2, (1, 1, True), (2, 1, True), (3, 1, False)),
+        **queue_of("a", 1, (4, 1, True), (5, 1, False)),
+    }
+    holding = held((3, {1: "s", 4: "a"}), (5, {2: "s"}))
+    me = f"{3:032x}"
+    assert Waits(queues, holding).circle(me)
+    assert Waits(queues, holding, lenient=me).circle(me) == []
+
+
 def test_a_wait_that_was_given_up_and_not_yet_removed_is_not_taken_for_the_last_one() -> None:
     # 1 held a, waited for b with claim 3, gave that up, and waits for c with claim 5 now.
     queues = {

@@ -199,9 +199,11 @@ class DeadlockContract(Contract):
 
         async def second() -> None:
             lease = await acquire(two.lock("b", ttl=LONG))
-            await until_queued(stage, two.lock("z"), 1)
-            await release(await acquire(two.lock("z", ttl=LONG)))
-            await release(lease)
+            try:
+                await until_queued(stage, two.lock("z"), 1)
+                await release(await acquire(two.lock("z", ttl=LONG)))
+            finally:
+                await release(lease)
 
         jobs = stage.colour.start(first()), stage.colour.start(second())
         assert "'z'" in await jobs[0].result()

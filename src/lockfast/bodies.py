@@ -1,0 +1,105 @@
+"""The body of `async with`: what a loss does to it, and how it ends. For asyncio alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from lockfast.errors import LockfastError
+
+E = TypeVar("E", bound="Ending")
+
+
+WATCHING = ("_cancelled", "_cancelling", "_task")
+NONE: tuple[str, ...] = ()
+
+
+class Ending:
+    """How whatever was acquired ends, and what its loss does to a body."""
+
+    __slots__ = NONE  # each kind of lease has them
+
+    _task: asyncio.Task[Any] | None
+    _cancelled: bool
+    _cancelling: int
+
+    def _release(self) -> Coroutine[Any, Any, None]:
+        raise NotImplementedError
+
+    def ensure_held(self) -> None:
+        """Raise `LeaseLost` unless it is good now."""
+        raise NotImplementedError
+
+    def on_lost(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when it is lost."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        """Begin the body, unless the lease is lost already; from here on a loss cancels it."""
+        self.ensure_held()
+        self._watch()
+        return self
+
+    def _watch(self) -> None:
+        self._cancelled = False
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+        self.on_lost(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._cancelled = True
+            self._task.cancel("lockfast: the lease was lost")
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release. Turn our own cancellation, and no other, into `LeaseLost`."""
+        task, self._task = self._task, None
+        ours = self._cancelled and task is not None and task.uncancel() <= self._cancelling
+        try:
+            await self._release()
+        except LockfastError as failure:
+            if error is None:
+                raise
+            if not ours:
+                error.add_note(f"lockfast: the release failed too: {failure}")
+        if ours and isinstance(error, asyncio.CancelledError):
+            self._explain(error)
+
+    def _explain(self, error: BaseException) -> NoReturn:
+        raise NotImplementedError
+
+
+class Acquiring(Generic[E]):
+    """An acquisition to come: await it for the lease, or enter it with `async with`."""
+
+    __slots__ = ("_coroutine", "_lease")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, E]) -> None:
+        """Nothing runs yet."""
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, E]:
+        """Acquire."""
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> E:
+        """Acquire, and begin the body."""
+        self._lease = await self._coroutine
+        self._lease._watch()
+        return self._lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release."""
+        await self._lease.__aexit__(kind, error, trace)
