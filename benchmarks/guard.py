@@ -73,5 +73,5 @@ def redis(stage: Stage) -> dict[str, list[Turn]]:
 
 def _measured(stage: Stage, bare: Work, guarded: Work) -> dict[str, list[Turn]]:
     works = {"bare": bare, "guarded": guarded}
-    turns = {name: fitted(work, stage.pick(0.2, 0.02)) for name, work in works.items()}
-    return interleave(turns, stage.count(30, 3), stage.say)
+    turns = {name: fitted(work, stage.pick(0.05, 0.02)) for name, work in works.items()}
+    return interleave(turns, stage.count(150, 3), stage.say)

@@ -55,12 +55,14 @@ class Passage:
 
     async def seal(self) -> None:
         """Raise the marks in a transaction of its own: from here on the holder may read."""
-        self._refuse_within("seal() commits by itself, so it comes before your transaction")
+        if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise within("seal() commits by itself, so it comes before your transaction")
         if not self._autocommit:
             await self._line.set_autocommit(True)
         try:
             await self._line.run(READ_COMMITTED, *sealing(self._leases))
-            self._ensure_held()
+            for lease in self._leases:
+                lease.ensure_held()
         except BaseException as error:
             await self._fail(error)
             raise
@@ -69,15 +71,17 @@ class Passage:
 
     async def begin(self, *, check_lease: bool) -> None:
         """Open the transaction by the check."""
-        self._refuse_within("transaction() begins one of its own")
+        connection = self._line.connection
+        if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise within("transaction() begins one of its own")
         if not self._autocommit:
             await self._line.set_autocommit(True)
         try:
             # In the same message as the BEGIN: the check costs no round trip.
-            await self._line.run(
-                beginning(self._line.connection), *entering(self._leases, check_lease=check_lease)
-            )
-            self._ensure_held()
+            calls = entering(self._leases, check_lease=check_lease)
+            await self._line.run(beginning(connection), *calls)
+            for lease in self._leases:
+                lease.ensure_held()
         except BaseException as error:
             await self.end(error)
             raise
@@ -127,21 +131,17 @@ class Passage:
             return refusal(error, self._leases)
         return None
 
-    def _refuse_within(self, why: str) -> None:
-        if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            raise psycopg.ProgrammingError(
-                f"the connection is in a transaction already, and {why}: commit or roll back first"
-            )
-
     async def _restore(self) -> None:
         connection = self._line.connection
         if not self._autocommit and not connection.closed:
             await self._line.set_autocommit(False)
 
-    def _ensure_held(self) -> None:
-        """Refuse a lease that its own clock has ended, whatever the mark says."""
-        for lease in self._leases:
-            lease.ensure_held()
+
+def within(why: str) -> psycopg.ProgrammingError:
+    """Say that a transaction has begun already."""
+    return psycopg.ProgrammingError(
+        f"the connection is in a transaction already, and {why}: commit or roll back first"
+    )
 
 
 def exchange(pgconn: PGconn, statements: Sequence[str]) -> PQGen[None]:

@@ -75,20 +75,25 @@ BEGIN
 END
 $$;
 
--- The same, as the first thing in a transaction. A procedure: CALL has no rows to read.
---
--- p_patience  milliseconds for which the lease is good: neither a wait for a lock nor a pause of the
---             client may be longer, or a holder that has lost its lease would block the next one
+-- Let neither a wait for a lock nor a pause of the client be longer than a lease is good, or a holder
+-- that has lost it would block the next one. Milliseconds, as text.
+CREATE OR REPLACE FUNCTION lockfast_guard.bound_v1(p_patience text) RETURNS boolean
+LANGUAGE sql AS $$
+  SELECT set_config('lock_timeout', p_patience, true) IS NOT NULL
+     AND set_config('idle_in_transaction_session_timeout', p_patience, true) IS NOT NULL
+$$;
+
+-- The rule as the first thing in a transaction. A procedure: CALL has no rows to read.
 CREATE OR REPLACE PROCEDURE lockfast_guard.enter_v1(
-  p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience integer
+  p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
 ) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM set_config('lock_timeout', p_patience::text, true),
-          set_config('idle_in_transaction_session_timeout', p_patience::text, true);
-  -- What nearly every call comes to, without the rest of the rule: that would cost half as much again.
+  -- What nearly every call comes to, in one statement: the limits are set when the row is found, so
+  -- before it is locked. The whole rule costs half as much again.
   UPDATE lockfast_guard.mark SET token = p_token, id = p_id, passed = pg_current_xact_id()
-  WHERE name = p_name AND token = p_token AND id = p_id;
+  WHERE name = p_name AND token = p_token AND id = p_id AND lockfast_guard.bound_v1(p_patience);
   IF NOT FOUND THEN
+    PERFORM lockfast_guard.bound_v1(p_patience);
     CALL lockfast_guard.admit_v1(p_name, p_token, p_id, p_floor, p_shared);
   END IF;
 END
@@ -96,7 +101,7 @@ $$;
 
 -- The same, to be committed by itself: it has to be on disk before the holder reads.
 CREATE OR REPLACE PROCEDURE lockfast_guard.seal_v1(
-  p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience integer
+  p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
 ) LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from lockfast.acquire import lost
 from lockfast.errors import LockfastError, Loss, Unguarded
@@ -50,8 +50,18 @@ class Failure(Protocol):
         """What else the server said."""
 
 
+_entries: WeakKeyDictionary[LeaseCore, str] = WeakKeyDictionary()
+"""What stays the same in front of all writes of a lease. Weakly: a lease lives by its holder."""
+
+
 def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> list[str]:
     """Write the check that opens a transaction: the first thing in it, ahead of every read."""
+    if len(leases) == 1 and not check_lease:  # in front of nearly every write, so it is short
+        lease = leases[0]
+        entry = _entries.get(lease)
+        if entry is None:
+            entry = _entries[lease] = _call("enter_v1", shown(lease))
+        return [f"{entry}'{math.ceil(lease.remaining * 1000.0) or 1}')"]
     calls = _each("enter_v1", leases)
     if check_lease:
         shows = map(shown, leases)
@@ -65,19 +75,14 @@ def sealing(leases: Sequence[LeaseCore]) -> list[str]:
 
 
 def _each(procedure: str, leases: Sequence[LeaseCore]) -> list[str]:
-    if len(leases) == 1:  # the common case, and in front of every write
-        ms = max(math.ceil(leases[0].remaining * 1000.0), 1)
-        return [f"{_call(procedure, shown(leases[0]))}{ms})"]
     if not leases:
         raise TypeError("a guard needs a lease")
-    ms = max(math.ceil(min(lease.remaining for lease in leases) * 1000.0), 1)
+    ms = math.ceil(min(lease.remaining for lease in leases) * 1000.0) or 1  # 0 would be for ever
     # In the order of names: two transactions under the same two locks must not block each other.
-    return [f"{_call(procedure, at)}{ms})" for at in sorted(map(shown, leases))]
+    return [f"{_call(procedure, at)}'{ms}')" for at in sorted(map(shown, leases))]
 
 
-@lru_cache(maxsize=1024)
 def _call(procedure: str, at: Shown) -> str:
-    """Write what stays the same as long as a lease lives."""
     return (
         f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
         f"{'true' if at.shared else 'false'}, "
