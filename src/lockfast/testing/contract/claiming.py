@@ -66,8 +66,8 @@ class ClaimContract(Contract):
             assert standing.blocker == Blocker(holder.id, head.ticket, b"the holder")
             assert standing.floor == head.ticket
             assert standing.ticket > 0
-            assert standing.recheck is not None
-            assert stage.units(standing.recheck) <= 5
+            # None where the engine itself tells of another's end, as a watch does.
+            assert standing.recheck is None or stage.units(standing.recheck) <= 5
         assert (await actor.renew_one(holder)).behind == 1
         await actor.resign(holder)
         after = await other.renew_one(waiter)
