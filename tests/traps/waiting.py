@@ -30,7 +30,7 @@ def take_soon(lock: Lock, within: float = SOON) -> Lease:
     return taken[0]
 
 
-def wait_queue(lock: Lock, count: int, within: float = SOON) -> None:
+def wait_queue(lock: Lock, count: int, within: float = 10.0) -> None:
     """Poll until so many hold the lock or wait for it."""
     wait_until(lambda: len(lock.queue()) == count, f"{count} in the queue", within)
 

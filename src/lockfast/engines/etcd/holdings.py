@@ -105,6 +105,8 @@ class Holdings:
 
     async def send_all(self, ids: Sequence[str], request: bytes, deadline: float) -> bytes:
         """Send a copy of several claims, in one transaction."""
+        if not self._wire.enter(deadline):
+            raise EngineUnavailable("too many claims are under way", sent=False)
         for id_ in ids:
             self._copies[id_] = self._copies.get(id_, 0) + 1
         try:
@@ -116,6 +118,8 @@ class Holdings:
         except EngineRefused:
             self._answered(ids)
             raise
+        finally:
+            self._wire.leave()
         self._answered(ids)
         return reply
 

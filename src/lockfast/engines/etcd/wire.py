@@ -124,6 +124,13 @@ class Wire(ABC):
         """The member that is asked at present."""
         return self._login.addresses[self._current]
 
+    def enter(self, deadline: float) -> bool:  # noqa: ARG002  # a colour may know better
+        """Wait for a turn to claim; False if none came in time."""
+        return True
+
+    def leave(self) -> None:  # noqa: B027  # a colour without turns has nothing to give
+        """Give the turn to another."""
+
     async def call(
         self, method: str, request: bytes, deadline: float, *, harmless: bool = False
     ) -> bytes:
