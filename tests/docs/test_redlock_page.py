@@ -53,9 +53,12 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
             waiter.join(5)
         assert lock.queue() == []
         nodes[0].command("FLUSHALL")
-        for _ in range(3):
+
+        def noticed() -> bool:
             lock.acquire().release()
-        wait_until(lambda: nodes[0].command("GET", packets.MEMBER) is not None, "it is noticed")
+            return nodes[0].command("GET", packets.MEMBER) is not None
+
+        wait_until(noticed, "it is noticed")
         clock.advance(60.0)
         wait_until(lambda: client.guarantees().findings == (), "it joins")
 

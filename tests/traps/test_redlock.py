@@ -92,7 +92,10 @@ def test_trap_33_a_renewal_extends_what_is_held_and_never_by_the_mark(
     servers: RedlockSet, stage: Stage
 ) -> None:
     async def play() -> None:
-        lease = await acquire(stage.client().lock("x", ttl=1.0))
+        client = stage.client()
+        await release(await acquire(client.lock("warm", ttl=1.0)))
+        lease = await acquire(client.lock("x", ttl=1.0))
+        await stage.colour.until(lambda: all(map(has, servers.nodes)), "all have it")
         drop(servers.nodes[0], "x")  # a minority: it stays held, and is not brought back
         assert not await wait_lost(lease, 1.5)
         assert lease.state is State.HELD

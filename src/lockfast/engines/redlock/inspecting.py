@@ -125,25 +125,31 @@ def _is_error(reply: object) -> bool:
 
 
 def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
-    """Put together what the nodes show: a holder is who a majority has."""
-    votes: dict[tuple[str, int], list[float]] = {}
-    seen: dict[str, tuple[int, float, bytes]] = {}
+    """Put together what the nodes show: a claim holds, or waits, where a majority says so.
+
+    A minority may show what is just coming, or has gone and did not reach it yet.
+    """
+    enough = quorum(size)
+    holding: dict[tuple[str, int], list[float]] = {}
+    waiting: dict[tuple[str, int], list[float]] = {}
+    payloads: dict[str, bytes] = {}
     for rows in answers:
         for raw, token, has, left, payload in rows:
             ident = raw.decode()
-            if has:
-                votes.setdefault((ident, int(token)), []).append(left / 1000)
-                seen.setdefault(ident, (int(token), -1.0, payload))
-            elif ident not in seen or not 0 <= seen[ident][1] <= left / 1000:
-                seen[ident] = (int(token), left / 1000, payload)
-    shown = []
-    for (ident, token), lefts in votes.items():
-        if len(lefts) >= quorum(size):
-            left = sorted(lefts, reverse=True)[quorum(size) - 1]
-            shown.append(Entry(name, ident, token, True, 1, 1, left, seen.pop(ident)[2]))  # noqa: FBT003  # by position
-    waiting = [
-        Entry(name, ident, token, False, 1, 1, left, payload)  # noqa: FBT003  # by position
-        for ident, (token, left, payload) in seen.items()
-        if left >= 0  # a proposal under way is neither a holder nor a waiter
+            payloads[ident] = payload
+            (holding if has else waiting).setdefault((ident, int(token)), []).append(left / 1000)
+    return [
+        Entry(
+            name=name,
+            id=ident,
+            ticket=token,
+            granted=granted,
+            weight=1,
+            capacity=1,
+            left=sorted(lefts, reverse=True)[enough - 1],
+            payload=payloads[ident],
+        )
+        for granted, shown in ((True, holding), (False, waiting))
+        for (ident, token), lefts in sorted(shown.items(), key=lambda each: each[0][1])
+        if len(lefts) >= enough
     ]
-    return shown + sorted(waiting, key=lambda entry: entry.ticket)
