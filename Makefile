@@ -25,8 +25,13 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: ## Run the tests
-	$(BIN)/python -m pytest
+# Most tests wait, so three at once keep two cores busy. Those of the second line count threads,
+# interrupt, or measure, and want the machine for themselves.
+ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py
+
+test: ## Run the tests, on real servers that they start themselves
+	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE))
+	$(BIN)/python -m pytest $(ALONE)
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

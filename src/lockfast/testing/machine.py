@@ -17,7 +17,7 @@ from lockfast.testing.twins import CLEAR, NAMES, Claim, Twins
 
 SHAPES = [(1, 1), (1, 1), (3, 1), (3, 2), (3, 3), (SHARED, 1), (SHARED, SHARED)]
 TTLS = [2, 3, 5, 12]  # a waiter of the last lives on 10
-EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "100"))
 
 
 class SteadyMachine(Twins):
