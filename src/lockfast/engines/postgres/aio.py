@@ -10,7 +10,7 @@ import asyncio
 import socket
 
 from lockfast.engines.postgres.address import Address, is_name
-from lockfast.engines.postgres.link import READ, WRITE, Link, Row, Steps, T
+from lockfast.engines.postgres.link import WRITE, Link, Row
 from lockfast.engines.postgres.wire import IDLE, IO, late, patience, unsent
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
@@ -35,15 +35,6 @@ class AioWire:
         self._bell = asyncio.Event()
         self._buried: list[Link] = []
 
-    async def _drive(self, link: Link, steps: Steps[T], deadline: float) -> T:
-        try:
-            events = next(steps)
-            while True:
-                await self._ready(link, events, deadline)
-                events = steps.send(None)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # StopIteration is not generic
-
     async def _ready(self, link: Link, events: int, deadline: float) -> None:
         ready: asyncio.Future[bool] = self._loop.create_future()
 
@@ -53,8 +44,7 @@ class AioWire:
 
         descriptor = link.fileno()
         timer = self._loop.call_later(max(deadline - self._now(), 0.0), tell, False)  # noqa: FBT003  # see above
-        if events & READ:
-            self._loop.add_reader(descriptor, tell, True)  # noqa: FBT003  # see above
+        self._loop.add_reader(descriptor, tell, True)  # noqa: FBT003  # see above
         if events & WRITE:
             self._loop.add_writer(descriptor, tell, True)  # noqa: FBT003  # see above
         try:
@@ -63,7 +53,8 @@ class AioWire:
         finally:
             timer.cancel()
             self._loop.remove_reader(descriptor)
-            self._loop.remove_writer(descriptor)
+            if events & WRITE:
+                self._loop.remove_writer(descriptor)
 
     async def _open(self, address: Address, deadline: float) -> Link:
         deadline = min(max(deadline, self._now() + 0.05), self._now() + IO)
@@ -75,7 +66,8 @@ class AioWire:
             raise EngineUnavailable(said, sent=False) from error
         link = Link(address.resolved(hosts), str(address))
         try:
-            await self._drive(link, link.connect(), deadline)
+            for events in link.connect():
+                await self._ready(link, events, deadline)
         except EngineUnavailable as error:
             link.close()
             raise unsent(error) from error
@@ -123,7 +115,12 @@ class AioWire:
 
     async def _exchange(self, link: Link, sql: bytes, deadline: float) -> list[Row]:
         try:
-            return await self._drive(link, link.exchange(sql), min(deadline, self._now() + IO))
+            events = link.send(sql)
+            while True:
+                await self._ready(link, events, deadline)
+                rows, events = link.receive()
+                if rows is not None:
+                    return rows
         finally:
             self._put_back(link)
 

@@ -32,7 +32,9 @@ class PostgresEngine:
         if self._channel is None:  # from here on there is something to hear
             self._channel = f"lockfast_{ask.id[:22]}"
             self._wire.rouse()
-        late = await self._translate(ask.not_after, deadline)
+        if self._wire.offset is None:
+            await self._greet(deadline)
+        late = self._translate(ask.not_after)
         rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
         micros, standing = statements.claimed(rows[0], ask)
         if standing is None:
@@ -47,10 +49,12 @@ class PostgresEngine:
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
-    async def _translate(self, when: float, deadline: float) -> int:
+    async def _greet(self, deadline: float) -> None:
+        """Connect: that tells the server's clock."""
+        await self._wire.call(b"SELECT 1", deadline)
+
+    def _translate(self, when: float) -> int:
         """Give a time of ours by the server's clock, in µs; at most, never later."""
-        if self._wire.offset is None:
-            await self._wire.call(b"SELECT 1", deadline)
         return int((when + (self._wire.offset or 0.0)) * 1e6)
 
     async def renew(
@@ -62,8 +66,7 @@ class PostgresEngine:
             return found
         rows = await self._wire.call(statements.renew(asks), deadline, heart=True)
         received = self._now()
-        for row in rows:
-            place, micros, standing = statements.renewed(row)
+        for place, micros, standing in statements.renewed(rows[0]):
             found[place] = standing
             self._wire.offset = micros / 1e6 - received
             if standing is not None and not standing.granted:
@@ -72,16 +75,15 @@ class PostgresEngine:
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one call, one transaction."""
-        removed = [False] * len(asks)
         if not asks:
-            return removed
+            return []
         untils = None
         if doubt:
-            untils = [await self._translate(ask.not_after, deadline) + MARGIN for ask in asks]
-        for row in await self._wire.call(statements.resign(asks, untils), deadline):
-            place, there = statements.resigned(row)
-            removed[place] = there
-        return removed
+            if self._wire.offset is None:
+                await self._greet(deadline)
+            untils = [self._translate(ask.not_after) + MARGIN for ask in asks]
+        rows = await self._wire.call(statements.resign(asks, untils), deadline)
+        return statements.resigned(rows[0])
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Leave it to the heart: nothing can be written behind a claim that is under way."""

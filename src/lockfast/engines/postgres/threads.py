@@ -6,7 +6,7 @@ import select
 import socket
 
 from lockfast.engines.postgres.address import Address, is_name
-from lockfast.engines.postgres.link import READ, WRITE, Link, Row, Steps, T
+from lockfast.engines.postgres.link import READ, WRITE, Link, Row
 from lockfast.engines.postgres.wire import IDLE, IO, late, patience, unsent
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
@@ -34,23 +34,18 @@ class ThreadWire:
         self._bell.settimeout(0)
         self._button.settimeout(0)
 
-    def _drive(self, link: Link, steps: Steps[T], deadline: float) -> T:
-        try:
-            events = next(steps)
-            while True:
-                poll = select.poll()
-                poll.register(link.fileno(), EVENTS[events])
-                if not poll.poll(max(deadline - self._now(), 0.0) * 1000):
-                    raise late(link)
-                events = steps.send(None)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    def _ready(self, link: Link, events: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(link.fileno(), EVENTS[events])
+        if not poll.poll(max(deadline - self._now(), 0.0) * 1000):
+            raise late(link)
 
     def _open(self, address: Address, deadline: float) -> Link:
         deadline = min(max(deadline, self._now() + 0.05), self._now() + IO)
         link = Link(address.resolved(_lookup(address)), str(address))
         try:
-            self._drive(link, link.connect(), deadline)
+            for events in link.connect():
+                self._ready(link, events, deadline)
         except EngineUnavailable as error:
             link.close()
             raise unsent(error) from error
@@ -75,7 +70,12 @@ class ThreadWire:
             except IndexError:
                 link = self._open(self._address, deadline)
         try:
-            return self._drive(link, link.exchange(sql), min(deadline, self._now() + IO))
+            events = link.send(sql)
+            while True:
+                self._ready(link, events, deadline)
+                rows, events = link.receive()
+                if rows is not None:
+                    return rows
         finally:
             self._put_back(link)
 
