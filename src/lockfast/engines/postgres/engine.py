@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lockfast.engines.hearing import CALM, before, wakes
 from lockfast.engines.postgres import guarantees, statements
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import EngineError
@@ -11,7 +12,6 @@ from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
-CALM = 0.1  # seconds between attempts to listen
 GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
 MARGIN = 1_000_000  # µs a tombstone outlives the last moment at which a copy would be applied
 
@@ -31,7 +31,7 @@ class PostgresEngine:
         """Append and report, in one round trip."""
         if self._channel is None:  # from here on there is something to hear
             self._channel = f"lockfast_{ask.id[:22]}"
-            self._wire.rouse()
+            self._wire.bell.ring()
         if self._wire.offset is None:
             await self._greet(deadline)
         late = self._translate(ask.not_after)
@@ -43,7 +43,7 @@ class PostgresEngine:
         elif standing.ticket and not standing.granted:
             self._wait(ask)
             if self._wire.deaf:
-                self._wire.rouse()
+                self._wire.bell.ring()
         return standing
 
     def _wait(self, ask: Ask) -> None:
@@ -95,28 +95,21 @@ class PostgresEngine:
         """
         try:
             if self._channel is None:
-                await self._wire.pause(deadline)
+                await self._wire.bell.wait(deadline)
                 return []
             if self._wire.deaf and self._waiting > self._now():
                 soon = self._now() + GLANCE
-                await self._wire.pause(soon if deadline is None else min(deadline, soon))
+                await self._wire.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
             messages = await self._wire.listen(self._channel, deadline)
         except EngineError:
-            soon = self._now() + CALM
-            await self._wire.pause(soon if deadline is None else min(deadline, soon))
+            await self._wire.bell.wait(before(deadline, self._now() + CALM))
             return []
-        if messages is None:
-            return [EVERYONE]
-        wakes = []
-        for message in messages:
-            ident, _, floor = message.decode().partition(" ")
-            wakes.append(Wake(ident, granted=True, floor=int(floor)))
-        return wakes
+        return wakes(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._wire.rouse()
+        self._wire.bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
@@ -129,7 +122,7 @@ class PostgresEngine:
         return Page([statements.entry(row) for row in rows], more)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask on the heart's connection, which knows whether anything can be heard."""
+        """Ask the server."""
         rows = await self._wire.call(guarantees.ASK, deadline, heart=True)
         return guarantees.guarantees(rows[0], deaf=self._wire.deaf)
 
