@@ -123,7 +123,7 @@ class PostgresEngine:
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""
-        rows = await self._wire.call(guarantees.ASK, deadline, heart=True)
+        rows = await self._wire.call(guarantees.ASK, deadline)
         return guarantees.guarantees(rows[0], deaf=self._wire.deaf)
 
     def reset(self) -> None:
