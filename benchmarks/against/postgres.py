@@ -53,9 +53,9 @@ def _bare(connection: psycopg.Connection) -> Work:
 
     def work(count: int) -> None:
         for _ in range(count):
-            if call(claim).get_value(0, 3) != b"t":
+            if b" t " not in (call(claim).get_value(0, 0) or b""):
                 raise AssertionError("the bare claim was not granted at once")
-            if call(resign).get_value(0, 1) != b"t":
+            if call(resign).get_value(0, 0) != b"{t}":
                 raise AssertionError("the bare resignation found nothing")
 
     return work

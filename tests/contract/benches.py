@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from lockfast.engines.memory import Memory, MemoryEngine, TaskBell, ThreadBell
+from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -31,8 +31,7 @@ class MemoryBench(Bench):
         self.wipe()
 
     def open(self, runtime: Threads | Aio) -> Engine:
-        bell = ThreadBell() if isinstance(runtime, Threads) else TaskBell()
-        return MemoryEngine(self._memory, bell)
+        return MemoryEngine(self._memory, runtime.bell())
 
     def wipe(self) -> None:
         self._memory = Memory(self.now)

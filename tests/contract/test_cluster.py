@@ -14,14 +14,20 @@ from lockfast.errors import EngineUnavailable
 from lockfast.testing import COLOURS, Stage
 from lockfast.testing.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench
-from tests.servers import Cluster
+from tests.servers import Cluster, ServerClock
 
 HUNDRED = 100
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Cluster]:
-    with Cluster() as servers:
+def clock() -> ServerClock:
+    """The clock of one node: no two of them need to agree."""
+    return ServerClock()
+
+
+@pytest.fixture(scope="module")
+def servers(clock: ServerClock) -> Iterator[Cluster]:
+    with Cluster(odd=clock.env) as servers:
         yield servers
 
 
@@ -111,6 +117,29 @@ def test_a_slot_that_has_moved_is_followed(servers: Cluster, stage: Stage) -> No
         following = await job.result()
         assert following.token > held.token
         await release(following)
+
+    stage.colour.run(play())
+
+
+def test_a_claim_that_follows_a_move_is_too_late_by_the_clock_of_the_new_node(
+    servers: Cluster, clock: ServerClock, stage: Stage
+) -> None:
+    async def play() -> None:
+        actor, odd = stage.actor(), servers.nodes[-1]
+        if servers.owner(_slot("followed")) is odd:
+            servers.move_slot(_slot("followed"), servers.nodes[0])
+        first = actor.ask("followed")
+        await actor.claim(first)  # it has the map, and the clock of one node
+        await actor.resign(first)
+        servers.move_slot(_slot("followed"), odd)
+        clock.advance(-3600.0)
+        try:
+            assert await actor.is_dead(actor.ask("followed", late=1))
+            timely = actor.ask("followed")
+            assert (await actor.claim(timely)).granted
+            await actor.resign(timely)
+        finally:
+            clock.advance(3600.0)
 
     stage.colour.run(play())
 

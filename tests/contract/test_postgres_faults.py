@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
+import lockfast
 from lockfast.core.validity import State
 from lockfast.engines.postgres import install
 from lockfast.errors import EngineUnavailable
@@ -104,8 +106,21 @@ def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
     stage.colour.run(play())
 
 
+def in_step(primary: Postgres, replica: Postgres) -> None:
+    """Wait until the replica has all that the primary has."""
+    position = primary.command("SELECT pg_current_wal_lsn()")[0][0]
+    wait_until(
+        lambda: (
+            replica.command(f"SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn") == [(True,)]
+        ),
+        "the replica is in step",
+    )
+
+
 @pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(colour: str) -> None:
+def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(
+    colour: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Postgres() as primary:
         install(primary.url)
         with Postgres(replica_of=primary) as replica:
@@ -116,16 +131,18 @@ def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(colour: str)
             async def play() -> None:
                 client = stage.client()
                 lease = await acquire(client.lock("x", ttl=8.0))
-                position = primary.command("SELECT pg_current_wal_lsn()")[0][0]
-                wait_until(
-                    lambda: (
-                        replica.command(f"SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn")
-                        == [(True,)]
-                    ),
-                    "the replica is in step",
-                )
+                in_step(primary, replica)
+                died = time.monotonic()
                 primary.kill()
                 replica.promote()
+                promoted = time.monotonic()
+                await release(await acquire(client.lock("free", ttl=8.0), 10))
+                granted = time.monotonic()
+                said = f"{granted - died:.2f} s after the death of the primary"
+                also = f"{granted - promoted:.2f} s after the promotion"
+                with capsys.disabled():
+                    sys.stdout.write(f"\nPostgreSQL, {colour}: granted {said}, {also}\n")
+                assert granted - promoted < 3.0
                 assert await try_acquire(stage.client().lock("x", ttl=8.0)) is None
                 await stage.colour.until(lambda: lease.state is State.HELD, "it is renewed")
                 await release(lease)
@@ -136,6 +153,51 @@ def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(colour: str)
             stage.colour.run(play())
             stage.colour.run(stage.clear())
             stage.colour.close()
+
+
+def test_a_stale_replica_whose_clock_is_behind_gives_higher_tokens_all_the_same() -> None:
+    clock = ServerClock()
+    with Postgres(env=clock.env, config={"fsync": "off"}) as primary:
+        install(primary.url)
+        with Postgres(replica_of=primary) as replica:
+            with lockfast.connect(primary.url) as client:
+                client.lock("x").acquire().release()
+                in_step(primary, replica)
+                # From here on it hears nothing more; and the primary's clock is ten minutes ahead.
+                replica.command("ALTER SYSTEM SET primary_conninfo = ''")
+                replica.command("SELECT pg_reload_conf()")
+                wait_until(
+                    lambda: replica.command("SELECT FROM pg_stat_wal_receiver") == [],
+                    "the replica is cut off",
+                )
+                clock.advance(600.0)
+                missed = client.lock("x").acquire(timeout=10)
+                missed.release()
+            primary.kill()
+            replica.promote()
+            with lockfast.connect(replica.url) as client:
+                again = client.lock("x").acquire(timeout=10)
+                assert again.token > missed.token
+                again.release()
+                # Once for each change of timeline, and not with every token.
+                third = client.lock("x").acquire(timeout=10)
+                assert third.token - again.token < 60e6
+                third.release()
+
+
+def test_a_user_who_may_not_know_the_timeline_can_lock_all_the_same(shared: Postgres) -> None:
+    shared.command("REVOKE EXECUTE ON FUNCTION pg_walfile_name FROM PUBLIC")
+    shared.command("CREATE ROLE blind LOGIN")
+    shared.command("GRANT USAGE ON SCHEMA lockfast TO blind")
+    shared.command("GRANT ALL ON ALL TABLES IN SCHEMA lockfast TO blind")
+    tokens = []
+    for user in ("blind", "postgres", "blind"):
+        url = shared.url.replace("postgres@", f"{user}@")
+        with lockfast.connect(url) as client, client.lock("x") as lease:
+            tokens.append(lease.token)
+    assert tokens == sorted(set(tokens))
+    assert tokens[2] - tokens[0] < 3600e6
+    shared.command("GRANT EXECUTE ON FUNCTION pg_walfile_name TO PUBLIC")
 
 
 @pytest.fixture(scope="module")

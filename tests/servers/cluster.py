@@ -1,5 +1,6 @@
 """A Redis Cluster: three primaries that share the slots, and the moving of a slot."""
 
+from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,7 @@ class SlotMove:
         self.source = source
         self.target = target
         self._cluster = cluster
+        cluster.wait_agreed()
         # The target first: the source must not send clients to one that would send them back.
         target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id_of(source))
         source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id_of(target))
@@ -41,6 +43,7 @@ class SlotMove:
         self.move_keys(*self.keys())
         for node in [self.target, self.source, *self._cluster.nodes]:
             node.command("CLUSTER", "SETSLOT", self.slot, "NODE", self._cluster.id_of(self.target))
+        self._cluster.wait_agreed()
 
     def cancel(self) -> None:
         """Leave the slot where it was; only right while no key has moved."""
@@ -51,7 +54,8 @@ class SlotMove:
 class Cluster:
     """Three primaries. `with` starts them and makes them a cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, odd: Mapping[str, str] | None = None) -> None:
+        """Write the configurations; `odd` is the environment of the last node."""
         config = {
             "cluster-enabled": "yes",
             "cluster-node-timeout": str(_NODE_TIMEOUT),
@@ -59,7 +63,8 @@ class Cluster:
         }
         # The port of the cluster bus is by default 10000 higher, where another may listen.
         self.nodes = [
-            Redis(config={**config, "cluster-port": str(free_port())}) for _ in range(_PRIMARIES)
+            Redis(config={**config, "cluster-port": str(free_port())}, env=env)
+            for env in [None] * (_PRIMARIES - 1) + [odd]
         ]
 
     @property
@@ -84,6 +89,17 @@ class Cluster:
                 f"cluster_state:ok at {node.address}",
                 timeout,
             )
+
+    def wait_agreed(self, timeout: float = 20.0) -> None:
+        """Wait until all running nodes say the same of who has which slots, and since when.
+
+        Until then a late word of a former owner may still turn one of them round.
+        """
+        wait_until(
+            lambda: len({self._view(node) for node in self.nodes if node.alive}) == 1,
+            "the nodes agree",
+            timeout,
+        )
 
     def id_of(self, node: Redis) -> str:
         """Tell a node's id in the cluster."""
@@ -141,6 +157,15 @@ class Cluster:
             return True
         lines = text(node.command("CLUSTER", "INFO")).splitlines()
         return {"cluster_state:ok", f"cluster_known_nodes:{_PRIMARIES}"} <= set(lines)
+
+    @staticmethod
+    def _view(node: Redis) -> frozenset[tuple[str, ...]]:
+        """Tell, for each node, its id, its epoch and its slots; a slot on the move is left out."""
+        lines = text(node.command("CLUSTER", "NODES")).splitlines()
+        return frozenset(
+            (fields[0], fields[6], *(each for each in fields[8:] if not each.startswith("[")))
+            for fields in map(str.split, lines)
+        )
 
     def _owns(self, node: Redis, slot: int) -> bool:
         # The node's own line is marked "myself" and ends with its ranges of slots; a slot on

@@ -6,72 +6,20 @@ is shared between processes, and a forked child has a copy of its own.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from lockfast.core.queue import Queues
 from lockfast.engines.singly import singly
 from lockfast.guarantees import Guarantees, Level
 from lockfast.port import EVERYONE, Ask, Engine, Entry, Page, Standing, Wake
 from lockfast.runtime.aio import Aio
-from lockfast.runtime.base import Clock, now
+from lockfast.runtime.base import Bell, Clock, now
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
 PAGE = 100
-
-
-class Bell(Protocol):
-    """How a listener of either colour is woken."""
-
-    def ring(self) -> None:
-        """Wake the listener, from any thread."""
-
-    async def wait(self, seconds: float | None) -> None:
-        """Sleep until it rings."""
-
-
-class ThreadBell:
-    """Wake a thread."""
-
-    def __init__(self) -> None:
-        """Begin silent."""
-        self._event = threading.Event()
-
-    def ring(self) -> None:
-        """Wake the listener."""
-        self._event.set()
-
-    async def wait(self, seconds: float | None) -> None:
-        """Block until it rings."""
-        self._event.wait(seconds)
-        self._event.clear()
-
-
-class TaskBell:
-    """Wake a task, also from another thread: a blocking client may share the memory."""
-
-    def __init__(self) -> None:
-        """Begin silent."""
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def ring(self) -> None:
-        """Wake the listener, unless its loop has ended."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, seconds: float | None) -> None:
-        """Suspend until it rings."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return
-        self._event.clear()
 
 
 class Memory:
@@ -161,9 +109,7 @@ class MemoryEngine:
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep until a push."""
         if not self._pushes:
-            at = self._memory.clock()
-            if deadline is None or deadline > at:
-                await self._bell.wait(None if deadline is None else deadline - at)
+            await self._bell.wait(deadline)
         pushes, self._pushes = self._pushes, []
         return pushes
 
@@ -197,9 +143,11 @@ class MemoryEngine:
     def reset(self) -> None:
         """Begin anew after a fork: the lock may have been held by a thread that is not here."""
         self._memory.lock = threading.Lock()
+        self._bell.close()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Listen no more."""
+        self._bell.close()
 
 
 _memories: dict[str, Memory] = {}
@@ -210,6 +158,4 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     target.take()
     name = target.hosts[0][0] if target.hosts else ""
     memory = _memories.setdefault(name, Memory()) if name else Memory()
-    return lambda: MemoryEngine(
-        memory, ThreadBell() if isinstance(runtime, Threads) else TaskBell()
-    )
+    return lambda: MemoryEngine(memory, runtime.bell())

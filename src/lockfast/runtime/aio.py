@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import weakref
 from collections.abc import Callable, Coroutine
@@ -40,6 +41,56 @@ class TaskEvent:
     def _late(self) -> None:
         if not self._future.done():
             self._future.set_result(False)
+
+
+class TaskBell:
+    """A bell made of an event. It belongs to the running loop, and rings from elsewhere too."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin silent."""
+        self._now = clock
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._readable = False
+
+    def ring(self) -> None:
+        """Ring, from this loop or from elsewhere; a loop that has ended has nobody to wake."""
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                self._event.set()
+                return
+        except RuntimeError:  # no loop runs in this thread
+            pass
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, until: float | None, watched: int | None = None) -> bool:
+        """Suspend this task."""
+        self._readable = False
+        if not self._event.is_set() and (until is None or until > self._now()):
+            timer = None
+            if until is not None:
+                timer = self._loop.call_later(until - self._now(), self._event.set)
+            if watched is not None:
+                self._loop.add_reader(watched, self._read, watched)
+            try:
+                await self._event.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                if watched is not None:
+                    self._loop.remove_reader(watched)
+        self._event.clear()
+        return self._readable
+
+    def _read(self, watched: int) -> None:
+        """Tell once: it stays readable until somebody reads, and its reader may close it."""
+        self._loop.remove_reader(watched)
+        self._readable = True
+        self._event.set()
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class HeartTask:
@@ -105,6 +156,10 @@ class Aio:
     def event(self) -> TaskEvent:
         """Make an event."""
         return TaskEvent(asyncio.get_running_loop(), self.now)
+
+    def bell(self) -> TaskBell:
+        """Make a bell."""
+        return TaskBell(self.now)
 
     def worker(self) -> tuple[object, str]:
         """Identify and name the running task. Weakly: a finished one would keep a leaked lease,

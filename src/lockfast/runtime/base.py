@@ -31,6 +31,22 @@ class Event(Protocol):
         ...
 
 
+class Bell(Protocol):
+    """Ends the sleep of a listener, which may watch a socket meanwhile."""
+
+    def ring(self) -> None:
+        """End the sleep, or the next one. From any thread or fork, at any time; never raises."""
+
+    async def wait(self, until: float | None, watched: int | None = None) -> bool:
+        """Sleep until it rings, the time comes, or there is something to read from the descriptor
+        that is watched: True then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of it: nobody sleeps here any more."""
+
+
 class Running(Protocol):
     """A heart's thread or task."""
 
@@ -57,6 +73,10 @@ class Runtime(Protocol):
 
     def event(self) -> Event:
         """Make an event."""
+        ...
+
+    def bell(self) -> Bell:
+        """Make a bell."""
         ...
 
     def worker(self) -> tuple[object, str]:

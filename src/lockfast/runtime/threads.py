@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -35,6 +37,44 @@ class ThreadEvent:
             return self._gate.acquire()
         left = until - self._now()
         return self._gate.acquire(timeout=min(max(left, 0.0), threading.TIMEOUT_MAX))
+
+
+class ThreadBell:
+    """A bell made of a pair of sockets, so that poll hears it beside another socket."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin silent."""
+        self._now = clock
+        self._hammer, self._gong = socket.socketpair()
+        self._hammer.settimeout(0.0)
+        self._gong.settimeout(0.0)
+
+    def ring(self) -> None:
+        """Ring. A full pipe has rung already; a closed one has nobody to wake."""
+        try:
+            self._hammer.send(b"!")
+        except OSError:
+            return
+
+    async def wait(self, until: float | None, watched: int | None = None) -> bool:
+        """Block this thread in poll."""
+        poll = select.poll()
+        poll.register(self._gong, select.POLLIN)
+        if watched is not None:
+            poll.register(watched, select.POLLIN)
+        left = None if until is None else max(until - self._now(), 0.0) * 1000
+        readable = False
+        for descriptor, _ in poll.poll(left):
+            if descriptor == watched:
+                readable = True
+            else:
+                self._gong.recv(4096)
+        return readable
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._hammer.close()
+        self._gong.close()
 
 
 class HeartThread:
@@ -100,6 +140,10 @@ class Threads:
     def event(self) -> ThreadEvent:
         """Make an event."""
         return ThreadEvent(self.now)
+
+    def bell(self) -> ThreadBell:
+        """Make a bell."""
+        return ThreadBell(self.now)
 
     def worker(self) -> tuple[object, str]:
         """Identify and name the running thread. Not by its ident: the next thread may get the same,

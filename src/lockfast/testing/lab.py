@@ -13,7 +13,7 @@ from typing import Self
 
 from lockfast.aio import AsyncClient, AsyncMultiLease
 from lockfast.client import Client, MultiLease
-from lockfast.engines.memory import Bell, Memory, TaskBell, ThreadBell
+from lockfast.engines.memory import Memory
 from lockfast.errors import Loss
 from lockfast.nouns.lease import LeaseCore
 from lockfast.runtime.drive import blocking
@@ -82,7 +82,7 @@ class Lab(LabCore):
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> Client:
         """Make another client, as another process would have it."""
         runtime = LabThreads(self.clock.now)
-        session = Session(lambda: self._engine(ThreadBell()), runtime, None, deadlock_after)
+        session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)
         self._clients.append(Client(session))
         return self._clients[-1]
 
@@ -112,7 +112,7 @@ class AsyncLab(LabCore):
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> AsyncClient:
         """Make another client, as another process would have it."""
         runtime = LabTasks(self.clock.now)
-        session = Session(lambda: self._engine(TaskBell()), runtime, None, deadlock_after)
+        session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)
         self._clients.append(AsyncClient(session))
         return self._clients[-1]
 

@@ -43,8 +43,8 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     ear = _ear(options.get("listen"))
 
     def open_engine() -> Engine:
-        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(address, ear, runtime.now)
-        return PostgresEngine(wire, runtime.now, base)
+        colour = ThreadWire if isinstance(runtime, Threads) else AioWire
+        return PostgresEngine(colour(address, ear, runtime.bell(), runtime.now), runtime.now, base)
 
     return open_engine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lockfast.engines.hearing import CALM, before, wakes
 from lockfast.engines.postgres import guarantees, statements
 from lockfast.engines.postgres.link import Row
 from lockfast.engines.postgres.wire import Wire
@@ -12,7 +13,6 @@ from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
-CALM = 0.1  # seconds between attempts to listen
 GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
 MARGIN = 1_000_000  # µs a tombstone outlives the last moment at which a copy would be applied
 
@@ -30,9 +30,8 @@ class PostgresEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
-        self._begin(ask)
-        late = await self._translate(ask.not_after, deadline)
-        ask.late = max(ask.late, late)
+        await self._begin(ask, deadline)
+        late = self._late(ask)
         rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
         return self._claimed(rows[0], ask)
 
@@ -41,24 +40,30 @@ class PostgresEngine:
     ) -> list[Standing | Exception | None]:
         """Append several: one call, one transaction."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        self._begin(asks[0])
-        lates = [await self._translate(ask.not_after, deadline) for ask in asks]
-        for ask, late in zip(asks, lates, strict=True):
-            ask.late = max(ask.late, late)
+        await self._begin(asks[0], deadline)
+        lates = [self._late(ask) for ask in asks]
         rows = await self._wire.call(statements.claim_all(asks, lates, self._base), deadline)
-        for place, *row in rows:
-            ask = asks[int(place or 0)]
+        for number, *row in rows:
+            place = int(number or 0)
             try:
-                found[int(place or 0)] = self._claimed(row, ask)
+                found[place] = self._claimed(row, asks[place])
             except CapacityMismatch as error:
-                found[int(place or 0)] = error
+                found[place] = error
         return found
 
-    def _begin(self, ask: Ask) -> None:
-        """From the first claim on there is something to hear."""
+    async def _begin(self, ask: Ask, deadline: float) -> None:
+        """Learn the server's clock; from the first claim on there is something to hear."""
         if self._channel is None:
             self._channel = f"lockfast_{ask.id[:22]}"
-            self._wire.rouse()
+            self._wire.bell.ring()
+        if self._wire.offset is None:
+            await self._greet(deadline)
+
+    def _late(self, ask: Ask) -> int:
+        """Give the latest time of this copy of a claim, and remember the latest of all."""
+        late = self._translate(ask.not_after)
+        ask.late = max(ask.late, late)
+        return late
 
     def _claimed(self, row: Row, ask: Ask) -> Standing | None:
         micros, standing = statements.claimed(row, ask)
@@ -68,16 +73,18 @@ class PostgresEngine:
         elif standing.ticket and not standing.granted:
             self._wait(ask)
             if self._wire.deaf:
-                self._wire.rouse()
+                self._wire.bell.ring()
         return standing
 
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
-    async def _translate(self, when: float, deadline: float) -> int:
+    async def _greet(self, deadline: float) -> None:
+        """Connect: that tells the server's clock."""
+        await self._wire.call(b"SELECT 1", deadline)
+
+    def _translate(self, when: float) -> int:
         """Give a time of ours by the server's clock, in µs; at most, never later."""
-        if self._wire.offset is None:
-            await self._wire.call(b"SELECT 1", deadline)
         return int((when + (self._wire.offset or 0.0)) * 1e6)
 
     async def renew(
@@ -89,8 +96,7 @@ class PostgresEngine:
             return found
         rows = await self._wire.call(statements.renew(asks), deadline, heart=True)
         received = self._now()
-        for row in rows:
-            place, micros, standing = statements.renewed(row)
+        for place, micros, standing in statements.renewed(rows[0]):
             found[place] = standing
             self._wire.offset = micros / 1e6 - received
             if standing is not None and not standing.granted:
@@ -99,21 +105,17 @@ class PostgresEngine:
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one call, one transaction."""
-        removed = [False] * len(asks)
         if not asks:
-            return removed
+            return []
         untils = None
         if doubt:
+            if self._wire.offset is None:
+                await self._greet(deadline)
             # Never before what a copy said: a reply that was read late has since made the
             # server's time look earlier than it is.
-            untils = [
-                max(await self._translate(ask.not_after, deadline), ask.late) + MARGIN
-                for ask in asks
-            ]
-        for row in await self._wire.call(statements.resign(asks, untils), deadline):
-            place, there = statements.resigned(row)
-            removed[place] = there
-        return removed
+            untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
+        rows = await self._wire.call(statements.resign(asks, untils), deadline)
+        return statements.resigned(rows[0])
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Leave it to the heart: nothing can be written behind a claim that is under way."""
@@ -125,28 +127,21 @@ class PostgresEngine:
         """
         try:
             if self._channel is None:
-                await self._wire.pause(deadline)
+                await self._wire.bell.wait(deadline)
                 return []
             if self._wire.deaf and self._waiting > self._now():
                 soon = self._now() + GLANCE
-                await self._wire.pause(soon if deadline is None else min(deadline, soon))
+                await self._wire.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
             messages = await self._wire.listen(self._channel, deadline)
         except EngineError:
-            soon = self._now() + CALM
-            await self._wire.pause(soon if deadline is None else min(deadline, soon))
+            await self._wire.bell.wait(before(deadline, self._now() + CALM))
             return []
-        if messages is None:
-            return [EVERYONE]
-        wakes = []
-        for message in messages:
-            ident, _, floor = message.decode().partition(" ")
-            wakes.append(Wake(ident, granted=True, floor=int(floor)))
-        return wakes
+        return wakes(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._wire.rouse()
+        self._wire.bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
@@ -159,8 +154,8 @@ class PostgresEngine:
         return Page([statements.entry(row) for row in rows], more)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask on the heart's connection, which knows whether anything can be heard."""
-        rows = await self._wire.call(guarantees.ASK, deadline, heart=True)
+        """Ask the server."""
+        rows = await self._wire.call(guarantees.ASK, deadline)
         return guarantees.guarantees(rows[0], deaf=self._wire.deaf)
 
     def reset(self) -> None:

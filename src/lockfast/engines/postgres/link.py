@@ -1,4 +1,4 @@
-"""One connection, without a colour: each step is a generator that says what to wait for.
+"""One connection, without a colour: each step says what to wait for.
 
 libpq is used through psycopg's own wrapper, below its connections: these cannot be bounded by a
 deadline, and a finalizer of theirs in a forked child would speak to the parent's server.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from typing import TypeVar
 
 import psycopg
 from psycopg import pq
@@ -16,21 +15,25 @@ from psycopg.pq import abc
 
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
-T = TypeVar("T")
 Row = list[bytes | None]
 READ, WRITE = 1, 2
-Steps = Generator[int, None, T]
+Steps = Generator[int, None, None]
 """Yields READ, WRITE or both: go on once the socket is ready for one of them."""
 
 GREETING = (
-    b"SELECT pg_backend_pid(), floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    b"SELECT pg_backend_pid(), floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
+    b"current_setting('transaction_isolation')"
 )
+BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 NOT_NOW = frozenset(["25006", "55P03"])  # a standby, a lock that was not to be had
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or not this version of it: run "
     "lockfast.engines.postgres.install(url) once"
 )
+# Read here once: to look a member of an enum up takes longer than to compare two numbers.
+OK, DONE = int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK)
+BAD, FREE = int(pq.ConnStatus.BAD), int(pq.TransactionStatus.IDLE)
 
 
 class Link:
@@ -44,6 +47,11 @@ class Link:
         """Whether something between us and the server hands its connections around."""
         self.micros = 0
         """The server's clock when it was greeted."""
+        self._careful = False
+        """Whether the isolation is not the one we need, and so is said in front of each statement:
+        in the same message, where it costs no round trip and suits every pooler."""
+        self._rows: list[Row] = []
+        self._error: EngineError | None = None
         self._pgconn: abc.PGconn = pq.PGconn.connect_start(conninfo.encode())
 
     def fileno(self) -> int:
@@ -51,17 +59,17 @@ class Link:
         try:
             return self._pgconn.socket
         except psycopg.Error as broken:
-            raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=True) from broken
+            raise self._broken(broken) from broken
 
     @property
     def idle(self) -> bool:
         """Whether it may be used again: the last exchange came to its end."""
-        return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
+        return self._pgconn.transaction_status == FREE
 
-    def connect(self) -> Steps[None]:
+    def connect(self) -> Steps:
         """Connect, and read the server's clock."""
         pgconn = self._pgconn
-        while pgconn.status != pq.ConnStatus.BAD:
+        while pgconn.status != BAD:
             status = pgconn.connect_poll()
             if status == pq.PollingStatus.OK:
                 break
@@ -71,42 +79,61 @@ class Link:
         else:
             raise unconnected(pgconn.get_error_message(), self.where)
         pgconn.nonblocking = 1
-        ((pid, micros),) = yield from self.exchange(GREETING)
+        events = self.send(GREETING)
+        rows = None
+        while rows is None:
+            yield events
+            rows, events = self.receive()
+        ((pid, micros, isolation),) = rows
+        self._careful = isolation != b"read committed"
         self.pooled = int(pid or 0) != pgconn.backend_pid
         self.micros = int(micros or 0)
 
-    def exchange(self, sql: bytes) -> Steps[list[Row]]:
-        """Send statements by the simple protocol, which prepares nothing and so suits every
-        pooler, and give the rows of the last.
+    def send(self, sql: bytes) -> int:
+        """Send statements by the simple protocol, which prepares nothing and so suits every pooler.
+        Say what to wait for.
+        """
+        self._rows, self._error = [], None
+        try:
+            self._pgconn.send_query(BEGIN + sql if self._careful else sql)
+            return READ | WRITE if self._pgconn.flush() else READ
+        except psycopg.Error as broken:
+            raise self._broken(broken) from broken
+
+    def receive(self) -> tuple[list[Row] | None, int]:
+        """Go on once the socket is ready: give the rows of the last statement when all is there.
+        Until then, say what to wait for.
         """
         pgconn = self._pgconn
-        error: EngineError | None = None
-        rows: list[Row] = []
         try:
-            pgconn.send_query(sql)
-            while pgconn.flush():
-                yield READ | WRITE
-                pgconn.consume_input()
-            while True:
-                while pgconn.is_busy():
-                    yield READ
-                    pgconn.consume_input()
+            pgconn.consume_input()
+            if pgconn.flush():
+                return None, READ | WRITE
+            while not pgconn.is_busy():
                 result = pgconn.get_result()
                 if result is None:
                     break
-                if result.status == pq.ExecStatus.TUPLES_OK:
+                if result.status != OK:
+                    if result.status != DONE:
+                        self._error = self._failure(result)
+                elif result.nfields == result.ntuples == 1:
+                    self._rows = [[result.get_value(0, 0)]]
+                else:
                     columns = range(result.nfields)
-                    rows = [
+                    self._rows = [
                         [result.get_value(row, column) for column in columns]
                         for row in range(result.ntuples)
                     ]
-                elif result.status != pq.ExecStatus.COMMAND_OK:
-                    error = self._failure(result)
+            else:
+                return None, READ
         except psycopg.Error as broken:
-            raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=True) from broken
-        if error is not None:
-            raise error
-        return rows
+            raise self._broken(broken) from broken
+        if self._error is not None:
+            raise self._error
+        return self._rows, READ
+
+    def _broken(self, error: psycopg.Error) -> EngineUnavailable:
+        return EngineUnavailable(f"PostgreSQL at {self.where}: {error}", sent=True)
 
     def pushes(self) -> list[bytes]:
         """Give the notifications that have arrived with what was read."""
@@ -128,7 +155,7 @@ class Link:
 
     def forget(self) -> None:
         """Close the descriptor alone, in a forked child: a goodbye would end the parent's."""
-        if self._pgconn.status != pq.ConnStatus.BAD:
+        if self._pgconn.status != BAD:
             os.close(self._pgconn.socket)
 
     def _failure(self, result: abc.PGresult) -> EngineError:
@@ -140,6 +167,9 @@ class Link:
         if code in NOT_NOW or code[:2] in {"40", "53"}:
             if code == "25006":  # another server is the primary now
                 self.close()
+            return EngineUnavailable(said, sent=False)
+        if code == "25000":  # the default was changed behind our back
+            self._careful = True
             return EngineUnavailable(said, sent=False)
         if not code or code[:2] in {"08", "57"}:
             return EngineUnavailable(said, sent=True)

@@ -1,24 +1,23 @@
-"""Statements and rows: what is sent, and what comes back. No colour.
+"""Statements and replies: what is sent, and what comes back. No colour.
 
 Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
-nothing to quote. Isolation is set in front of each: in the same message, so it costs no round trip,
-and it holds whatever the server's default is and whichever connection a pooler picks.
+nothing to quote. An operation answers with one value, a text of words: it costs both sides less
+than a row of as many columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from lockfast.engines.postgres.link import Row
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Blocker, Entry, Standing
 
-BEGIN = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
 SHOW = (
-    "SELECT encode(name, 'hex'), id, ticket, granted, weight, capacity, expires - clock, "
+    "SELECT encode(name, 'hex'), id, ticket, NOT waits, weight, capacity, expires - clock, "
     "encode(payload, 'hex') "
     "FROM lockfast.claim, LATERAL (SELECT lockfast.micros_v1() AS clock) now WHERE expires > clock"
 )
@@ -28,15 +27,15 @@ def claim(ask: Ask, late: int, base: int) -> bytes:
     """Write a claim; `late` is its latest time by the server's clock, in µs."""
     shape = ask.shape
     return (
-        f"{BEGIN}SELECT * FROM lockfast.claim_v1({_bytes(shape.name.encode())}, '{_id(ask)}', "
-        f"{shape.capacity:d}, {shape.weight:d}, {_micros(shape.ttl)}, {_micros(shape.wait_ttl)}, "
-        f"{'true' if ask.queue else 'false'}, {late:d}, {base:d}, {_bytes(ask.payload)})"
+        f"SELECT lockfast.claim_v1({_bytes(shape.name.encode())}, '{_id(ask)}', "
+        f"{shape.capacity:d}, {shape.weight:d}, {shape.ttl * 1e6:.0f}, {shape.wait_ttl * 1e6:.0f}, "
+        f"{ask.queue}, {late:d}, {base:d}, {_bytes(ask.payload)})"
     ).encode()
 
 
 def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
     """Write several claims. Their buckets are locked in the order in which a renewal locks them,
-    so that no two transactions wait for each other: a LATERAL call goes along its rows.
+    so that no two transactions wait for each other: a call in a SELECT goes along its rows.
     """
     order = sorted(range(len(asks)), key=lambda place: _bucket(asks[place]))
     some = [asks[place] for place in order]
@@ -44,22 +43,21 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
     arrays = ", ".join(
         [
             _numbers(order),
-            _names(some),
-            _ids(some),
+            f"{_names(some)}::bytea[]",
+            f"{_ids(some)}::text[]",
             _numbers(shape.capacity for shape in shapes),
             _numbers(shape.weight for shape in shapes),
-            _numbers(_micros(shape.ttl) for shape in shapes),
-            _numbers(_micros(shape.wait_ttl) for shape in shapes),
+            _numbers(round(shape.ttl * 1e6) for shape in shapes),
+            _numbers(round(shape.wait_ttl * 1e6) for shape in shapes),
             f"ARRAY[{', '.join('true' if ask.queue else 'false' for ask in some)}]",
             _numbers(lates[place] for place in order),
-            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]",
+            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]::bytea[]",
         ]
     )
     return (
-        f"{BEGIN}SELECT a.place, c.* FROM unnest({arrays}) "
-        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload), "
-        "LATERAL lockfast.claim_v1(a.name, a.id, a.capacity::integer, a.weight::integer, a.ttl, "
-        f"a.wait_ttl, a.queue, a.late, {base:d}, a.payload) c"
+        "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::integer, a.weight::integer, "
+        f"a.ttl, a.wait_ttl, a.queue, a.late, {base:d}, a.payload) FROM unnest({arrays}) "
+        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload)"
     ).encode()
 
 
@@ -75,54 +73,54 @@ def _bucket(ask: Ask) -> int:
 
 def renew(asks: Sequence[Ask]) -> bytes:
     """Write a renewal of all."""
-    return f"{BEGIN}SELECT * FROM lockfast.renew_v1({_names(asks)}, {_ids(asks)})".encode()
+    return f"SELECT lockfast.renew_v1({_names(asks)}, {_ids(asks)})".encode()
 
 
 def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     """Write a resignation of all; with doubt, until when their tombstones must stand."""
-    each = ("NULL" for _ in asks) if untils is None else (f"{until:d}" for until in untils)
-    return (
-        f"{BEGIN}SELECT * FROM lockfast.resign_v1("
-        f"{_names(asks)}, {_ids(asks)}, ARRAY[{', '.join(each)}]::bigint[])"
-    ).encode()
+    each = ["NULL"] * len(asks) if untils is None else [f"{until:d}" for until in untils]
+    words = ",".join(each)
+    return f"SELECT lockfast.resign_v1({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
 
 
 def show_one(name: str) -> bytes:
     """Ask for the claims on one name."""
     return (
-        f"{BEGIN}{SHOW} AND name = {_bytes(name.encode())} ORDER BY ticket LIMIT {SHOWN}"
+        f"{SHOW} AND name = {_bytes(name.encode())} ORDER BY waits, ticket LIMIT {SHOWN}"
     ).encode()
 
 
 def show_page(prefix: str, cursor: str | None) -> bytes:
-    """Ask for the next claims on names with that prefix, in the order of names and tickets."""
+    """Ask for the next claims on names with that prefix, in the order of names and queues."""
     raw = prefix.encode()
     start = f" AND name >= {_bytes(raw)}"
     # No byte of UTF-8 is 0xff, so this is the first name behind all that have the prefix.
     end = f" AND name < {_bytes(raw + bytes([255]))}"
     if cursor is not None:
-        name, _, ticket = cursor.partition(" ")
-        start = f" AND (name, ticket) > ({_bytes(bytes.fromhex(name))}, {int(ticket):d})"
-    return f"{BEGIN}{SHOW}{start}{end} ORDER BY name, ticket LIMIT {PAGE}".encode()
+        name, waits, ticket = cursor.split(" ")
+        behind = f"{_bytes(bytes.fromhex(name))}, {waits == 'waits'}, {int(ticket):d}"
+        start = f" AND (name, waits, ticket) > ({behind})"
+    return f"{SHOW}{start}{end} ORDER BY name, waits, ticket LIMIT {PAGE}".encode()
 
 
 def claimed(row: Row, ask: Ask) -> tuple[int, Standing | None]:
     """Read the reply to a claim: the server's clock in µs, and the standing; None: it is dead."""
-    clock, ruling, *rest = row
-    if ruling is not None:
-        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, int(ruling))
-    return _int(clock), _standing(rest)
+    words = _text(row).split(b" ")
+    if len(words) == 2:  # noqa: PLR2004  # the clock, and the capacity that rules
+        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, int(words[1]))
+    return int(words[0]), _standing(words, 1)
 
 
-def renewed(row: Row) -> tuple[int, int, Standing | None]:
-    """Read a row of a renewal: the claim's place, the server's clock in µs, the standing."""
-    place, clock, *rest = row
-    return _int(place) - 1, _int(clock), _standing(rest)
+def renewed(row: Row) -> Iterator[tuple[int, int, Standing | None]]:
+    """Read the reply to a renewal: each claim's place, the server's clock in µs, the standing."""
+    for line in _text(row).splitlines():
+        words = line.split(b" ")
+        yield int(words[0]) - 1, int(words[1]), _standing(words, 2)
 
 
-def resigned(row: Row) -> tuple[int, bool]:
-    """Read a row of a resignation."""
-    return _int(row[0]) - 1, row[1] == b"t"
+def resigned(row: Row) -> list[bool]:
+    """Read the reply to a resignation: `{t,f}`."""
+    return [letter == b"t" for letter in _text(row)[1:-1].split(b",")]
 
 
 def entry(row: Row) -> Entry:
@@ -142,40 +140,42 @@ def entry(row: Row) -> Entry:
 
 def after(row: Row) -> str:
     """Give the cursor behind a row of `inspect`."""
-    return f"{(row[0] or b'').decode()} {_int(row[2])}"
+    return f"{(row[0] or b'').decode()} {'in' if row[3] == b't' else 'waits'} {_int(row[2])}"
 
 
-def _standing(row: Row) -> Standing | None:
-    ticket, granted, left, ahead, behind, floor, recheck, head, head_ticket, payload = row
-    if ticket is None:
+def _standing(words: Sequence[bytes], start: int) -> Standing | None:
+    """Read what follows there: nothing, six words of a holder, or ten of one that waits."""
+    if len(words) == start:
         return None
-    blocker = None
-    if head is not None:
-        blocker = Blocker(
-            head.decode(), _int(head_ticket), bytes.fromhex((payload or b"").decode())
-        )
+    ticket, granted, left, ahead, behind, floor = words[start : start + 6]
+    rest = words[start + 6 :]
+    recheck, blocker = None, None
+    if rest:
+        following, head, head_ticket, payload = rest
+        recheck = None if following == b"-" else int(following) / 1e6
+        blocker = Blocker(head.decode(), int(head_ticket), bytes.fromhex(payload.decode()))
     return Standing(
-        ticket=int(ticket),
-        granted=granted == b"t",
-        left=_int(left) / 1e6,
-        ahead=_int(ahead),
-        behind=_int(behind),
-        floor=_int(floor),
-        blocker=blocker,
-        recheck=None if recheck is None else int(recheck) / 1e6,
+        int(ticket),
+        granted == b"t",
+        int(left) / 1e6,
+        int(ahead),
+        int(behind),
+        int(floor),
+        blocker,
+        recheck,
     )
+
+
+def _text(row: Row) -> bytes:
+    return row[0] or b""
 
 
 def _int(value: bytes | None) -> int:
     return int(value or 0)
 
 
-def _micros(seconds: float) -> int:
-    return round(seconds * 1e6)
-
-
 def _bytes(raw: bytes) -> str:
-    return f"decode('{raw.hex()}', 'hex')"
+    return f"E'\\\\x{raw.hex()}'"
 
 
 def _id(ask: Ask) -> str:
@@ -185,9 +185,11 @@ def _id(ask: Ask) -> str:
 
 
 def _names(asks: Sequence[Ask]) -> str:
-    return f"ARRAY[{', '.join(_bytes(ask.shape.name.encode()) for ask in asks)}]::bytea[]"
+    # Once for the string and once for the array, in which a backslash is one too.
+    words = ",".join([f"\\\\\\\\x{ask.shape.name.encode().hex()}" for ask in asks])
+    return f"E'{{{words}}}'"
 
 
 def _ids(asks: Sequence[Ask]) -> str:
-    each = (f"'{_id(ask)}'" for ask in asks)
-    return f"ARRAY[{', '.join(each)}]::text[]"
+    words = ",".join([_id(ask) for ask in asks])
+    return f"'{{{words}}}'"

@@ -1,56 +1,154 @@
-"""What the engine asks of its transports, and what both of them share."""
+"""The connections of one client: some for its callers, and one for its heart. A colour waits."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
+from lockfast.engines.hearing import patience
+from lockfast.engines.postgres.address import Address, is_name
 from lockfast.engines.postgres.link import Link, Row
 from lockfast.errors import EngineUnavailable
+from lockfast.runtime.base import Bell, Clock
 
-IO = 5.0  # seconds after which an unanswered request is given up
+IO = 5.0  # seconds after which an attempt to connect is given up
 IDLE = 10  # connections that are kept while nobody uses them
 
 
-class Wire(Protocol):
-    """A transport, in one colour."""
+class Wire(ABC):
+    """What both colours share: all but the waiting."""
 
-    offset: float | None
-    """What to add to our clock for at most the server's; None before the first connection."""
+    def __init__(self, address: Address, ear: Address | None, bell: Bell, clock: Clock) -> None:
+        """`ear` is where the heart connects, if not where the others do."""
+        self.bell = bell
+        self.offset: float | None = None
+        """What to add to our clock for at most the server's; None before the first connection."""
+        self.deaf = False
+        """Whether a pooler stands in between, which would swallow the notifications."""
+        self._address = address
+        self._ear_address = ear
+        self._now = clock
+        self._idle: list[Link] = []
+        self._ear: Link | None = None
+        self._buried: list[Link] = []
 
-    deaf: bool
-    """Whether a pooler stands in between, which would swallow the notifications."""
+    @abstractmethod
+    async def _ready(self, descriptor: int, events: int, deadline: float) -> bool:
+        """Wait for a socket; False when the deadline came first."""
+
+    @abstractmethod
+    async def _look_up(self, host: str, deadline: float) -> list[str]:
+        """Give the addresses of a host."""
 
     async def call(self, sql: bytes, deadline: float, *, heart: bool = False) -> list[Row]:
         """Run statements and give the rows of the last; on the heart's own connection or not."""
-        ...
+        if heart:
+            link = self._ear or await self._open_ear(deadline)
+        else:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                link = await self._open(self._address, deadline)
+        try:
+            events = link.send(sql)
+            while True:
+                if not await self._ready(link.fileno(), events, deadline):
+                    raise _late(link)
+                rows, events = link.receive()
+                if rows is not None:
+                    return rows
+        finally:
+            self._put_back(link)
+
+    def _put_back(self, link: Link) -> None:
+        """Keep a connection, unless it is broken or its caller went before the answer came."""
+        if not link.idle:
+            link.close()
+            if link is self._ear:
+                self._ear = None
+            # The server may have gone: the others would only fail one by one.
+            idle, self._idle = self._idle, []
+            for each in idle:
+                each.close()
+        elif link is not self._ear:
+            if len(self._idle) < IDLE:
+                self._idle.append(link)
+            else:
+                link.close()
+
+    async def _open(self, address: Address, deadline: float) -> Link:
+        now = self._now()
+        deadline = min(max(deadline, now + 0.05), now + IO)
+        hosts: list[tuple[str, str, str]] = []
+        for host, port in address.hosts:
+            found = await self._look_up(host, deadline) if is_name(host) else [""]
+            hosts += [(host, port, each) for each in found]
+        if not hosts:
+            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
+        link = Link(address.resolved(hosts), str(address))
+        try:
+            for events in link.connect():
+                if not await self._ready(link.fileno(), events, deadline):
+                    raise _late(link)
+        except EngineUnavailable as error:
+            link.close()
+            # Whatever it says: on a connection that was not made nothing can have happened.
+            raise EngineUnavailable(f"no connection: {error}", sent=False) from error
+        except BaseException:
+            link.close()
+            raise
+        self.offset = link.micros / 1e6 - self._now()
+        if self._ear_address is None:
+            self.deaf = link.pooled
+        return link
+
+    async def _open_ear(self, deadline: float) -> Link:
+        self._ear = await self._open(self._ear_address or self._address, deadline)
+        return self._ear
 
     async def listen(self, channel: str, deadline: float | None) -> list[bytes] | None:
         """Sleep until notifications come; None when they have just begun to flow, or cannot."""
-        ...
-
-    async def pause(self, deadline: float | None) -> None:
-        """Sleep until a rouse."""
-
-    def rouse(self) -> None:
-        """End a `listen` or a `pause` now."""
+        ear = self._ear
+        if ear is None or ear.channel is None:
+            soon = patience(deadline, self._now())
+            ear = ear or await self._open_ear(soon)
+            if not self.deaf:
+                await self.call(b"LISTEN " + channel.encode(), soon, heart=True)
+            ear.channel = channel
+            return None
+        pushes = ear.pushes()
+        if not pushes:
+            try:
+                await self.bell.wait(deadline, ear.fileno())
+                ear.drain()
+            except EngineUnavailable:
+                self._ear = None
+                ear.close()
+                raise
+            pushes = ear.pushes()
+        return pushes
 
     def reset(self) -> None:
-        """Forget all connections: the process has forked."""
+        """Forget all connections: the process has forked. libpq's part is kept: its end would
+        tell the parent's server.
+        """
+        links = self._links()
+        self._idle, self._ear = [], None
+        for link in links:
+            link.forget()
+        self._buried += links
+        self.bell.close()
 
     async def close(self) -> None:
         """Close all connections."""
+        links = self._links()
+        self._idle, self._ear = [], None
+        for link in links:
+            link.close()
+        self.bell.close()
+
+    def _links(self) -> list[Link]:
+        return [*self._idle, *([self._ear] if self._ear else [])]
 
 
-def late(link: Link) -> EngineUnavailable:
-    """Say that no answer came in time."""
+def _late(link: Link) -> EngineUnavailable:
     return EngineUnavailable(f"PostgreSQL at {link.where}: no answer in time", sent=True)
-
-
-def unsent(error: EngineUnavailable) -> EngineUnavailable:
-    """Say the same of a connection that was not made: nothing can have happened."""
-    return EngineUnavailable(f"no connection: {error}", sent=False)
-
-
-def patience(deadline: float | None, now: float) -> float:
-    """Give the deadline of a subscription: a heart that has work to do must not wait for it."""
-    return now + (1.0 if deadline is None else min(max(deadline - now, 0.05), 1.0))

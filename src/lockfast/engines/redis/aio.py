@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import hiredis
 
+from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
     IO,
@@ -20,11 +21,11 @@ from lockfast.engines.redis.wire import (
     Address,
     Login,
     failure,
-    patience,
     reader,
     reason,
 )
 from lockfast.errors import EngineUnavailable
+from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
 
 
@@ -158,7 +159,7 @@ class AioWire:
         self._hearts: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
         self._pushes: list[bytes] = []
-        self._bell = asyncio.Event()
+        self._bell = TaskBell(self._now)
 
     def reset(self) -> None:
         """Begin anew in a child. The parent's transports are kept from their finalizers, which
@@ -171,7 +172,7 @@ class AioWire:
             self.trouble()
         elif push[0] == b"message":
             self._pushes.append(push[2])
-        self._bell.set()
+        self._bell.ring()
 
     async def _open(self, address: Address, seconds: float) -> Connection:
         connection = Connection(address, self._on_push)
@@ -268,7 +269,7 @@ class AioWire:
             await self._subscribe(address, channel, patience(deadline, self._now()))
             return None
         if not self._pushes:
-            await self.pause(deadline)
+            await self._bell.wait(deadline)
         if not ear.open:
             raise EngineUnavailable(f"Redis at {address}: the connection ended", sent=False)
         pushes, self._pushes = self._pushes, []
@@ -286,26 +287,11 @@ class AioWire:
 
     async def pause(self, deadline: float | None) -> None:
         """Sleep until the bell."""
-        if not self._bell.is_set() and (deadline is None or deadline > self._now()):
-            left = None if deadline is None else deadline - self._now()
-            timer = None if left is None else self._loop.call_later(left, self._bell.set)
-            try:
-                await self._bell.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
-        self._bell.clear()
+        await self._bell.wait(deadline)
 
     def rouse(self) -> None:
-        """Ring, from this loop or from elsewhere."""
-        try:
-            inside = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            inside = False
-        if inside:
-            self._bell.set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._bell.set)
+        """Ring."""
+        self._bell.ring()
 
     async def close(self) -> None:
         """Close all connections."""

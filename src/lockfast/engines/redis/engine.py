@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import hiredis
 
+from lockfast.engines.hearing import CALM, before, patience, wakes
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
-from lockfast.engines.redis.keys import BUCKETS, PREFIX, command, keys
-from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN, Script
+from lockfast.engines.redis.keys import PREFIX, command, keys
+from lockfast.engines.redis.routes import Routes
+from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, failure, patience
-from lockfast.errors import CapacityMismatch, EngineError, EngineUnavailable
+from lockfast.engines.redis.wire import Address, Wire, failure
+from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
+from lockfast.port import Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 SHOWN = 1000  # claims of one lock that `inspect` shows
 SCANNED = 500  # keys per page of `inspect`
-CALM = 0.1  # seconds between attempts to subscribe
 
 
-class RedisEngine:
+class RedisEngine(Routes):
     """One client's engine."""
 
     def __init__(self, wire: Wire, topology: Topology, clock: Clock, base: int) -> None:
         """Add `base` to every new ticket."""
-        self._wire = wire
-        self._topology = topology
-        wire.trouble = topology.doubt
-        self._now = clock
+        super().__init__(wire, topology, clock)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
@@ -52,7 +51,8 @@ class RedisEngine:
         if type(reply) is bytes:
             return packets.standing(reply, ask)
         if type(reply) is hiredis.ReplyError:
-            reply = await self._insist(reply, CLAIM, address, form.bucket, packet, deadline)
+            pack = partial(self._claim, form, ask)
+            address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
         if type(reply) is list:
             told = packets.refusal(reply, ask)
             if told is not None:
@@ -73,9 +73,7 @@ class RedisEngine:
             for i in order:
                 shape = asks[i].shape
                 form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
-                late = int((asks[i].not_after + self._wire.offsets[address]) * 1000)
-                asks[i].late = max(asks[i].late, late)
-                calls.append(packets.claim(form, asks[i], late, self._base))
+                calls.append(self._claim(form, asks[i], address))
             replies = await self._scripts(CLAIM, address, calls, deadline, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 found[i] = self._claimed(reply, asks[i], address)
@@ -90,6 +88,12 @@ class RedisEngine:
         except CapacityMismatch as error:
             return error
         return None if dead else packets.standing(reply, ask)
+
+    def _claim(self, form: packets.ClaimForm, ask: Ask, address: Address) -> bytes:
+        """Pack a claim as that server's clock has it."""
+        late = int((ask.not_after + self._wire.offsets[address]) * 1000)
+        ask.late = max(ask.late, late)
+        return packets.claim(form, ask, late, self._base)
 
     async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, float]:
         """Find the bucket's server and learn its clock; from here on there is something to hear."""
@@ -129,10 +133,11 @@ class RedisEngine:
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
                 await self._meet(asks[0], form.bucket, deadline)
-            packet = packets.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
+            packet = self._resignation(form, asks[0], doubt, address)
             reply = await self._wire.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
-                reply = await self._insist(reply, RESIGN, address, form.bucket, packet, deadline)
+                pack = partial(self._resignation, form, asks[0], doubt)
+                _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
             return [reply[0] == 1]
         removed = [False] * len(asks)
         for address, groups in (await self._grouped(asks, deadline)).items():
@@ -140,11 +145,7 @@ class RedisEngine:
             if doubt:
                 await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, deadline)
             calls = [
-                packets.resign(
-                    packets.resign_form(asks[i].shape.name),
-                    asks[i],
-                    self._tomb(asks[i], address) if doubt else 0,
-                )
+                self._resignation(packets.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
             ]
             replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
@@ -166,6 +167,15 @@ class RedisEngine:
             address = self._topology.find(form.bucket)
             if address is not None and address in self._wire.offsets:
                 self._wire.post(address, packets.resign(form, ask, self._tomb(ask, address)))
+
+    def _resignation(
+        self,
+        form: packets.ResignForm,
+        ask: Ask,
+        doubt: bool,  # noqa: FBT001  # a value, not a switch
+        address: Address,
+    ) -> bytes:
+        return packets.resign(form, ask, self._tomb(ask, address) if doubt else 0)
 
     def _tomb(self, ask: Ask, address: Address) -> int:
         """Give the server's time, in ms, until which no copy of the claim may come to life.
@@ -189,16 +199,9 @@ class RedisEngine:
             messages = await self._wire.listen(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
-            soon = self._now() + CALM
-            await self._wire.pause(soon if deadline is None else min(deadline, soon))
+            await self._wire.pause(before(deadline, self._now() + CALM))
             return []
-        if messages is None:
-            return [EVERYONE]
-        wakes = []
-        for message in messages:
-            ident, _, floor = message.decode().partition(" ")
-            wakes.append(Wake(ident, granted=True, floor=int(floor)))
-        return wakes
+        return wakes(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""
@@ -213,7 +216,9 @@ class RedisEngine:
             packet = packets.inspect(names, SHOWN)
             reply = await self._wire.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
-                reply = await self._insist(reply, INSPECT, address, bucket, packet, deadline)
+                _, reply = await self._insist(
+                    reply, INSPECT, address, bucket, lambda _: packet, deadline
+                )
             return Page(packets.entries(names, reply), None)
         nodes = await self._nodes(deadline)
         number, _, position = (cursor or "0 0").partition(" ")
@@ -248,12 +253,6 @@ class RedisEngine:
             nodes.append(read(reply))
         return guarantees(nodes, self._topology.kind)
 
-    async def _nodes(self, deadline: float) -> list[Address]:
-        """List the servers that have buckets."""
-        await self._where(0, deadline)
-        every = (self._topology.find(bucket) for bucket in range(BUCKETS))
-        return sorted({address for address in every if address is not None})
-
     def reset(self) -> None:
         """Forget every connection."""
         self._wire.reset()
@@ -261,86 +260,6 @@ class RedisEngine:
     async def close(self) -> None:
         """Close the connections."""
         await self._wire.close()
-
-    async def _where(self, bucket: int, deadline: float) -> Address:
-        """Learn which server has the bucket."""
-
-        async def call(address: Address, packet: bytes) -> Any:
-            return await self._wire.call(address, packet, min(deadline, self._now() + 1.0))
-
-        await self._topology.refresh(call)
-        found = self._topology.find(bucket)
-        if found is None:
-            raise EngineUnavailable("that part of the cluster has no primary now", sent=False)
-        return found
-
-    async def _insist(  # noqa: PLR0913, PLR0917  # all that another attempt needs
-        self,
-        reply: Any,
-        script: Script,
-        address: Address,
-        bucket: int,
-        packet: bytes,
-        deadline: float,
-    ) -> Any:
-        """After an error: follow a bucket that moved, bring a script along that is not there."""
-        for _ in range(6):
-            said = str(reply)
-            if said.startswith("NOSCRIPT"):
-                packet = script.whole(packet)
-            else:
-                there = self._topology.moved(bucket, said)
-                if there is None:
-                    break
-                address = there
-            if said.startswith("ASK "):
-                pair = [command("ASKING"), packet]
-                reply = (await self._wire.pipeline(address, pair, deadline, heart=False))[1]
-            else:
-                reply = await self._wire.call(address, packet, deadline)
-            if type(reply) is not hiredis.ReplyError:
-                return reply
-        error = failure(reply, address)
-        if isinstance(error, EngineUnavailable):
-            self._topology.doubt()
-        raise error
-
-    async def _scripts(
-        self,
-        script: Script,
-        address: Address,
-        calls: Sequence[bytes],
-        deadline: float,
-        *,
-        heart: bool,
-    ) -> list[Any]:
-        """Run a script several times in one round trip."""
-        replies = await self._wire.pipeline(address, calls, deadline, heart=heart)
-        lacking = [
-            i
-            for i, reply in enumerate(replies)
-            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
-        ]
-        if lacking:
-            some = [script.whole(calls[i]) for i in lacking]
-            again = await self._wire.pipeline(address, some, deadline, heart=heart)
-            for i, reply in zip(lacking, again, strict=True):
-                replies[i] = reply
-        return replies
-
-    async def _grouped(
-        self, asks: Sequence[Ask], deadline: float
-    ) -> dict[Address, list[list[int]]]:
-        """Sort claims by server, and within it into those that one call may carry."""
-        if self._topology.together:
-            address = self._topology.find(0) or await self._where(0, deadline)
-            return {address: [list(range(len(asks)))]}
-        grouped: dict[Address, dict[int, list[int]]] = {}
-        for i, ask in enumerate(asks):
-            bucket = packets.renewal(ask).bucket
-            address = self._topology.find(bucket) or await self._where(bucket, deadline)
-            grouped.setdefault(address, {}).setdefault(bucket, []).append(i)
-        return {address: list(groups.values()) for address, groups in grouped.items()}
 
 
 def _literal(text: str) -> str:

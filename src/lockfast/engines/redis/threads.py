@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
-import select
 import socket
 import ssl
 import struct
@@ -13,6 +12,7 @@ from typing import Any
 
 import hiredis
 
+from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
     IO,
@@ -20,12 +20,12 @@ from lockfast.engines.redis.wire import (
     Address,
     Login,
     failure,
-    patience,
     reader,
     reason,
 )
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
+from lockfast.runtime.threads import ThreadBell
 
 
 class Connection:
@@ -163,9 +163,7 @@ class ThreadWire:
         self.offsets: dict[Address, float] = {}
         self._idle: dict[Address, list[Connection]] = {}
         self._hearts: dict[Address, Connection] = {}
-        self._bell, self._button = socket.socketpair()
-        self._bell.settimeout(0.0)
-        self._button.settimeout(0.0)
+        self._bell = ThreadBell(self._now)
 
     def _open(self, address: Address, deadline: float) -> Connection:
         connection = None
@@ -246,7 +244,7 @@ class ThreadWire:
         try:
             ear.parse()
             if not ear.pushes:
-                self._wait(ear, deadline)
+                await self._wait(ear, deadline)
         except (OSError, hiredis.HiredisError) as error:
             del self._hearts[address]
             ear.sock.close()
@@ -263,40 +261,20 @@ class ThreadWire:
             raise
         self._hearts[address] = ear
 
-    def _wait(self, ear: Connection, deadline: float | None) -> None:
+    async def _wait(self, ear: Connection, deadline: float | None) -> None:
         if ear.pending():
             ear.drain()
             return
-        poll = select.poll()
-        poll.register(ear.sock, select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
-        left = None if deadline is None else max(deadline - self._now(), 0.0) * 1000
-        for descriptor, _ in poll.poll(left):
-            if descriptor == ear.sock.fileno():
-                ear.drain()
-            else:
-                self._silence()
+        if await self._bell.wait(deadline, ear.sock.fileno()):
+            ear.drain()
 
     async def pause(self, deadline: float | None) -> None:
         """Sleep until the bell."""
-        poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
-        left = None if deadline is None else max(deadline - self._now(), 0.0) * 1000
-        if poll.poll(left):
-            self._silence()
-
-    def _silence(self) -> None:
-        try:
-            self._bell.recv(4096)
-        except BlockingIOError:
-            return
+        await self._bell.wait(deadline)
 
     def rouse(self) -> None:
-        """Ring. A full pipe has rung already; a closed one has nobody to wake."""
-        try:
-            self._button.send(b"!")
-        except OSError:
-            return
+        """Ring."""
+        self._bell.ring()
 
     def reset(self) -> None:
         """Begin anew in a child. Closing a descriptor here tells the parent's peer nothing."""
@@ -310,7 +288,6 @@ class ThreadWire:
         self._idle.clear()
         self._hearts.clear()
         self._bell.close()
-        self._button.close()
 
     async def close(self) -> None:
         """Close all connections."""

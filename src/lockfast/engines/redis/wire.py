@@ -87,11 +87,6 @@ def reader() -> hiredis.Reader:
     return hiredis.Reader(notEnoughData=MISSING)
 
 
-def patience(deadline: float | None, now: float) -> float:
-    """Give the deadline of a subscription: a heart that has work to do must not wait for it."""
-    return now + (1.0 if deadline is None else min(max(deadline - now, 0.05), 1.0))
-
-
 def reason(error: BaseException) -> str:
     """Say what went wrong, also for errors that say nothing, like a timeout's."""
     return str(error) or type(error).__name__

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lockfast.errors import GuaranteeMissing
 from lockfast.guarantees import Level
 from lockfast.testing.stage import Contract, Stage, driven
-from lockfast.testing.verbs import acquire, guarantees, release
+from lockfast.testing.verbs import acquire, guarantees, queue, release
 
 
 class GuaranteeContract(Contract):
@@ -20,6 +22,22 @@ class GuaranteeContract(Contract):
         assert found.sentence.startswith(f"{found.engine}, gives {found.level.name.lower()}: ")
         assert found.sentence.count(". ") == 0
         assert all(each.setting and each.risk and each.remedy for each in found.findings)
+
+    @driven
+    async def test_to_ask_does_not_disturb_the_heart_that_listens(self, stage: Stage) -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        while len(await queue(client.lock("x"))) != 2:
+            await stage.colour.sleep(0.01)
+        for _ in range(5):
+            await guarantees(other)
+        began = time.monotonic()
+        await release(lease)
+        await release(await waiting.result())
+        assert (
+            time.monotonic() - began < 2.5
+        )  # a waiter looks for itself after 3.3 s at the earliest
 
     @driven
     async def test_what_is_given_may_be_required(self, stage: Stage) -> None:
