@@ -16,6 +16,7 @@ from lockfast.client import Client, MultiLease
 from lockfast.engines.memory import Memory
 from lockfast.errors import Loss
 from lockfast.nouns.lease import LeaseCore
+from lockfast.runtime.base import Bell
 from lockfast.runtime.drive import blocking
 from lockfast.session import DEADLOCK, Session
 from lockfast.testing.clock import AsyncClock, Clock, LabEngine, LabTasks, LabThreads, Time
