@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -46,16 +47,22 @@ def pairs(server: Postgres) -> Iterator[dict[str, Work]]:
 
 
 def _bare(connection: psycopg.Connection) -> Work:
-    """The floor: both statements are written once, and of a reply only its status is looked at."""
-    ask = Ask(f"{1:032x}", Shape("bare", 30.0), queue=True, not_after=0.0, payload=b"p" * 120)
-    claim, resign = statements.claim(ask, FAR, 0), statements.resign([ask], None)
-    call = connection.pgconn.exec_
+    """The floor: both statements are written once but for the id, which the server must not have
+    seen before, and of a reply hardly anything is looked at.
+    """
+    ask = Ask("0" * 32, Shape("bare", 30.0), queue=True, not_after=0.0, payload=b"p" * 120)
+    claim, resign = (
+        sql.split(ask.id.encode())
+        for sql in (statements.claim(ask, FAR, 0), statements.resign([ask], None))
+    )
+    call, numbers = connection.pgconn.exec_, itertools.count()
 
     def work(count: int) -> None:
         for _ in range(count):
-            if b" t " not in (call(claim).get_value(0, 0) or b""):
+            id_ = b"%032x" % next(numbers)
+            if b" t " not in (call(id_.join(claim)).get_value(0, 0) or b""):
                 raise AssertionError("the bare claim was not granted at once")
-            if call(resign).get_value(0, 0) != b"{t}":
+            if call(id_.join(resign)).get_value(0, 0) != b"{t}":
                 raise AssertionError("the bare resignation found nothing")
 
     return work

@@ -10,7 +10,7 @@ import asyncio
 import socket
 
 from lockfast.engines.postgres.address import Address
-from lockfast.engines.postgres.link import READ, WRITE, Row
+from lockfast.engines.postgres.link import READ, WRITE, Link, Row
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock
@@ -44,7 +44,8 @@ class AioWire(Wire):
         finally:
             self._turn.release()
 
-    async def _ready(self, descriptor: int, events: int, deadline: float) -> bool:
+    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
+        descriptor = link.fileno()
         ready: asyncio.Future[bool] = self._loop.create_future()
 
         def tell(in_time: bool) -> None:  # noqa: FBT001  # a callback's argument

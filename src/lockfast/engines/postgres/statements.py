@@ -8,6 +8,7 @@ than a row of as many columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 from lockfast.engines.postgres.link import Row
@@ -26,11 +27,18 @@ SHOW = (
 def claim(ask: Ask, late: int, base: int) -> bytes:
     """Write a claim; `late` is its latest time by the server's clock, in µs."""
     shape = ask.shape
+    name, numbers = _shape(shape.name, shape.capacity, shape.weight, shape.ttl, shape.wait_ttl)
     return (
-        f"SELECT lockfast.claim_v1({_bytes(shape.name.encode())}, '{_id(ask)}', "
-        f"{shape.capacity:d}, {shape.weight:d}, {shape.ttl * 1e6:.0f}, {shape.wait_ttl * 1e6:.0f}, "
-        f"{ask.queue}, {late:d}, {base:d}, {_bytes(ask.payload)})"
+        f"SELECT lockfast.claim_v1({name}, '{_id(ask)}', {numbers}, {ask.queue}, {late:d}, "
+        f"{base:d}, {_bytes(ask.payload)})"
     ).encode()
+
+
+@lru_cache(1024)
+def _shape(name: str, capacity: int, weight: int, ttl: float, wait_ttl: float) -> tuple[str, str]:
+    """Write what all claims of a lock have in common."""
+    numbers = f"{capacity:d}, {weight:d}, {ttl * 1e6:.0f}, {wait_ttl * 1e6:.0f}"
+    return _bytes(name.encode()), numbers
 
 
 def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
@@ -148,10 +156,9 @@ def _standing(words: Sequence[bytes], start: int) -> Standing | None:
     if len(words) == start:
         return None
     ticket, granted, left, ahead, behind, floor = words[start : start + 6]
-    rest = words[start + 6 :]
     recheck, blocker = None, None
-    if rest:
-        following, head, head_ticket, payload = rest
+    if granted == b"f":
+        following, head, head_ticket, payload = words[start + 6 :]
         recheck = None if following == b"-" else int(following) / 1e6
         blocker = Blocker(head.decode(), int(head_ticket), bytes.fromhex(payload.decode()))
     return Standing(
@@ -185,9 +192,14 @@ def _id(ask: Ask) -> str:
 
 
 def _names(asks: Sequence[Ask]) -> str:
-    # Once for the string and once for the array, in which a backslash is one too.
-    words = ",".join([f"\\\\\\\\x{ask.shape.name.encode().hex()}" for ask in asks])
+    words = ",".join([_name(ask.shape.name) for ask in asks])
     return f"E'{{{words}}}'"
+
+
+@lru_cache(1024)
+def _name(name: str) -> str:
+    # Once for the string and once for the array, in which a backslash is one too.
+    return f"\\\\\\\\x{name.encode().hex()}"
 
 
 def _ids(asks: Sequence[Ask]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 
-from lockfast.engines.postgres.link import READ, WRITE
+from lockfast.engines.postgres.link import READ, WRITE, Link
 from lockfast.engines.postgres.wire import Wire
 
 EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
@@ -14,9 +14,9 @@ EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLI
 class ThreadWire(Wire):
     """Connections of a blocking client: one per thread at work, and one for the heart."""
 
-    async def _ready(self, descriptor: int, events: int, deadline: float) -> bool:
+    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         poll = select.poll()
-        poll.register(descriptor, EVENTS[events])
+        poll.register(link.fileno(), EVENTS[events])
         return bool(poll.poll(max(deadline - self._now(), 0.0) * 1000))
 
     async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # nobody can bound it

@@ -32,8 +32,8 @@ class Wire(ABC):
         self._buried: list[Link] = []
 
     @abstractmethod
-    async def _ready(self, descriptor: int, events: int, deadline: float) -> bool:
-        """Wait for a socket; False when the deadline came first."""
+    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
+        """Wait for a connection's socket; False when the deadline came first."""
 
     @abstractmethod
     async def _look_up(self, host: str, deadline: float) -> list[str]:
@@ -51,7 +51,7 @@ class Wire(ABC):
         try:
             events = link.send(sql)
             while True:
-                if not await self._ready(link.fileno(), events, deadline):
+                if not await self._ready(link, events, deadline):
                     raise _late(link)
                 rows, events = link.receive()
                 if rows is not None:
@@ -87,7 +87,7 @@ class Wire(ABC):
         link = Link(address.resolved(hosts), str(address))
         try:
             for events in link.connect():
-                if not await self._ready(link.fileno(), events, deadline):
+                if not await self._ready(link, events, deadline):
                     raise _late(link)
         except EngineUnavailable as error:
             link.close()
