@@ -34,13 +34,14 @@ class LabEngine(MemoryEngine):
         self.rounds += 1
         wakes = await super().listen(deadline)
         while self.paused and not self.closed:
-            await self._bell.wait(GLANCE)
+            await self._bell.wait(self._memory.clock() + GLANCE)
         self.asleep = False
         return wakes
 
     async def close(self) -> None:
         """Let the heart go."""
         self.closed = True
+        await super().close()
 
     def pause(self, *, on: bool) -> None:
         """Hold the heart, or let it go on."""

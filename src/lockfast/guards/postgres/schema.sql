@@ -117,7 +117,7 @@ CREATE OR REPLACE PROCEDURE lockfast_guard.held_v1(p_name bytea, p_id text)
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM lockfast.claim c
-  WHERE c.id = p_id AND c.name = p_name AND c.granted AND c.expires > lockfast.micros_v1()
+  WHERE c.id = p_id AND c.name = p_name AND NOT c.waits AND c.expires > lockfast.micros_v1()
   FOR KEY SHARE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'lockfast: the lease % on % is gone', p_id, encode(p_name, 'escape')
