@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 
+from tests.servers.group import Group
 from tests.servers.node import rows, text
 from tests.servers.process import ServerError, free_port, program, run, wait_until
 from tests.servers.redis import Redis
@@ -51,7 +51,7 @@ class SlotMove:
             node.command("CLUSTER", "SETSLOT", self.slot, "STABLE")
 
 
-class Cluster:
+class Cluster(Group):
     """Three primaries. `with` starts them and makes them a cluster."""
 
     def __init__(self, *, odd: Mapping[str, str] | None = None) -> None:
@@ -133,21 +133,6 @@ class Cluster:
         for node in self.nodes:
             node.kill()
             node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _any(self) -> Redis:
         return next(node for node in self.nodes if node.alive)

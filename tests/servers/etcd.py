@@ -6,11 +6,11 @@ import json
 import ssl
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from tests.servers.certificates import Certificates
+from tests.servers.group import Group
 from tests.servers.process import Server, ServerError, free_port, program, wait_until
 
 
@@ -125,7 +125,7 @@ class Etcd(Server):
         self.post("kv/deleterange", key=encoded("lockfast/"), range_end=encoded("lockfast0"))
 
 
-class EtcdCluster:
+class EtcdCluster(Group):
     """Members of one cluster. `with` starts them all."""
 
     def __init__(  # noqa: PLR0913  # each is one independent option of a cluster
@@ -217,18 +217,3 @@ class EtcdCluster:
         for node in self.nodes:
             node.kill()
             node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -2,10 +2,10 @@
 
 import contextlib
 from functools import partial
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
+from tests.servers.group import Group
 from tests.servers.node import Node, quoted, rows, text
 from tests.servers.process import ServerError, program, wait_until
 from tests.servers.redis import Redis
@@ -53,7 +53,7 @@ class Sentinel(Node):
         return self
 
 
-class SentinelSet:
+class SentinelSet(Group):
     """A primary, replicas and three sentinels. `with` starts them all."""
 
     def __init__(
@@ -152,21 +152,6 @@ class SentinelSet:
         for server in [*self.sentinels, *self.nodes]:
             server.kill()
             server.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _primary_by(self, sentinel: Sentinel) -> Redis:
         reply = rows(sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name))

@@ -6,10 +6,10 @@ import struct
 import zlib
 from collections.abc import Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from tests.servers.certificates import Certificates
+from tests.servers.group import Group
 from tests.servers.process import Server, ServerError, free_port, program, wait_until
 
 # Its manifest names the others, all but one that TLS needs.
@@ -151,7 +151,7 @@ class ZooKeeper(Server):
         self.start(timeout=30.0)
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(Group):
     """Three servers, of which any two go on. `with` starts them all."""
 
     def __init__(
@@ -206,18 +206,3 @@ class ZooKeeperEnsemble:
         for server in self.servers:
             server.kill()
             server.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
