@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -58,12 +58,21 @@ async def tokens_of(client: AnyClient, rounds: int, name: str = "x") -> list[int
     return tokens
 
 
-async def meet(client: AnyClient, node: Redis) -> None:
-    """Be at work until a client has met a node that is no member; a slow one is met later."""
+async def work_until(client: AnyClient, condition: Callable[[], object], what: str) -> None:
+    """Be at work until something has come about: whoever is idle meets no node and helps none."""
     end = time.monotonic() + 20
-    while not str(node.command("GET", packets.MEMBER)).startswith("b'J"):
+    while not condition():
         await tokens_of(client, 1, "met")
-        assert time.monotonic() < end, "it is not noticed"
+        assert time.monotonic() < end, f"not within 20 s: {what}"
+
+
+async def meet(client: AnyClient, node: Redis) -> None:
+    """Be at work until a node is known to be no member; a slow one is met later."""
+    await work_until(
+        client,
+        lambda: str(node.command("GET", packets.MEMBER)).startswith("b'J"),
+        "a client has met it",
+    )
 
 
 def strictly_rising(tokens: list[int]) -> bool:
@@ -225,10 +234,11 @@ def test_a_wiped_node_waits_for_the_longest_ttl_that_was_ever_granted(
         servers.clocks[0].advance(SETTLED + 1)
         marks = [packets.mark_key(bucket) for bucket in (0, packets.keys("x").bucket)]
         assert packets.keys("x").bucket != 0
-        await stage.colour.until(lambda: servers.nodes[0].command("EXISTS", marks[0]), "the rest")
-        assert not servers.nodes[0].command("EXISTS", marks[1])  # where the long one may be held
+        node = servers.nodes[0]
+        await work_until(client, lambda: node.command("EXISTS", marks[0]), "the rest has joined")
+        assert not node.command("EXISTS", marks[1])  # where the long one may be held
         servers.clocks[0].advance(60.0)
-        await stage.colour.until(lambda: servers.member(0), "all of it")
+        await work_until(client, lambda: servers.member(0), "all of it has joined")
         await release(long)
 
     stage.colour.run(play())
@@ -249,8 +259,7 @@ def test_a_node_that_comes_back_with_an_old_snapshot_is_no_member(
         assert strictly_rising(before + after)
         await meet(client, node)
         servers.clocks[2].advance(SETTLED + TTL)
-        await tokens_of(client, 5)
-        await stage.colour.until(lambda: servers.member(2), "it has joined again")
+        await work_until(client, lambda: servers.member(2), "it has joined again")
 
     stage.colour.run(play())
 
