@@ -44,6 +44,7 @@ class Door:
     whoever chose the name could choose a mark that lets it in.
 
     `marks` decides what is promised:
+
     - None: nothing is checked here. The handler finds what was shown, and runs a guard in its own
       transaction; that is the strongest form. Its `StaleToken` becomes the 412.
     - a `MarkFolder`: one process serves the resource; holders are serialised, stale ones are

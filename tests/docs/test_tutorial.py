@@ -1,0 +1,50 @@
+"""The tutorial as a new user tries it: from the built wheel, in an empty environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.docs.tutorial import files, follow, matches, steps
+from tests.servers.process import free_port
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "tutorial.md"
+
+
+def test_from_the_wheel_to_a_refused_write_by_the_tutorial_to_the_letter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+    subprocess.run([*build, str(tmp_path), str(ROOT)], check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    began = time.monotonic()
+    follow(
+        PAGE.read_text("utf-8"),
+        folder,
+        {
+            "6379": str(free_port()),
+            "'lockfast[": f"'{wheel}[",
+            "python3 -m": f"{sys.executable} -m",
+        },
+    )
+    with capsys.disabled():
+        print(f"\nthe tutorial, to the letter: {time.monotonic() - began:.1f} s", end="")  # noqa: T201  # asked for
+
+
+def test_a_command_that_prints_something_else_is_noticed() -> None:
+    assert matches(["token 7 is mine"], ["token … is mine"])
+    assert not matches(["token is mine"], ["token … is mine"])
+    assert not matches(["a", "b"], ["a"])
+
+
+def test_the_page_has_what_the_reader_is_asked_to_save_and_to_type() -> None:
+    page = PAGE.read_text("utf-8")
+    assert list(files(page)) == ["first.py", "deposit.py", "story.py", "guarded.py"]
+    assert sum(step.command.startswith("python story.py") for step in steps(page)) == 2
