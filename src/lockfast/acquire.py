@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from lockfast import deadlock, who
+from lockfast import deadlock, hook, who
 from lockfast.core.validity import DRIFT
 from lockfast.errors import (
     CapacityMismatch,
@@ -91,17 +91,24 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                 bearer.live = live
                 live.handed = block is None
                 live.keep = at_least and runtime.now() + at_least
+                if hook.watcher is not None:
+                    live.record = hook.watcher.granted(session, live, began)
                 return bearer
             now = runtime.now()
             if live.called_off or (until is not None and now >= until):
                 raise busy(shape, live.blocker, now - began)
-        except (CapacityMismatch, EngineRefused):  # the engine answered, and did nothing
-            live.copies -= 1
-            give_up(session, live)
+        except BaseException as error:
+            _failed(session, live, began, error)
             raise
-        except BaseException:
-            give_up(session, live)
-            raise
+
+
+def _failed(session: Session, live: Live, began: float, error: BaseException) -> None:
+    """Leave an acquisition without a lease."""
+    if isinstance(error, (CapacityMismatch, EngineRefused)):
+        live.copies -= 1  # the engine answered, and did nothing
+    give_up(session, live)
+    if hook.watcher is not None:
+        hook.watcher.failed(session, live.shape, began, error)
 
 
 async def _wait(session: Session, live: Live, standing: Standing, until: float | None) -> None:
@@ -186,6 +193,8 @@ def give_up(session: Session, live: Live) -> None:
         session.claims.linger(live)
     elif session.claims.leave(live, now) and not session.closed:
         session.engine.abandon([live])
+    if live.record is not None:
+        live.account()
 
 
 async def release(session: Session, live: Live) -> None:
@@ -219,6 +228,8 @@ async def release(session: Session, live: Live) -> None:
     except BaseException:
         give_up(session, live)
         raise
+    if live.record is not None:
+        live.account()
     if live.loss is not Loss.RELEASED and not live.told:
         live.told = True
         raise lost(live)

@@ -162,4 +162,5 @@ def connect(
     `require`, `deadlock_after`: as for `lockfast.connect`.
     """
     runtime = Aio()
-    return AsyncClient(Session(opener(parse(url), runtime), runtime, require, deadlock_after))
+    target = parse(url)
+    return AsyncClient(Session(opener(target, runtime), runtime, require, deadlock_after, target))

@@ -58,6 +58,11 @@ class Claims:
         """Count the claims that live or are still to be resigned."""
         return len(self._by_id)
 
+    def all(self) -> list[Live]:
+        """List them."""
+        with self._lock:
+            return list(self._by_id.values())
+
     def get(self, id_: str) -> Live | None:
         """Find a claim of this client."""
         return self._by_id.get(id_)
@@ -318,7 +323,7 @@ class Claims:
         """Take no more claims, and give back all that live."""
         with self._lock:
             self._closed = True
-            return list(self._by_id.values())
+        return self.all()
 
     def disown(self) -> None:
         """Make every claim foreign: this is a forked child, and they are its parent's."""

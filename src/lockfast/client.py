@@ -177,7 +177,8 @@ def connect(
     a circle, and again from time to time; None never looks.
     """
     runtime = Threads()
-    session = Session(opener(parse(url), runtime), runtime, require, deadlock_after)
+    target = parse(url)
+    session = Session(opener(target, runtime), runtime, require, deadlock_after, target)
     _open.add(session)
     return Client(session)
 

@@ -132,6 +132,8 @@ class Heart:
             log.warning("in jeopardy, a renewal failed: %s%s: %s", names, more, why)
 
     async def _resign(self, lives: Sequence[Live], patience: float) -> None:
+        for live in lives:
+            live.account()
         deadline = self._runtime.now() + patience
         try:
             for start in range(0, len(lives), CHUNK):
@@ -148,6 +150,8 @@ def warn(lives: Sequence[Live]) -> None:
 
     It is not resigned: its dropper may still be at work.
     """
+    for live in lives:
+        live.account()
     names = ", ".join(repr(live.shape.name) for live in lives)
     said = f"a lease on {names} was dropped without release(): it is renewed no more"
     try:
@@ -162,6 +166,7 @@ def announce(live: Live) -> None:
         live.announced = True
         reason = live.loss.value if live.loss else "?"
         log.error("the lease on %r (ticket %d) is lost: %s", live.shape.name, live.ticket, reason)
+        live.account()
     callbacks, live.callbacks = live.callbacks, ()
     call(live, callbacks, "a callback on the loss of")
 

@@ -34,6 +34,13 @@ class Ref(Protocol):
         """Give it, or None when nobody has it any more."""
 
 
+class Record(Protocol):
+    """What telemetry remembers of a grant."""
+
+    def ended(self, loss: Loss | None) -> None:
+        """Take in that it ended, and why."""
+
+
 class Live(Ask, Validity):
     """One live claim: what is sent of it, and what its client knows of it."""
 
@@ -57,6 +64,7 @@ class Live(Ask, Validity):
         "phase",
         "pushed",
         "recheck",
+        "record",
         "siblings",
         "ticket",
         "told",
@@ -117,3 +125,13 @@ class Live(Ask, Validity):
         """Called once somebody waits behind it."""
         self.watchers: tuple[Event, ...] = ()
         self.lane: Lane[Live] | None = None
+        self.record: Record | None = None
+
+    def account(self) -> None:
+        """Tell telemetry, if it is on, that the hold has ended. Only the first time counts.
+
+        Never under the table's lock: an exporter may take its time.
+        """
+        record, self.record = self.record, None
+        if record is not None:
+            record.ended(self.loss)

@@ -23,6 +23,8 @@ class Shape:
     ttl: float
     capacity: int = 1
     weight: int = 1
+    template: str = ""
+    """What the name was made from, if that is known: telemetry shows this, and never the name."""
     wait_ttl: float = field(init=False)
     """How long a waiter lives without a renewal."""
 

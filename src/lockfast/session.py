@@ -17,10 +17,14 @@ from lockfast.heart import Heart
 from lockfast.live import ENDED
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
+from lockfast.url import Target
 
 IO = 5.0  # seconds after which an unanswered request is given up
 DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
+
+sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
+"""All of this process: whoever counts what is held reads them, from any thread."""
 
 
 class Session:
@@ -35,8 +39,12 @@ class Session:
         runtime: Runtime,
         require: Level | str | None = None,
         deadlock_after: float | None = DEADLOCK,
+        target: Target | None = None,
     ) -> None:
-        """Nothing is opened yet. `require`: what the engine must promise before the first claim."""
+        """Nothing is opened yet. `require`: what the engine must promise before the first claim.
+
+        `target`: where the engine is, for telemetry to tell.
+        """
         if deadlock_after is not None and not deadlock_after > 0.0:
             raise ValueError(
                 f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
@@ -47,7 +55,9 @@ class Session:
         self.runtime = runtime
         self.closed = False
         self._begin()
+        self.target = target
         fork.watch(self)
+        sessions[id(self)] = self
 
     def _begin(self) -> None:
         self._opened: Engine | None = None
@@ -142,6 +152,7 @@ class Session:
         finally:
             for live in lives:
                 self.claims.end(live)
+                live.account()
             if heart is not None:
                 await heart.end(max(end - self.runtime.now(), 0.1))
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from lockfast import who
+from lockfast import hook, who
 from lockfast.acquire import Bearer, acquire, busy, give_up, lost, resign_again
 from lockfast.errors import (
     CapacityMismatch,
@@ -15,6 +15,7 @@ from lockfast.errors import (
     EngineError,
     EngineRefused,
     EngineUnavailable,
+    LockfastError,
     Loss,
     NotAcquired,
 )
@@ -123,6 +124,7 @@ class Together(Generic[B]):
             for live, standing in zip(lives, standings, strict=True):
                 self._answered(live, sent, standing)
             if all(live.phase is HELD for live in lives):
+                self._granted(lives, sent)
                 return True
         except EngineUnavailable:
             pass  # one by one, each is tried until its deadline
@@ -132,10 +134,20 @@ class Together(Generic[B]):
         await self._put_back()
         for shape, standing in zip(self._shapes, standings, strict=False):
             if isinstance(standing, (CapacityMismatch, EngineRefused)):
-                raise standing
+                raise self._failed(shape, sent, standing)
             if isinstance(standing, Standing) and not standing.granted and not wait:
-                raise busy(shape, standing.blocker, 0.0)
+                raise self._failed(shape, sent, busy(shape, standing.blocker, 0.0))
         return False
+
+    def _granted(self, lives: Sequence[Live], sent: float) -> None:
+        if hook.watcher is not None:
+            for live in lives:
+                live.record = hook.watcher.granted(self._session, live, sent)
+
+    def _failed(self, shape: Shape, sent: float, error: LockfastError) -> LockfastError:
+        if hook.watcher is not None:
+            hook.watcher.failed(self._session, shape, sent, error)
+        return error
 
     def _ask(self, now: float) -> None:
         session = self._session
@@ -194,6 +206,9 @@ async def release_all(session: Session, lives: Sequence[Live]) -> None:
         for live in lives:
             give_up(session, live)
         raise
+    for live in lives:
+        if live.record is not None:
+            live.account()
     for live in lives:
         if live.loss is not Loss.RELEASED and not live.told:
             for each in lives:

@@ -27,6 +27,12 @@ ENGINES = {
 """The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
 
 
+def system(target: Target) -> str:
+    """Name the engine of a URL as the world does: the first of its schemes."""
+    module = ENGINES[target.scheme.partition("+")[0]]
+    return next(scheme for scheme, name in ENGINES.items() if name == module)
+
+
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Find the engine of a URL; its connections are made later, on first use."""
     name = ENGINES.get(target.scheme.partition("+")[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from lockfast import hook
 from lockfast.errors import StaleToken
 from lockfast.nouns.lease import LeaseCore
 from lockfast.port import SHARED
@@ -79,7 +80,12 @@ def refused(lease: Holder, current: int) -> StaleToken:
     After a failover a zombie's renewals may well succeed, so the engine would not tell it. What
     was shown from afar has its lease elsewhere: whoever passes the error on tells it there.
     """
+    watcher = hook.watcher
     if isinstance(lease, Shown):
+        if watcher is not None:
+            watcher.refused(None, lease.name, "")
         return StaleToken(lease.name, lease.token, current)
+    if watcher is not None:
+        watcher.refused(lease._session, lease.name, lease.live.shape.template)
     lease.fenced()
     return StaleToken(lease.name, lease.ticket, current)

@@ -96,7 +96,7 @@ class LockCore(Generic[L]):
     def _renamed(self, name: str) -> Self:
         """Describe the same of another resource."""
         shape = self._shape
-        other = Shape(name, shape.ttl, shape.capacity, shape.weight)
+        other = Shape(name, shape.ttl, shape.capacity, shape.weight, shape.name)
         return type(self)(
             self._session, self._lease_type, other, self._timeout, self._purpose, self._at_least
         )

@@ -1,0 +1,1 @@
+"""Metrics, spans, logs, and the dashboard that shows them."""
