@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
-from lockfast.cli import elect, run
+from lockfast.cli import breaking, deadlocks, doctor, elect, ls, run, watch, who
 from lockfast.cli.codes import Code, Misconfigured, code_of
+from lockfast.cli.manual import manual
 from lockfast.cli.place import Url
 from lockfast.cli.stderr import say
 from lockfast.cli.wrapped import Wrapping
@@ -21,6 +22,16 @@ app = typer.Typer(
 )
 app.command("run", cls=Wrapping)(run.run)
 app.command("elect", cls=Wrapping)(elect.elect)
+SEEING: dict[str, Callable[..., int | None]] = {
+    "ls": ls.ls,
+    "who": who.who,
+    "watch": watch.watch,
+    "break": breaking.breaks,
+    "deadlocks": deadlocks.deadlocks,
+    "doctor": doctor.doctor,
+}
+for name, command in SEEING.items():
+    app.command(name, help=manual(command))(command)
 
 
 @app.callback()

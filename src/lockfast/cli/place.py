@@ -8,6 +8,7 @@ import typer
 
 import lockfast
 from lockfast.cli.codes import Misconfigured
+from lockfast.url import parse
 
 Url = Annotated[
     str | None,
@@ -26,3 +27,10 @@ def connect(context: typer.Context) -> lockfast.Client:
         return lockfast.connect(url)
     except (ValueError, ImportError) as error:
         raise Misconfigured(str(error)) from error
+
+
+def address(context: typer.Context) -> str:
+    """Write where the engine is, without what is secret in the URL."""
+    target = parse(context.obj)
+    hosts = ",".join(host if port is None else f"{host}:{port}" for host, port in target.hosts)
+    return f"{target.scheme}://{hosts}"
