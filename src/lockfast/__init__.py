@@ -34,6 +34,7 @@ from lockfast.errors import (
 from lockfast.guarantees import Finding, Guarantees, Level
 from lockfast.nouns.election import Leader
 from lockfast.nouns.lock import Holder
+from lockfast.nouns.overview import Tie
 from lockfast.nouns.rwlock import RWLock
 from lockfast.nouns.template import INJECTED
 from lockfast.who import Who
@@ -68,6 +69,7 @@ __all__ = [
     "RWLock",
     "StaleToken",
     "State",
+    "Tie",
     "Unguarded",
     "Who",
     "WrongLoop",

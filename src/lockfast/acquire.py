@@ -66,7 +66,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     began = now = runtime.now()
     owner, name = runtime.worker()
     holding = claims.holding(owner)
-    payload = who.payload(name, purpose, now, holding, value)
+    payload = who.payload(name, purpose, now, holding, value, shape.ttl)
     queue = timeout is None or timeout > 0.0
     until = None if timeout is None else began + timeout
     reference = weakref.ref(bearer if block is None else block)

@@ -18,7 +18,8 @@ from lockfast.awaiting import (
 )
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
-from lockfast.nouns.lock import patience
+from lockfast.nouns.lock import Holder, patience
+from lockfast.nouns.overview import Tie, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.aio import Aio
@@ -128,6 +129,18 @@ class AsyncClient:
     def election(self, name: str, *, ttl: float = 30.0) -> AsyncElection:
         """Describe an election: whoever holds it leads, and its token is the term."""
         return AsyncElection(self._session, AsyncLease, name, ttl)
+
+    async def inspect(self, prefix: str = "") -> list[Holder]:
+        """Show who holds and who waits, on all names that begin with `prefix`."""
+        return await every(self._session, prefix)
+
+    async def deadlocks(self) -> list[list[Tie]]:
+        """Find circles of waits that can never end, of all clients of the engine."""
+        return await circles(self._session)
+
+    async def revoke(self, holder: Holder, reason: str) -> bool:
+        """Take a claim away from whoever has it; as `Client.revoke`."""
+        return await revoke(self._session, holder, reason)
 
     async def guarantees(self) -> Guarantees:
         """Ask the live server how it is set up, and say what that lets us promise."""

@@ -20,7 +20,8 @@ from lockfast.blocking import (
 )
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
-from lockfast.nouns.lock import patience
+from lockfast.nouns.lock import Holder, patience
+from lockfast.nouns.overview import Tie, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.drive import drive
@@ -140,6 +141,26 @@ class Client:
     def election(self, name: str, *, ttl: float = 30.0) -> Election:
         """Describe an election: whoever holds it leads, and its token is the term."""
         return Election(self._session, Lease, name, ttl)
+
+    def inspect(self, prefix: str = "") -> list[Holder]:
+        """Show who holds and who waits, on all names that begin with `prefix`.
+
+        By name, and within a name in the order of the queue. Read in pages: what changes meanwhile
+        may be shown as it was, or not at all.
+        """
+        return drive(every(self._session, prefix))
+
+    def deadlocks(self) -> list[list[Tie]]:
+        """Find circles of waits that can never end, of all clients of the engine."""
+        return drive(circles(self._session))
+
+    def revoke(self, holder: Holder, reason: str) -> bool:
+        """Take a claim away from whoever has it; False if it was over already.
+
+        The old holder learns of it at its next renewal, and may act until then: only a guard
+        refuses it. `reason` goes to the log.
+        """
+        return drive(revoke(self._session, holder, reason))
 
     def guarantees(self) -> Guarantees:
         """Ask the live server how it is set up, and say what that lets us promise."""

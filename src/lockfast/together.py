@@ -153,7 +153,7 @@ class Together(Generic[B]):
         session = self._session
         owner, name = session.runtime.worker()
         holding = session.claims.holding(owner)
-        payload = who.payload(name, self._purpose, now, holding)
+        payload = who.payload(name, self._purpose, now, holding, "", self._shapes[0].ttl)
         reference = weakref.ref(self._keeper)
         self._bearers = [self._bearer_type(session) for _ in self._shapes]
         for bearer, shape in zip(self._bearers, self._shapes, strict=True):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 REMEMBERED = 1024  # workers whose description is kept
-_written: dict[tuple[str, str], tuple[float, bytes]] = {}
+_written: dict[tuple[str, str, float], tuple[float, bytes]] = {}
 
 
 class Who(NamedTuple):
@@ -24,6 +24,8 @@ class Who(NamedTuple):
     service: str = ""
     purpose: str = ""
     since: float = 0.0
+    ttl: float = 0.0
+    """For how long a grant is to last without a renewal; 0: it did not say."""
 
     def __str__(self) -> str:
         """Describe it in words, with how long ago it asked."""
@@ -32,20 +34,21 @@ class Who(NamedTuple):
         return f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
 
 
-def payload(
+def payload(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot path
     worker: str,
     purpose: str,
     now: float,
     holding: Mapping[str, str] | None = None,
     value: str = "",
+    ttl: float = 0.0,
 ) -> bytes:
     """Describe the running thread or task.
 
     `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
     `value`: what a leader publishes.
     """
-    known = _written.get((worker, purpose))
-    raw = known[1] if known is not None and now < known[0] else _write(worker, purpose, now)
+    known = _written.get((worker, purpose, ttl))
+    raw = known[1] if known is not None and now < known[0] else _write(worker, purpose, ttl, now)
     if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
         each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
         raw = b'%b, "holding": {%b}}' % (raw[:-1], each.encode())
@@ -54,7 +57,7 @@ def payload(
     return raw
 
 
-def _write(worker: str, purpose: str, now: float) -> bytes:
+def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
     """Write what is the same for all claims of a worker, anew only every second."""
     if len(_written) >= REMEMBERED:
         _written.clear()
@@ -65,9 +68,10 @@ def _write(worker: str, purpose: str, now: float) -> bytes:
         "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
         "purpose": purpose,
         "since": int(time.time()),
+        "ttl": ttl,
     }
     raw = json.dumps({key: value for key, value in said.items() if value}).encode()
-    _written[worker, purpose] = (now + 1.0, raw)
+    _written[worker, purpose, ttl] = (now + 1.0, raw)
     return raw
 
 
@@ -101,6 +105,7 @@ def read(raw: bytes) -> Who:
             service=str(said.get("service", "")),
             purpose=str(said.get("purpose", "")),
             since=float(said.get("since", 0.0)),
+            ttl=float(said.get("ttl", 0.0)),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return Who(worker=raw[:64].decode(errors="replace") or "?")

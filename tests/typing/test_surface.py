@@ -59,6 +59,9 @@ def shapes(client: lockfast.Client) -> None:
         assert_type(leases.tokens, dict[str, int])
         assert_type(leases.leases, dict[str, lockfast.Lease])
     assert_type(client.lock_all("x", "y").try_acquire(), lockfast.MultiLease | None)
+    assert_type(client.inspect("x"), list[lockfast.Holder])
+    assert_type(client.deadlocks(), list[list[lockfast.Tie]])
+    assert_type(client.revoke(client.inspect()[0], "it hangs"), bool)
     election = client.election("x")
     assert_type(election.campaign("me"), lockfast.Lease)
     assert_type(election.leader(), lockfast.Leader | None)
@@ -154,6 +157,7 @@ def test_the_public_names_are_these() -> None:
         "RWLock",
         "StaleToken",
         "State",
+        "Tie",
         "Unguarded",
         "Who",
         "WrongLoop",

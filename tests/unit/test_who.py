@@ -35,10 +35,10 @@ def test_any_payload_gives_an_answer(raw: bytes) -> None:
 def test_what_is_held_and_what_a_leader_publishes_can_be_read(
     holding: dict[str, str], value: str
 ) -> None:
-    raw = who.payload("a worker", "why", 0.0, holding, value)
+    raw = who.payload("a worker", "why", 0.0, holding, value, 2.5)
     assert who.holding(raw) == holding
     assert who.value(raw) == value
-    assert who.read(raw).purpose == "why"
+    assert (who.read(raw).purpose, who.read(raw).ttl) == ("why", 2.5)
 
 
 @given(st.binary())

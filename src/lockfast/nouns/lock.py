@@ -11,7 +11,7 @@ from lockfast import who
 from lockfast.acquire import acquire
 from lockfast.errors import EngineUnavailable, NotAcquired
 from lockfast.nouns.lease import LeaseCore
-from lockfast.port import Entry, Shape
+from lockfast.port import LONGEST_WAIT, Entry, Shape
 from lockfast.session import Session
 
 L = TypeVar("L", bound=LeaseCore)
@@ -124,7 +124,17 @@ class LockCore(Generic[L]):
 class Holder:
     """A claim on a resource, as everybody can see it."""
 
-    __slots__ = ("granted", "id", "left", "name", "ticket", "who")
+    __slots__ = (
+        "capacity",
+        "granted",
+        "holding",
+        "id",
+        "left",
+        "name",
+        "ticket",
+        "weight",
+        "who",
+    )
 
     def __init__(self, entry: Entry) -> None:
         """Read an entry."""
@@ -132,8 +142,22 @@ class Holder:
         self.id = entry.id
         self.ticket = entry.ticket
         self.granted = entry.granted
+        self.weight = entry.weight
+        self.capacity = entry.capacity
         self.left = entry.left
         self.who = who.read(entry.payload)
+        self.holding = who.holding(entry.payload)
+        """What its thread or task held when it asked: names by the ids of the claims."""
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token, of whoever holds it alone."""
+        return self.ticket if self.granted and self.weight == self.capacity else None
+
+    @property
+    def life(self) -> float:
+        """Seconds that a renewal gives it; 0 if it did not say. A waiter has ten at most."""
+        return self.who.ttl if self.granted else min(self.who.ttl, LONGEST_WAIT)
 
     def __repr__(self) -> str:
         """Show it in words."""

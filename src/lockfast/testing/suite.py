@@ -28,6 +28,7 @@ from lockfast.testing.contract.leasing import LeaseContract
 from lockfast.testing.contract.losing import FaultContract, LossContract
 from lockfast.testing.contract.mishaps import TogetherFaultContract, TogetherMismatchContract
 from lockfast.testing.contract.naming import NamingContract
+from lockfast.testing.contract.overseeing import OverviewContract
 from lockfast.testing.contract.processes import ProcessContract
 from lockfast.testing.contract.promising import GuaranteeContract
 from lockfast.testing.contract.queueing import QueueContract, WakeContract
@@ -62,7 +63,14 @@ class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContra
     """Everything that the port promises."""
 
 
-class ClientContract(LeaseContract, LossContract, FaultContract, CrowdContract, GuaranteeContract):
+class ClientContract(
+    LeaseContract,
+    LossContract,
+    FaultContract,
+    CrowdContract,
+    GuaranteeContract,
+    OverviewContract,
+):
     """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
 
 
@@ -117,6 +125,7 @@ __all__ = [
     "MachineContract",
     "ManyReadersContract",
     "NamingContract",
+    "OverviewContract",
     "PortContract",
     "ProcessContract",
     "QueueContract",

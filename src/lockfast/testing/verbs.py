@@ -30,6 +30,7 @@ from lockfast.client import (
 from lockfast.guarantees import Guarantees
 from lockfast.nouns.election import Leader
 from lockfast.nouns.lock import Holder
+from lockfast.nouns.overview import Tie
 
 T = TypeVar("T")
 AnyClient = Client | AsyncClient
@@ -133,6 +134,24 @@ async def guarantees(client: AnyClient) -> Guarantees:
     """Ask what the engine promises."""
     found = client.guarantees()
     return found if isinstance(found, Guarantees) else await found
+
+
+async def inspect(client: AnyClient, prefix: str = "") -> list[Holder]:
+    """Show who holds and who waits."""
+    found = client.inspect(prefix)
+    return found if isinstance(found, list) else await found
+
+
+async def deadlocks(client: AnyClient) -> list[list[Tie]]:
+    """Find circles."""
+    found = client.deadlocks()
+    return found if isinstance(found, list) else await found
+
+
+async def revoke(client: AnyClient, holder: Holder, reason: str) -> bool:
+    """Take a claim away."""
+    removed = client.revoke(holder, reason)
+    return removed if isinstance(removed, bool) else await removed
 
 
 async def campaign(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -77,6 +77,9 @@ class AioWire(Wire):
             return await self._bridge(call, request, timeout)
         reply: bytes = await call(request, timeout=timeout, metadata=self._metadata)
         return reply
+
+    async def _send_all(self, call: Any, requests: Sequence[bytes], timeout: float) -> list[bytes]:
+        return await asyncio.gather(*(self._send(call, each, timeout) for each in requests))
 
     async def _bridge(self, call: Any, request: bytes, timeout: float) -> bytes:
         waiter: asyncio.Future[bytes] = self._loop.create_future()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import groupby
 
 from lockfast.engines.etcd import keys
@@ -49,21 +50,18 @@ async def _entries(
     wire: Wire, holdings: Holdings, base: int, every: list[Row], deadline: float
 ) -> list[Entry]:
     now = wire.now()
-    times: dict[int, tuple[int, int]] = {}
+    # What its own client knows to be over is left out; others see it until it is deleted.
+    shown = [row for row in every if (mine := holdings.get(row.id)) is None or mine.until > now]
+    shown.sort(key=lambda row: (row.prefix, row.revision))
+    times = await _times_to_live(
+        wire, {row.lease for row in shown if holdings.get(row.id) is None}, deadline
+    )
     entries = []
-    ordered = sorted(every, key=lambda row: (row.prefix, row.revision))
-    for _, group in groupby(ordered, key=lambda row: row.prefix):
-        # What its own client knows to be over is left out; others see it until it is deleted.
-        queue = [row for row in group if (mine := holdings.get(row.id)) is None or mine.until > now]
+    for _, group in groupby(shown, key=lambda row: row.prefix):
+        queue = list(group)
         holders = granted(queue)
         for place, row in enumerate(queue):
             mine = holdings.get(row.id)
-            if mine is not None:
-                left = mine.until - now
-            else:
-                if row.lease not in times:
-                    times[row.lease] = await _time_to_live(wire, row.lease, deadline)
-                left = _left(row, *times[row.lease])
             entries.append(
                 Entry(
                     name=row.name,
@@ -72,17 +70,22 @@ async def _entries(
                     granted=place < holders,
                     weight=row.weight,
                     capacity=row.capacity,
-                    left=left,
+                    left=_left(row, *times[row.lease]) if mine is None else mine.until - now,
                     payload=row.payload,
                 )
             )
     return entries
 
 
-async def _time_to_live(wire: Wire, lease: int, deadline: float) -> tuple[int, int]:
-    """Ask how many seconds a lease has left, and how many it had."""
-    said = numbers(await wire.call(TIME_TO_LIVE, number(1, lease), deadline))
-    return said.get(3, 0), said.get(4, 0)
+async def _times_to_live(
+    wire: Wire, leases: Collection[int], deadline: float
+) -> dict[int, tuple[int, int]]:
+    """Ask how many seconds leases have left, and how many they had: all at once, one per client."""
+    asked = [number(1, lease) for lease in leases]
+    told = map(numbers, await wire.call_all(TIME_TO_LIVE, asked, deadline))
+    return {
+        lease: (said.get(3, 0), said.get(4, 0)) for lease, said in zip(leases, told, strict=True)
+    }
 
 
 def _left(row: Row, left: int, whole: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -72,6 +72,10 @@ class ThreadWire(Wire):
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
         reply: bytes = call(request, timeout=timeout, metadata=self._metadata)
         return reply
+
+    async def _send_all(self, call: Any, requests: Sequence[bytes], timeout: float) -> list[bytes]:
+        sent = [call.future(each, timeout=timeout, metadata=self._metadata) for each in requests]
+        return [each.result() for each in sent]
 
     async def pause(self, deadline: float | None) -> bool:
         """Block until the bell."""

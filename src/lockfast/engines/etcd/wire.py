@@ -7,7 +7,7 @@ that is sent twice must be known to have been.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -176,6 +176,20 @@ class Wire(ABC):
                 self.doubt(address)
             raise failure from error
 
+    async def call_all(
+        self, method: str, requests: Sequence[bytes], deadline: float
+    ) -> list[bytes]:
+        """Send several requests that are harmless all at once, when one was answered."""
+        replies = [await self.call(method, request, deadline) for request in requests[:1]]
+        if len(requests) > 1:
+            link = self._links[self.address]
+            left = min(IO, max(deadline - self.now(), 0.01))
+            try:
+                replies += await self._send_all(link.calls[method], requests[1:], left)
+            except grpc.RpcError as error:
+                raise failed(error, link.address) from error
+        return replies
+
     async def call_on(self, address: str, method: str, request: bytes, deadline: float) -> bytes:
         """Ask one member and no other."""
         if self._strange:
@@ -235,6 +249,10 @@ class Wire(ABC):
     @abstractmethod
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
         """Send one request and wait for its reply."""
+
+    @abstractmethod
+    async def _send_all(self, call: Any, requests: Sequence[bytes], timeout: float) -> list[bytes]:
+        """Send several requests, and wait for all replies."""
 
     @abstractmethod
     async def pause(self, deadline: float | None) -> bool:

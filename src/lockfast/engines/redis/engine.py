@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -220,33 +221,42 @@ class RedisEngine(Routes):
                     reply, INSPECT, address, bucket, lambda _: packet, deadline
                 )
             return Page(packets.entries(names, reply), None)
-        nodes = await self._nodes(deadline)
-        number, _, position = (cursor or "0 0").partition(" ")
-        address = nodes[int(number)]
-        pattern = f"{PREFIX}{{*}}={_literal(names)}*"
-        scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
-        found = await self._wire.call(address, scan, deadline)
-        if isinstance(found, hiredis.ReplyError):
-            raise failure(found, address)
-        position = found[0].decode()
-        # A `}=` inside of a name matches the pattern too.
-        every = (key.decode().partition("}=")[2] for key in found[1])
-        shown = [name for name in every if name.startswith(names)]
-        calls = [packets.inspect(name, SHOWN) for name in shown]
+        return await self._page(names, cursor, deadline)
+
+    async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
+        """Show a page whose names are known, and find the names of the next: one round trip.
+
+        The cursor is a server's number, where to scan on there, and names that were found already.
+        """
+        nodes = await self._nodes(deadline, again=cursor is None)
+        number, position, names = json.loads(cursor or '[0, "0", null]')
+        address = nodes[number]
+
+        def scan() -> bytes:
+            pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
+            return command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
+
+        if names is None:
+            reply = await self._wire.call(address, scan(), deadline)
+            position, names = _scanned(reply, prefix, address)
+        shown, calls = names, [packets.inspect(name, SHOWN) for name in names]
+        calls += [scan()] if position != "0" else []
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        if position != "0":
+            position, names = _scanned(replies.pop(), prefix, address)
+            following = [number, position, names]
+        else:
+            following = [number + 1, "0", None]
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
             if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
                 entries += packets.entries(name, reply)
-        if position != "0":
-            return Page(entries, f"{number} {position}")
-        more = int(number) + 1 < len(nodes)
-        return Page(entries, f"{int(number) + 1} 0" if more else None)
+        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask every server that has locks."""
         nodes = []
-        for address in await self._nodes(deadline):
+        for address in await self._nodes(deadline, again=True):
             reply = await self._wire.call(address, command("INFO"), deadline)
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
@@ -260,6 +270,15 @@ class RedisEngine(Routes):
     async def close(self) -> None:
         """Close the connections."""
         await self._wire.close()
+
+
+def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
+    """Read what SCAN found: where to go on, and names."""
+    if isinstance(reply, hiredis.ReplyError):
+        raise failure(reply, address)
+    # A `}=` inside of a name matches the pattern too.
+    every = (key.decode().partition("}=")[2] for key in reply[1])
+    return reply[0].decode(), [name for name in every if name.startswith(prefix)]
 
 
 def _literal(text: str) -> str:

@@ -27,9 +27,10 @@ class Routes:
         wire.trouble = topology.doubt
         self._now = clock
 
-    async def _nodes(self, deadline: float) -> list[Address]:
-        """List the servers that have buckets."""
-        await self._where(0, deadline)
+    async def _nodes(self, deadline: float, *, again: bool) -> list[Address]:
+        """List the servers that have buckets, as they are known or asked for again."""
+        if again or self._topology.find(0) is None:
+            await self._where(0, deadline)
         every = (self._topology.find(bucket) for bucket in range(BUCKETS))
         return sorted({address for address in every if address is not None})
 

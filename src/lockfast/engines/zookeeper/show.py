@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData, Sync
@@ -15,8 +16,8 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.talk import listed
 from lockfast.port import Entry, Page
 
-CHUNK = 64
-PAGE = 500  # entries after which no further bucket is read
+PAGE = 500  # names after which no further bucket is read, and requests that are under way at once
+T = TypeVar("T")
 
 
 class Show:
@@ -30,86 +31,90 @@ class Show:
 
     async def one(self, root: str, name: str, ledger: Ledger, now: float) -> list[Entry]:
         """Show the claims on one name."""
-        await self._sync(root)
-        return await self._entries(root, [name], ledger, now)
+        sync = self._session.send(self._colour, Sync(root))
+        entries = await self._entries(root, [name], ledger, now)
+        await self._settle(sync)
+        return entries
 
     async def page(
         self, root: str, prefix: str, cursor: str | None, ledger: Ledger, now: float
     ) -> Page:
-        """Show the claims on names with a prefix, from one bucket on."""
-        await self._sync(root)
+        """Show the claims on names with a prefix, from one bucket on: in three round trips, since
+        a list of names, the lists of their claims and what these say follow from each other.
+        """
+        sync = self._session.send(self._colour, Sync(root))
         buckets = nodes.buckets(root)
-        start = int(cursor or 0)
-        entries: list[Entry] = []
-        while start < len(buckets):
-            stop = start + CHUNK
-            for number, children in enumerate(await self._names(buckets[start:stop]), start):
-                names = sorted(map(nodes.name_of, children))
-                found = [name for name in names if name.startswith(prefix)]
-                entries += await self._entries(root, found, ledger, now)
-                if len(entries) >= PAGE and number + 1 < len(buckets):
-                    return Page(entries, str(number + 1))
-            start = stop
-        return Page(entries, None)
-
-    async def _sync(self, root: str) -> None:
-        reply = self._session.send(self._colour, Sync(root))
-        await self._session.settle(self._colour, reply, self._deadline)
+        number = int(cursor or 0)
+        names: list[str] = []
+        replies = self._ask(buckets[number:])
+        await self._settle(sync)
+        for reply in replies:
+            number += 1
+            every = sorted(map(nodes.name_of, await self._settle(reply) or ()))
+            names += [name for name in every if name.startswith(prefix)]
+            if len(names) >= PAGE:
+                break
+        entries = await self._entries(root, names, ledger, now)
+        return Page(entries, str(number) if number < len(buckets) else None)
 
     def _ask(self, paths: Sequence[str]) -> list[Reply]:
         return [self._session.send(self._colour, GetChildren(path, None)) for path in paths]
 
-    async def _names(self, paths: Sequence[str]) -> list[list[str]]:
-        found = []
-        for reply in self._ask(paths):
-            try:
-                found.append(await self._session.settle(self._colour, reply, self._deadline))
-            except NoNodeError:
-                found.append([])
-        return found
+    async def _settle(self, reply: Reply) -> Any:  # noqa: ANN401  # see Reply
+        """Give an answer; None if there is no such node."""
+        try:
+            return await self._session.settle(self._colour, reply, self._deadline)
+        except NoNodeError:
+            return None
 
     async def _entries(
         self, root: str, names: Sequence[str], ledger: Ledger, now: float
     ) -> list[Entry]:
-        entries: list[Entry] = []
-        for start in range(0, len(names), CHUNK):
-            chunk = names[start : start + CHUNK]
-            folders = [nodes.folder(root, name) for name in chunk]
-            for name, folder, reply in zip(chunk, folders, self._ask(folders), strict=True):
+        found: list[tuple[str, str, Line, int]] = []
+        for some in _chunks(names):
+            folders = [nodes.folder(root, name) for name in some]
+            for name, folder, reply in zip(some, folders, self._ask(folders), strict=True):
                 line = await listed(self._colour, self._session, folder, reply, self._deadline)
-                entries += await self._line(folder, name, line, ledger, now)
+                found += [(name, folder, line, place) for place in range(len(line.nodes))]
+        entries = []
+        for part in _chunks(found):
+            replies = [
+                self._session.send(
+                    self._colour, GetData(f"{folder}/{line.nodes[place].child}", None)
+                )
+                for _, folder, line, place in part
+            ]
+            for (name, _, line, place), reply in zip(part, replies, strict=True):
+                told = await self._settle(reply)
+                if told is not None:
+                    entries += _entry(name, line, place, told, ledger, now)
         return entries
 
-    async def _line(
-        self, folder: str, name: str, line: Line, ledger: Ledger, now: float
-    ) -> list[Entry]:
-        entries = []
-        for start in range(0, len(line.nodes), CHUNK):
-            chunk = line.nodes[start : start + CHUNK]
-            replies = [
-                self._session.send(self._colour, GetData(f"{folder}/{node.child}", None))
-                for node in chunk
-            ]
-            for place, (node, reply) in enumerate(zip(chunk, replies, strict=True), start):
-                try:
-                    data, stat = await self._session.settle(self._colour, reply, self._deadline)
-                except NoNodeError:
-                    continue
-                header = nodes.unpacked(data)
-                mine = ledger.get(node.id)
-                # Of another's claim only its process knows; it lasts for a ttl if that dies.
-                left = header.ttl if mine is None else mine.deadline - now
-                if left > 0.0:
-                    entries.append(
-                        Entry(
-                            name=name,
-                            id=node.id,
-                            ticket=stat.czxid + header.base,
-                            granted=place < line.granted,
-                            weight=node.weight,
-                            capacity=node.capacity,
-                            left=left,
-                            payload=header.payload,
-                        )
-                    )
-        return entries
+
+def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Part what is asked at once: more would burst the server's line of requests."""
+    return (every[start : start + PAGE] for start in range(0, len(every), PAGE))
+
+
+def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
+    name: str, line: Line, place: int, told: tuple[bytes, Any], ledger: Ledger, now: float
+) -> list[Entry]:
+    """Show a claim, unless it is over."""
+    node, header = line.nodes[place], nodes.unpacked(told[0])
+    mine = ledger.get(node.id)
+    # Of another's claim only its process knows; it lasts for a ttl if that dies.
+    left = header.ttl if mine is None else mine.deadline - now
+    if left <= 0.0:
+        return []
+    return [
+        Entry(
+            name=name,
+            id=node.id,
+            ticket=told[1].czxid + header.base,
+            granted=place < line.granted,
+            weight=node.weight,
+            capacity=node.capacity,
+            left=left,
+            payload=header.payload,
+        )
+    ]

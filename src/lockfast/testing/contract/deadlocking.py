@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 
-from lockfast.errors import Deadlock, NotAcquired
+from lockfast.errors import Deadlock, LeaseLost, NotAcquired
 from lockfast.testing.contract.reading import until_queued
 from lockfast.testing.stage import Contract, Stage, driven
-from lockfast.testing.verbs import AnyClient, AnyLock, acquire, queue, release, try_acquire
+from lockfast.testing.verbs import (
+    AnyClient,
+    AnyLock,
+    acquire,
+    deadlocks,
+    queue,
+    release,
+    revoke,
+    try_acquire,
+)
 
 LONG = 30.0
 SOON = 0.1  # seconds after which a waiter looks for a circle
@@ -51,6 +61,39 @@ class DeadlockContract(Contract):
             assert f"waits for {name!r}, which" in said
             await until_queued(stage, one.lock(name), 0)
         assert said.count(" holds") == 3
+
+    @driven
+    async def test_whoever_looks_from_outside_sees_the_circle_and_nothing_else(
+        self, stage: Stage
+    ) -> None:
+        one, two, three = (stage.client(deadlock_after=None) for _ in range(3))
+        looker = stage.client()
+        inside: list[str] = []
+
+        async def cross(client: AnyClient, first: str, second: str) -> None:
+            lease = await acquire(client.lock(first, ttl=LONG))
+            inside.append(first)
+            await stage.colour.until(lambda: len(inside) >= 2, "both hold their first")
+            await release(await acquire(client.lock(second, ttl=LONG)))
+            with suppress(LeaseLost):  # of one of them, below
+                await release(lease)
+
+        jobs = [stage.colour.start(cross(one, "a", "b")), stage.colour.start(cross(two, "b", "a"))]
+        for name in ("a", "b"):
+            await until_queued(stage, looker.lock(name), 2)
+        jobs.append(stage.colour.start(cross(three, "c", "a")))  # it waits too, but in no circle
+        await until_queued(stage, looker.lock("a"), 3)
+        (circle,) = await deadlocks(looker)
+        assert sorted((tie.waiting.name, tie.blocker.name) for tie in circle) == [
+            ("a", "a"),
+            ("b", "b"),
+        ]
+        assert all(tie.blocker.granted for tie in circle)
+        assert "waits for 'a', which" in "; ".join(map(str, circle))
+        assert await revoke(looker, circle[0].blocker, "one must give way")
+        for job in jobs:
+            await job.result()
+        assert await deadlocks(looker) == []
 
     @driven
     async def test_it_is_the_youngest_claim_that_gives_way(self, stage: Stage) -> None:

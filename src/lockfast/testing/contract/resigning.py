@@ -43,6 +43,22 @@ class ResignContract(Contract):
         assert [entry.id for entry in await other.every("")] == [taken.id]
 
     @driven
+    async def test_whoever_knows_the_id_can_break_anothers_claim_for_good(
+        self, stage: Stage
+    ) -> None:
+        actor, other = stage.actor(), stage.actor()
+        ask = actor.ask(ttl=20)
+        await actor.claim(ask)
+        (entry,) = await other.entries("x")
+        copy = other.ask(entry.name, capacity=entry.capacity, weight=entry.weight)
+        copy.id = entry.id
+        assert await other.resign(copy, doubt=True) == [True]
+        assert await other.resign(copy, doubt=True) == [False]
+        assert await other.entries("x") == []
+        assert await actor.renew(ask) == [None]
+        assert await actor.resign(ask) == [False]
+
+    @driven
     async def test_nothing_to_resign_is_fine(self, stage: Stage) -> None:
         actor = stage.actor()
         await actor.claim(actor.ask())

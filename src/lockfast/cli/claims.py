@@ -1,0 +1,82 @@
+"""Claims as the commands show them: in words, in the fields of `--json`, and by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from lockfast import Holder
+from lockfast.cli.paper import plain
+from lockfast.port import SHARED
+
+
+class Name(NamedTuple):
+    """A resource, and the claims on it in the order of the queue."""
+
+    name: str
+    holders: list[Holder]
+    waiters: list[Holder]
+
+
+def by_name(claims: Iterable[Holder]) -> list[Name]:
+    """Sort claims, which come in the order of names, into names."""
+    return [
+        Name(name, [one for one in queue if one.granted], [one for one in queue if not one.granted])
+        for name, group in groupby(claims, key=lambda each: each.name)
+        for queue in [list(group)]
+    ]
+
+
+def fields(claim: Holder) -> dict[str, object]:
+    """Give what `--json` says of a claim. Numbers that do not fit a float are strings."""
+    said = claim.who
+    return {
+        "name": claim.name,
+        "state": "holds" if claim.granted else "waits",
+        "token": None if claim.token is None else str(claim.token),
+        "ticket": str(claim.ticket),
+        "host": said.host,
+        "pid": said.pid,
+        "worker": said.worker,
+        "service": said.service,
+        "purpose": said.purpose,
+        "since": said.since,
+        "ttl": said.ttl,
+        "left": round(claim.left, 3),
+        "weight": claim.weight,
+        "capacity": claim.capacity,
+        "id": claim.id,
+    }
+
+
+def bearer(claim: Holder) -> str:
+    """Name whoever made a claim, in short."""
+    return plain(f"{claim.who.service or claim.who.worker} pid {claim.who.pid}")
+
+
+def described(claim: Holder) -> str:
+    """Name whoever made a claim, in full."""
+    return plain(str(claim.who))
+
+
+def share(claim: Holder) -> str:
+    """Tell what it has: its token, or its part of what several have."""
+    if claim.weight == claim.capacity:
+        return str(claim.ticket)
+    return "reader" if claim.capacity == SHARED else f"{claim.weight} of {claim.capacity}"
+
+
+def age(claim: Holder) -> str:
+    """Tell how long ago it asked, by its wall clock and ours."""
+    return span(time.time() - claim.who.since) if claim.who.since else "?"
+
+
+def span(seconds: float) -> str:
+    """Write a time for people: 12 s, 3 min, 5 h, 2 d."""
+    seconds = max(seconds, 0.0)
+    for unit, size, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

@@ -1,0 +1,63 @@
+"""The wait-for graph, drawn as trees: under each holder those who wait for it, and for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from rich.tree import Tree
+
+from lockfast import Holder
+from lockfast.cli.claims import bearer, by_name
+from lockfast.cli.paper import plain
+
+
+class Graph:
+    """Who waits for whom. A thread or task that waits has told in its claim what it holds."""
+
+    def __init__(self, claims: Sequence[Holder]) -> None:
+        """Read a listing."""
+        self._waiters = {name.name: name.waiters for name in by_name(claims)}
+        self._granted = {claim.id: claim for claim in claims if claim.granted}
+        self._waits = {
+            held: claim for claim in claims if not claim.granted for held in claim.holding
+        }
+        """By the id of a claim that is held, the one on which its bearer waits."""
+        self._drawn: set[str] = set()
+
+    def edges(self) -> list[tuple[Holder, Holder]]:
+        """Give each waiting claim with each claim that is held of the same name."""
+        return [
+            (waiter, holder)
+            for holder in self._granted.values()
+            for waiter in self._waiters.get(holder.name, ())
+        ]
+
+    def trees(self) -> list[Tree]:
+        """Draw from those who wait for nothing, then whatever is left: it waits in a circle."""
+        roots = [claim for claim in self._granted.values() if claim.id not in self._waits]
+        rest = [claim for claim in self._granted.values() if claim.id in self._waits]
+        return [self._tree(root) for root in (*roots, *rest) if self._followed(root)]
+
+    def _followed(self, holder: Holder) -> bool:
+        """Tell whether somebody waits for it who was not drawn yet."""
+        return any(claim.id not in self._drawn for claim in self._waiters.get(holder.name, ()))
+
+    def _tree(self, holder: Holder) -> Tree:
+        tree = Tree(Text(f"{bearer(holder)} holds {plain(holder.name)}"))
+        self._grow(tree, holder)
+        return tree
+
+    def _grow(self, tree: Tree, holder: Holder) -> None:
+        for waiter in self._waiters.get(holder.name, ()):
+            if waiter.id in self._drawn:
+                tree.add(Text(f"{bearer(waiter)}: see above", style="dim"))
+                continue
+            self._drawn.add(waiter.id)
+            held = [self._granted[id_] for id_ in waiter.holding if id_ in self._granted]
+            names = ", ".join(plain(each.name) for each in held)
+            branch = tree.add(
+                Text(f"{bearer(waiter)} waits" + (f", holding {names}" if held else ""))
+            )
+            for each in held:
+                self._grow(branch, each)

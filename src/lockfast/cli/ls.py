@@ -1,0 +1,38 @@
+"""`lockfast ls`: every lock that is held or waited for."""
+
+from __future__ import annotations
+
+import typer
+
+from lockfast.cli.claims import by_name, fields
+from lockfast.cli.names import Prefix
+from lockfast.cli.paper import Json, show, tell
+from lockfast.cli.place import connect
+from lockfast.cli.table import table
+
+
+def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> None:
+    """List the locks that are held or waited for, with who holds them.
+
+    The list is read in pages, and nothing is changed by it. The age is how long ago the holder
+    asked, by its own clock; the ttl is how much of its lease is left before it must be renewed;
+    the token is what a guard compares.
+
+    For example:
+      lockfast ls                                 all of them
+      lockfast ls invoice:                        those whose names begin so
+      lockfast ls --json | jq -r .name | sort -u
+
+    Exit codes:
+      0   also if there is none
+      69  the engine cannot be reached
+    """
+    with connect(context) as client:
+        claims = client.inspect(prefix)
+    if json:
+        for claim in claims:
+            tell(fields(claim))
+    elif claims:
+        show(table(by_name(claims)))
+    else:
+        show("No lock is held.")

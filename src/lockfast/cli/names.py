@@ -1,0 +1,40 @@
+"""Names on the command line: the arguments NAME and PREFIX, completed from the live engine."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+import lockfast
+from lockfast.cli.paper import plain
+
+
+def complete(context: typer.Context, incomplete: str) -> list[str]:
+    """Give the names that are held now and begin so. A shell asks this: nothing is ever raised."""
+    parent = context.parent
+    url = (parent.params.get("url") if parent else None) or os.environ.get("LOCKFAST_URL")
+    try:
+        with lockfast.connect(url) as client:
+            names = {claim.name for claim in client.inspect(incomplete)}
+    except Exception:  # noqa: BLE001  # whatever it is, the shell's line must not break
+        return []
+    return sorted(name for name in names if plain(name) == name)
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="The lock's name.", autocompletion=complete, show_default=False
+    ),
+]
+Prefix = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PREFIX]",
+        help="Only names that begin so.",
+        autocompletion=complete,
+        show_default=False,
+    ),
+]
