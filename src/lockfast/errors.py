@@ -19,6 +19,16 @@ class Loss(Enum):
 class LockfastError(Exception):
     """The root: catch this to catch everything that lockfast raises."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes whole: by itself an exception is made anew from its message."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[LockfastError], args: tuple[object, ...]) -> LockfastError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
 
 class NotAcquired(LockfastError, TimeoutError):
     """The wait ended before the grant came."""

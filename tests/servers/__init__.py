@@ -6,6 +6,7 @@ from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.http import Asgi, HttpServer, Wsgi
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, wait_until
+from tests.servers.program import Program
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.redlock import RedlockSet
@@ -24,6 +25,7 @@ __all__ = [
     "ObjectStore",
     "PgBouncer",
     "Postgres",
+    "Program",
     "Proxy",
     "Redis",
     "RedlockSet",

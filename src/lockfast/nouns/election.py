@@ -48,6 +48,11 @@ class ElectionCore(Generic[L]):
         """What is led."""
         return self._shape.name
 
+    @property
+    def ttl(self) -> float:
+        """Seconds for which a leader that died stays the leader."""
+        return self._shape.ttl
+
     def __repr__(self) -> str:
         """Show the name."""
         return f"<{type(self).__name__} {self.name!r}>"

@@ -1,0 +1,76 @@
+"""`once`: of all workers that got a task's message, or a copy of it, one runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Literal, NoReturn, ParamSpec, TypeVar
+
+from celery import current_task
+from celery.exceptions import Ignore
+
+from lockfast.client import Client
+from lockfast.errors import NotAcquired
+from lockfast.nouns.template import Template
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(
+    client: Client,
+    name: str,
+    *,
+    at_least: float,
+    ttl: float = 30.0,
+    on_busy: Literal["skip", "retry"] = "skip",
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate what `app.task` is given.
+
+    `name`: filled from the call's arguments, `"report:{day}"`. With `bind=True` there is the
+    message's id too: `"{self.request.id}"`.
+    `at_least`: seconds from its start for which a copy of the message finds it done; shorter than
+    the period of a schedule, and at most the ttl. A run that failed leaves the way free at once,
+    for its retry.
+    `ttl`: seconds for which a worker that died blocks the others.
+    `on_busy`: "skip" drops the message: as a rule another has it. "retry" sends it again, to come
+    back after the ttl: nothing is lost if that other dies, and what takes long may run again.
+    """
+    if on_busy not in {"skip", "retry"}:
+        raise ValueError(f"on_busy is 'skip' or 'retry', not {on_busy!r}")
+    client.lock(name, ttl=ttl, at_least=at_least)  # what is wrong with them is said here
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        template = Template(name, function)
+
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            inside = False
+            lock = client.lock(
+                template.name(args, kwargs), ttl=ttl, at_least=at_least, on_busy="raise"
+            )
+            try:
+                with lock as lease:
+                    inside = True
+                    template.inject(args, kwargs, lease)
+                    try:
+                        return function(*args, **kwargs)
+                    except BaseException:
+                        lease.live.keep = 0.0  # nothing was done: a retry must not find it done
+                        raise
+            except NotAcquired as busy:
+                if inside:
+                    raise  # of a lock that the task itself did not get
+                _leave(busy, ttl if on_busy == "retry" else None)
+
+        return run
+
+    return decorate
+
+
+def _leave(busy: NotAcquired, later: float | None) -> NoReturn:
+    """End without a result: a copy of the message has the same id, and would write over it."""
+    if later is not None:
+        current_task.request.retries -= 1  # those that a task has are for its own failures
+        raise current_task.retry(exc=busy, countdown=later)
+    raise Ignore(str(busy)) from busy

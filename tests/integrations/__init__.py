@@ -1,0 +1,1 @@
+"""Integrations, with the real frameworks in real worker processes on real servers."""

@@ -1,0 +1,108 @@
+"""A beat that follows keeps up with the leader, so that it can take over at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.beat import ScheduleEntry
+
+from lockfast.integrations.celery import LeadingScheduler
+from lockfast.testing.lab import Lab
+from tests.servers import wait_until
+
+TTL = 60.0
+
+
+class Recording(LeadingScheduler):
+    """Sends nothing, and remembers what it would have sent."""
+
+    sent: list[str]
+
+    def apply_async(self, entry: ScheduleEntry, *_: Any, **__: Any) -> None:  # noqa: ANN401  # Celery's
+        self.sent.append(str(entry.name))
+
+
+@pytest.fixture
+def app(lockfast_lab: Lab) -> Iterator[Celery]:
+    with Celery("beats", broker="memory://", set_as_current=False) as app:
+        app.conf.beat_schedule = {"every minute": {"task": "x", "schedule": 60.0}}
+        app.conf.lockfast_beat = lockfast_lab.client.election("beat", ttl=TTL)
+        yield app
+
+
+@pytest.fixture
+def beat(app: Celery, tmp_path: Path) -> Iterator[Recording]:
+    beat = Recording(app=app, schedule_filename=str(tmp_path / "schedule"))
+    beat.sent = []
+    yield beat
+    beat.close()
+
+
+def due(beat: Recording, ago: float) -> None:
+    """Let the entry have come due so many seconds ago."""
+    entry = beat.schedule["every minute"]
+    entry.last_run_at = entry.default_now() - timedelta(seconds=60.0 + ago)
+
+
+def is_due(beat: Recording) -> bool:
+    return beat.schedule["every minute"].is_due()[0]
+
+
+def test_what_came_due_before_the_leader_was_last_seen_counts_as_sent(
+    lockfast_lab: Lab, beat: Recording
+) -> None:
+    with lockfast_lab.connect().election("beat", ttl=TTL).campaign():
+        due(beat, ago=5.0)
+        assert beat.tick() <= 1.0
+        assert not is_due(beat)
+        assert not beat.sent
+
+
+def test_what_came_due_since_the_leader_was_last_seen_is_sent_by_the_next(
+    lockfast_lab: Lab, beat: Recording
+) -> None:
+    other = lockfast_lab.connect()
+    lease = other.election("beat", ttl=TTL).campaign()
+    beat.tick()
+    with lockfast_lab.pause(other):
+        lockfast_lab.clock.advance(20.0)
+        due(beat, ago=5.0)
+        beat.tick()
+        assert is_due(beat)  # it may have died before that
+        assert not beat.sent
+        lockfast_lab.lose(lease)
+
+        def sent() -> bool:
+            beat.tick()
+            return beat.sent == ["every minute"]
+
+        wait_until(sent, "it leads, and sends")
+    assert not is_due(beat)
+
+
+def test_a_leader_that_was_stopped_sends_nothing_when_it_goes_on(
+    lockfast_lab: Lab, beat: Recording
+) -> None:
+    def leads() -> bool:
+        beat.tick()
+        return beat._candidacy is not None and beat._candidacy.lease is not None
+
+    wait_until(leads, "it leads")
+    with lockfast_lab.pause(lockfast_lab.client):
+        lockfast_lab.clock.advance(TTL)
+        due(beat, ago=0.5)
+        beat.tick()
+        assert not beat.sent
+
+
+def test_without_an_election_it_says_what_is_missing(app: Celery, tmp_path: Path) -> None:
+    app.conf.lockfast_beat = None
+    beat = LeadingScheduler(app=app, schedule_filename=str(tmp_path / "schedule"))
+    with pytest.raises(TypeError, match=r"app\.conf\.lockfast_beat is the election"):
+        beat.tick()
+    beat.close()
