@@ -47,10 +47,10 @@ class Bench:
         """How long to wait: mostly long enough to outlast a dead holder, at times hardly at all."""
         return self.dice.choices((3 * self.ttl + 2.0, 0.05, 0.0), (8, 1, 1))[0]
 
-    def work(self, usual: float) -> float:
+    def work(self, usual: float, long: float) -> float:
         """How long to hold: mostly short, at times longer than a ttl, so that it is renewed."""
         usual = self.dice.uniform(0.0, 2 * usual)
-        return usual if self.dice.random() < 0.97 else 1.5 * self.ttl
+        return 1.5 * self.ttl if self.dice.random() < long else usual
 
     async def taken(
         self, thing: AnyLock | AnyMultiLock | AnyElection, shapes: Sequence[Shape]
@@ -71,8 +71,8 @@ class Bench:
             self.recorder.refused(shapes, began, outcome_of(error), str(error))
             await self.colour.sleep(self.dice.uniform(0.02, 0.1))
             return None
+        self.recorder.holding(Kind.ACQUIRE, leases_of(held), began)
         for lease in leases_of(held):
-            self.recorder.holding(Kind.ACQUIRE, lease, began)
             lease.on_lost(partial(self._told, lease))
         return held
 
@@ -80,15 +80,13 @@ class Bench:
         """Release, and record its beginning too: a killed worker's release may be applied."""
         began = now()
         leases = leases_of(held)
-        for lease in leases:
-            self.recorder.holding(Kind.RELEASE, lease, began, Outcome.UNKNOWN)
+        self.recorder.holding(Kind.RELEASE, leases, began, Outcome.UNKNOWN)
         try:
             await verbs.release(held)
             outcome = Outcome.OK
         except LockfastError as error:
             outcome = outcome_of(error)
-        for lease in leases:
-            self.recorder.holding(Kind.RELEASE, lease, began, outcome)
+        self.recorder.holding(Kind.RELEASE, leases, began, outcome)
 
     def _told(self, lease: LeaseCore) -> None:
-        self.recorder.holding(Kind.LOST, lease, now())
+        self.recorder.holding(Kind.LOST, [lease], now())

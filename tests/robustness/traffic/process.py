@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.process import Server
+from tests.servers.process import Home, Server
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +30,7 @@ class Task:
 class Worker(Server):
     """One worker. Each of its lives is a client of its own, with a file of its own."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what makes one worker another
         self,
         number: int,
         colour: str,
@@ -35,8 +38,9 @@ class Worker(Server):
         folder: Path,
         *,
         env: Mapping[str, str] | None = None,
+        home: Home | None = None,
     ) -> None:
-        super().__init__(f"worker{number}", env={"PYTHONPATH": str(ROOT), **(env or {})})
+        super().__init__(f"worker{number}", env={"PYTHONPATH": str(ROOT), **(env or {})}, home=home)
         self.colour = colour
         self.task = task
         self.life = 0
@@ -72,3 +76,15 @@ class Worker(Server):
     def is_ready(self) -> bool:
         """Tell whether it has begun to record."""
         return self.history.exists()
+
+    def end(self, timeout: float) -> str:
+        """Let it end in good order; tell what was wrong with how it ended, or nothing."""
+        process = self._process
+        if process is None:
+            return f"{self.client} does not run"
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(timeout)
+            return f"{self.client} ended with {code}: {self.log()[-500:]}" if code else ""
+        return f"{self.client} did not end within {timeout:g} s"

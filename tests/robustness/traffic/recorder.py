@@ -18,8 +18,9 @@ class Recorder:
         self.client = client
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
 
-    def add(self, record: Record) -> None:
-        os.write(self._file, (dumped(record) + "\n").encode())
+    def add(self, *records: Record) -> None:
+        """Add them in one write: who is killed has recorded all of one moment, or nothing."""
+        os.write(self._file, "".join(f"{dumped(record)}\n" for record in records).encode())
 
     def close(self) -> None:
         os.close(self._file)
@@ -27,33 +28,36 @@ class Recorder:
     def refused(self, shapes: list[Shape], began: float, outcome: Outcome, why: str) -> None:
         """Record that nothing was granted, or nobody knows."""
         ended = now()
-        for shape in shapes:
-            self.add(
+        self.add(
+            *(
                 Record(
                     *(self.client, Kind.ACQUIRE, shape.name, began, ended, outcome),
                     weight=shape.weight,
                     capacity=shape.capacity,
                     value=why,
                 )
+                for shape in shapes
             )
+        )
 
     def holding(
-        self, kind: Kind, lease: LeaseCore, began: float, outcome: Outcome = Outcome.OK
+        self, kind: Kind, leases: list[LeaseCore], began: float, outcome: Outcome = Outcome.OK
     ) -> None:
-        """Record something about a lease, and until when it is believed in."""
+        """Record something about leases, and until when each is believed in."""
         ended = now()
-        # The lease's clock may be another one, or moved: only a difference can be carried over.
-        until = ended + lease.valid_until - lease._now()
-        shape = lease.live.shape
-        loss = lease.live.loss
-        self.add(
-            Record(
-                *(self.client, kind, lease.name, began, ended, outcome, lease.ticket, lease.id),
-                value="" if loss is None else loss.name,
-                weight=shape.weight,
-                capacity=shape.capacity,
-                until=until,
-            )
+        self.add(*(self._holding(kind, lease, began, ended, outcome) for lease in leases))
+
+    def _holding(
+        self, kind: Kind, lease: LeaseCore, began: float, ended: float, outcome: Outcome
+    ) -> Record:
+        shape, loss = lease.live.shape, lease.live.loss
+        return Record(
+            *(self.client, kind, lease.name, began, ended, outcome, lease.ticket, lease.id),
+            value="" if loss is None else loss.name,
+            weight=shape.weight,
+            capacity=shape.capacity,
+            # The lease's clock may be another one, or moved: only a difference can be carried over.
+            until=now() + lease.valid_until - lease._now(),
         )
 
     def wrote(  # noqa: PLR0913 - the parts of a record

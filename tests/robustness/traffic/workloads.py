@@ -17,6 +17,9 @@ class Workload(ABC):
     rest: ClassVar[float] = 0.01
     """Seconds between two operations, about. Two cores serve everybody, hearts too."""
     hold: ClassVar[float] = 0.004
+    """Seconds for which it is held, about."""
+    long: ClassVar[float] = 0.01
+    """The share of those that hold for longer than a ttl."""
 
     def __init__(self, kind: str, bench: Bench) -> None:
         self.kind = kind
@@ -44,7 +47,7 @@ class Workload(ABC):
     async def work(self, held: AnyHold) -> None:
         """Hold it for a while."""
         del held
-        await self.bench.colour.sleep(self.bench.work(self.hold))
+        await self.bench.colour.sleep(self.bench.work(self.hold, self.long))
 
     async def write(self, held: AnyHold) -> None:
         """Write a few times to the register, and never ask whether it is still held."""
@@ -54,7 +57,7 @@ class Workload(ABC):
         if pen is None:
             return
         for place in range(bench.dice.randint(1, 3)):
-            await bench.colour.sleep(bench.work(self.hold))
+            await bench.colour.sleep(bench.work(self.hold, self.long))
             if not await pen.write(f"{bench.recorder.client}:{lease.id}:{place}"):
                 return
 
@@ -65,6 +68,7 @@ class Lock(Workload):
     names = 60
     rest = 0.003
     hold = 0.001
+    long = 0.002
 
     async def take(self) -> AnyHold | None:
         name, ttl = self.name(), self.bench.ttl
@@ -77,6 +81,7 @@ class Queue(Lock):
     names = 2
     rest = 0.01
     hold = 0.004
+    long = 0.01
 
 
 class Register(Lock):
@@ -85,6 +90,7 @@ class Register(Lock):
     names = 3
     rest = 0.01
     hold = 0.008
+    long = 0.02
 
     async def work(self, held: AnyHold) -> None:
         await self.write(held)
