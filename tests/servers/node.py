@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 
-from tests.servers.process import Server, free_port
+from tests.servers.process import Home, Server, address_of, free_port
 from tests.servers.resp import Argument, Connection, Reply, ReplyError
 
 
@@ -28,12 +28,14 @@ def quoted(value: str) -> str:
 
 
 class Node(Server):
-    """A server process on 127.0.0.1 that takes Redis commands."""
+    """A server process that takes Redis commands, on 127.0.0.1 or at home."""
 
-    def __init__(self, name: str, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, *, env: Mapping[str, str] | None = None, home: Home | None = None
+    ) -> None:
         """Choose the port, which stays the same when the node is restarted."""
-        super().__init__(name, env=env)
-        self.host = "127.0.0.1"
+        super().__init__(name, env=env, home=home)
+        self.host = address_of(home)
         self.port = free_port()
 
     @property

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from tests.servers.guard import guard
 
@@ -75,13 +75,32 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
+class Home(Protocol):
+    """Where a server runs, if not here: tests/robustness/hosts has them."""
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on."""
+
+    def inside(self, argv: list[str]) -> list[str]:
+        """Tell the command line that runs there, as a process of the same id."""
+
+
+def address_of(home: Home | None) -> str:
+    """Tell the address that a server listens on."""
+    return "127.0.0.1" if home is None else home.address
+
+
 class Server(ABC):
     """One server process. `with` starts it, and closes it at the end."""
 
-    def __init__(self, name: str, *, env: Mapping[str, str] | None = None) -> None:
-        """Make the server's folder; the process comes with start()."""
+    def __init__(
+        self, name: str, *, env: Mapping[str, str] | None = None, home: Home | None = None
+    ) -> None:
+        """Make the server's folder; the process comes with start(), at home if it has one."""
         self.name = name
         self.env = dict(env or {})
+        self.home = home
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=guard().folder))
         self.log_path = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,10 +147,11 @@ class Server(ABC):
         if self.alive:
             return
         self._reap()
+        argv = self.argv() if self.home is None else self.home.inside(self.argv())
         with self.log_path.open("ab") as log:
             # A group of its own: Ctrl-C at the tests must not end a server under a test.
             self._process = subprocess.Popen(
-                self.argv(),
+                argv,
                 cwd=self.folder,
                 env={**os.environ, **self.env},
                 stdin=subprocess.DEVNULL,

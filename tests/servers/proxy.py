@@ -26,8 +26,10 @@ class Proxy:
     are called. A fault is in force when the method that makes it returns.
     """
 
-    def __init__(self, host: str, port: int, *, record: bool = False) -> None:
-        self.host = "127.0.0.1"
+    def __init__(
+        self, host: str, port: int, *, record: bool = False, bind: str = "127.0.0.1"
+    ) -> None:
+        self.host = bind
         self.port = 0
         self._target = (host, port)
         self._faults = Faults()

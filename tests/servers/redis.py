@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tests.servers.certificates import Certificates
 from tests.servers.node import Node, quoted
-from tests.servers.process import program, wait_until
+from tests.servers.process import Home, program, wait_until
 from tests.servers.resp import Connection
 
 
@@ -29,6 +29,7 @@ class Redis(Node):
         replica_of: "Redis | None" = None,
         config: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        home: Home | None = None,
     ) -> None:
         """Write the configuration.
 
@@ -37,7 +38,7 @@ class Redis(Node):
         shows the other's certificate, so that one URL with one CA can name both. The config is
         further lines of redis.conf, written as they are; env is for ServerClock.
         """
-        super().__init__("redis", env=env)
+        super().__init__("redis", env=env, home=home)
         self.username = username
         self.password = password
         self.appendonly = appendonly
@@ -55,6 +56,8 @@ class Redis(Node):
         )
         lines = {
             "bind": self.host,
+            # At home it has another address than 127.0.0.1, and no password.
+            **({} if home is None else {"protected-mode": "no"}),
             "dir": quoted(str(self.data_path)),
             "save": '""',
             "appendonly": "yes" if appendonly else "no",

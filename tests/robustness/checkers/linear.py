@@ -18,12 +18,13 @@ def fenced_register(history: Iterable[Record]) -> list[str]:
     mark; one of unknown outcome may have taken effect at any later time, or never.
     """
     wrong = []
-    names = {record.name for record in history if record.kind is Kind.WRITE}
+    marking = (Kind.WRITE, Kind.SEAL)
+    names = {record.name for record in history if record.kind in marking}
     for name in sorted(names):
         operations = [
             record
             for record in history
-            if record.kind is Kind.WRITE and record.fenced and record.name == name
+            if record.kind in marking and record.fenced and record.name == name
         ]
         if not _explained(operations):
             wrong.append(f"{name}: no order of {len(operations)} writes explains what was told")

@@ -1,0 +1,34 @@
+"""Faults: each kind is a small noun that begins, says what it did, and can be undone."""
+
+from tests.robustness.faults.cut import CutClient, CutLeader, CutOneWay, Loss
+from tests.robustness.faults.fault import Damage, Fault, Stage
+from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
+from tests.robustness.faults.pause import PauseClient, PauseServer
+from tests.robustness.faults.replies import Delay, LoseReply
+from tests.robustness.sites import Site
+
+FAULTS: dict[str, Fault] = {
+    fault.kind: fault
+    for fault in (
+        PauseClient(),
+        PauseServer(),
+        KillClient(),
+        KillServer(),
+        RestartEmpty(),
+        CutLeader(),
+        CutClient(),
+        CutOneWay(),
+        Loss(),
+        LoseReply(),
+        Delay(),
+    )
+}
+
+
+def breaks(kind: str, site: Site | type[Site]) -> frozenset[str]:
+    """Tell what a kind of fault may break at a site: "pause", "clock", "data"."""
+    lost = frozenset({"data"}) if kind in site.loses else frozenset[str]()
+    return FAULTS[kind].breaks | lost
+
+
+__all__ = ["FAULTS", "Damage", "Fault", "Stage", "breaks"]

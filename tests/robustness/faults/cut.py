@@ -1,0 +1,68 @@
+"""Partitions and losses: packets that do not arrive."""
+
+from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen
+from tests.robustness.hosts import host_of
+
+_SHARES = (0.05, 0.2, 0.4)
+
+
+class CutLeader(Fault):
+    """The leader is cut off from everybody, clients and other servers."""
+
+    kind = "cut-leader"
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Cut it off."""
+        leader = chosen(order.rng, [stage.site.leader()])
+        return Damage(f"cut {leader.name} off", host_of(leader).cut())
+
+
+class CutMinority(Fault):
+    """One that does not lead is cut off from everybody."""
+
+    kind = "cut-minority"
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Cut it off."""
+        server = chosen(order.rng, stage.site.followers())
+        return Damage(f"cut {server.name} off", host_of(server).cut())
+
+
+class CutClient(Fault):
+    """A client is cut off from the site: wholly, or only there, and its resource in reach."""
+
+    kind = "cut-client"
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Cut it off."""
+        worker = chosen(order.rng, stage.workers)
+        if order.turn % 2 == 0:
+            undo = host_of(worker).cut(*stage.site.addresses)
+            return Damage(f"cut {worker.name} off from the site", undo)
+        return Damage(f"cut {worker.name} off", host_of(worker).cut())
+
+
+class CutOneWay(Fault):
+    """Packets pass one way only: requests are carried out unanswered, or never arrive."""
+
+    kind = "cut-one-way"
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Cut a server or a client off, one way, all four in turn."""
+        incoming, client = order.turn % 2 == 0, order.turn % 4 >= 2
+        victim = chosen(order.rng, stage.workers if client else [stage.site.leader()])
+        undo = host_of(victim).cut(incoming=incoming, outgoing=not incoming)
+        way = "to" if incoming else "from"
+        return Damage(f"cut the way {way} {victim.name}", undo)
+
+
+class Loss(Fault):
+    """Some packets are lost, and sent again by TCP: a slow network, seldom a broken one."""
+
+    kind = "loss"
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Lose a share of the packets of one host."""
+        share = _SHARES[order.turn % len(_SHARES)]
+        victim = chosen(order.rng, [*stage.workers, *stage.site.servers])
+        return Damage(f"lose {share:.0%} at {victim.name}", host_of(victim).lossy(share))

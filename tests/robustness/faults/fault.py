@@ -1,0 +1,57 @@
+"""A fault: what one kind does to a site or to its clients, and how it is undone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import ClassVar
+
+from tests.robustness.sites import Site
+from tests.servers.process import Server, ServerError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What faults act on: the site, and the clients, each a process on a host of its own."""
+
+    site: Site
+    workers: Sequence[Server]
+    ttl: float
+
+
+@dataclass(frozen=True)
+class Order:
+    """One fault to be: for how long, and what is left to chance, which is its own and seeded."""
+
+    seconds: float
+    turn: int = 0
+    """How many of its kind went before: what must not be left to chance goes by turns."""
+    rng: Random = field(default_factory=Random)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What was done, in words, and its undoing."""
+
+    said: str
+    undo: Callable[[], None]
+
+
+class Fault(ABC):
+    """One kind of fault. It keeps nothing: one object serves every site."""
+
+    kind: ClassVar[str]
+    breaks: ClassVar[frozenset[str]] = frozenset()
+    """What a client's belief cannot be held to while it lasts: "pause", "clock", "data"."""
+
+    @abstractmethod
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Do it. A ServerError or a ProcessLookupError says that it could not be done just now."""
+
+
+def chosen(rng: Random, servers: Sequence[Server]) -> Server:
+    """Pick one of those that run."""
+    running = [server for server in servers if server.alive]
+    if not running:
+        raise ServerError("none of them runs")
+    return rng.choice(running)

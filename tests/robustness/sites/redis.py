@@ -1,0 +1,58 @@
+"""One Redis: without persistence, and with a file that is synced before every reply."""
+
+import shutil
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.servers.process import Server
+from tests.servers.redis import Redis
+
+
+class RedisSite(Site):
+    """One Redis that keeps nothing: whoever kills it empties it."""
+
+    name = "redis"
+    engine = "redis"
+    kinds = (*COMMON, *PROXIED, "restart-empty")
+    loses: ClassVar[frozenset[str]] = frozenset({"kill-server"})
+    appendonly: ClassVar[bool] = False
+    config: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def url(self) -> str:
+        """The address of the proxy."""
+        return f"redis://{self.proxies[0].address}"
+
+    def leader(self) -> Redis:
+        """Tell the only one."""
+        return self.redis
+
+    def wipe(self, server: Server) -> None:
+        """Remove the file of what was written."""
+        if isinstance(server, Redis):
+            shutil.rmtree(server.data_path)
+            server.data_path.mkdir()
+
+    def serves(self) -> bool:
+        """Ask it."""
+        return self.redis.alive and self.redis.is_ready()
+
+    def _build(self) -> None:
+        self.redis = Redis(
+            appendonly=self.appendonly,
+            config=self.config,
+            home=self.network.host(),
+        )
+        self.servers.append(self.redis)
+        self.redis.start()
+        self._front([self.redis], [self.redis.port])
+
+
+class SavingRedisSite(RedisSite):
+    """One Redis that has synced whatever it has acknowledged."""
+
+    name = "redis-aof"
+    loses: ClassVar[frozenset[str]] = frozenset()
+    appendonly = True
+    config: ClassVar[Mapping[str, str]] = {"appendfsync": "always"}

@@ -1,0 +1,135 @@
+"""A site: the servers of one engine on hosts of their own, proxies before them, and the network."""
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from tests.robustness.hosts import Host, Network, host_of
+from tests.servers.group import Group
+from tests.servers.process import Server, wait_until
+from tests.servers.proxy import Proxy
+
+# What every site supports.
+COMMON = (
+    "pause-client",
+    "pause-server",
+    "kill-client",
+    "kill-server",
+    "cut-leader",
+    "cut-client",
+    "cut-one-way",
+    "loss",
+)
+# What takes a proxy between the clients and the servers.
+PROXIED = ("lose-reply", "delay")
+_PATIENCE = 60.0
+
+
+class Site(Group):
+    """One engine's servers. `with` starts them and makes them ready for clients.
+
+    Clients run on hosts of the network too, and go by way of proxies that listen on the bridge's
+    address, in the harness's own namespace.
+    """
+
+    name: ClassVar[str]
+    engine: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    """The kinds of faults that it supports."""
+    loses: ClassVar[frozenset[str]] = frozenset()
+    """The kinds through which this site may lose what it has acknowledged."""
+
+    def __init__(self) -> None:
+        """Claim a network."""
+        self.network = Network()
+        self.servers: list[Server] = []
+        self.proxies: list[Proxy] = []
+        self._clients: dict[int, Host] = {}
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """What clients connect to."""
+
+    @abstractmethod
+    def leader(self) -> Server:
+        """Tell the server whose loss hurts most: the leader, the primary, or any."""
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make the servers, each on a host of its own, and start them."""
+
+    @abstractmethod
+    def serves(self) -> bool:
+        """Tell whether clients are served; an OSError says no."""
+
+    def prepare(self) -> None:
+        """Make it ready for clients: a schema, members. Most need nothing."""
+
+    def wipe(self, server: Server) -> None:
+        """Remove what a server that does not run has stored."""
+        raise NotImplementedError(f"{self.name} does not lose the data of {server.name}")
+
+    def followers(self) -> list[Server]:
+        """Tell those that run and do not lead."""
+        leader = self.leader()
+        return [each for each in self.servers if each.alive and each is not leader]
+
+    def client_host(self, place: int) -> Host:
+        """Tell the host of a client, which is made when first asked for."""
+        if place not in self._clients:
+            self._clients[place] = self.network.host()
+        return self._clients[place]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where a client finds the site: the proxies, and the servers themselves."""
+        return [self.network.address, *(host_of(server).address for server in self.servers)]
+
+    def start(self) -> Self:
+        """Make the hosts, start the servers, and wait until they serve."""
+        self.network.start()
+        self._build()
+        self.wait_served()
+        self.prepare()
+        return self
+
+    def heal(self) -> None:
+        """Undo whatever was done to it, and wait until it serves."""
+        self.network.heal()
+        for proxy in self.proxies:
+            proxy.release_requests()
+            proxy.heal()
+        for server in self.servers:
+            if server.alive:
+                server.resume()
+            server.launch()
+        self.wait_served()
+
+    def wait_served(self) -> None:
+        """Wait until clients are served."""
+        wait_until(self._served, f"{self.name} serves", _PATIENCE)
+
+    def close(self) -> None:
+        """End the servers and the proxies, and remove the hosts."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.network.close)
+            for proxy in self.proxies:
+                stack.callback(proxy.close)
+            for server in self.servers:
+                stack.callback(server.close)
+                stack.callback(server.kill)
+
+    def _served(self) -> bool:
+        try:
+            return self.serves()
+        except OSError:
+            return False
+
+    def _front(self, servers: Sequence[Server], ports: Sequence[int]) -> None:
+        """Put a proxy before each server."""
+        for server, port in zip(servers, ports, strict=True):
+            proxy = Proxy(host_of(server).address, port, bind=self.network.address)
+            self.proxies.append(proxy)
+            proxy.start()

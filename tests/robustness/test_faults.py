@@ -1,0 +1,239 @@
+"""Faults, plans and the player, on a site of one Redis with clients that only ask."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.robustness.faults import FAULTS, Stage, breaks
+from tests.robustness.faults.fault import Order
+from tests.robustness.history import Kind, Outcome, Record
+from tests.robustness.hosts import Host, host_of
+from tests.robustness.plan import Act, Plan, Step, draw
+from tests.robustness.player import Player
+from tests.robustness.sites import SITES, RedisSite, Site
+from tests.servers import Server, wait_until
+
+_ASKER = """
+import socket, sys, time
+host, port = sys.argv[1].rsplit(":", 1)
+while True:
+    try:
+        with socket.create_connection((host, int(port)), 0.2) as line:
+            line.settimeout(0.2)
+            while True:
+                line.sendall(b"INCR asked\\r\\n")
+                if not line.recv(64):
+                    break
+                print("+", end="", flush=True)
+                time.sleep(0.01)
+    except OSError:
+        time.sleep(0.01)
+"""
+
+
+class Asker(Server):
+    """A client that asks for ever, and writes a sign for every answer."""
+
+    def __init__(self, address: str, home: Host) -> None:
+        super().__init__("asker", home=home)
+        self._address = address
+
+    def argv(self) -> list[str]:
+        return [sys.executable, "-c", _ASKER, self._address]
+
+    def is_ready(self) -> bool:
+        return self.answers > 0
+
+    @property
+    def answers(self) -> int:
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[RedisSite]:
+    with RedisSite() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def asker(site: RedisSite) -> Iterator[Asker]:
+    with Asker(site.proxies[0].address, site.client_host(0)) as started:
+        yield started
+
+
+@pytest.fixture
+def stage(site: RedisSite, asker: Asker) -> Iterator[Stage]:
+    yield Stage(site, [asker], ttl=0.5)
+    site.heal()
+
+
+def _served(asker: Asker) -> None:
+    before = asker.answers
+    wait_until(lambda: asker.answers > before, "the client is served", 30.0)
+
+
+def _unserved(asker: Asker) -> None:
+    """Wait until a while has passed without an answer."""
+    seen = [asker.answers]
+
+    def quiet() -> bool:
+        seen.append(asker.answers)
+        return len(seen) > 20 and len(set(seen[-20:])) == 1
+
+    wait_until(quiet, "the client is not served", 30.0)
+
+
+_SEVERING = [
+    ("pause-client", 0),
+    ("pause-server", 0),
+    ("kill-client", 0),
+    ("kill-server", 0),
+    ("restart-empty", 0),
+    ("cut-leader", 0),
+    *(("cut-client", turn) for turn in range(2)),
+    *(("cut-one-way", turn) for turn in range(4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "turn"), _SEVERING)
+def test_a_fault_keeps_the_client_from_its_server_until_it_is_undone(
+    stage: Stage, asker: Asker, kind: str, turn: int
+) -> None:
+    damage = FAULTS[kind].begin(stage, Order(0.5, turn))
+    _unserved(asker)
+    damage.undo()
+    _served(asker)
+
+
+def test_a_loss_of_packets_slows_and_does_not_sever(stage: Stage, asker: Asker) -> None:
+    damage = FAULTS["loss"].begin(stage, Order(0.5, 0))
+    _served(asker)
+    damage.undo()
+
+
+def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(
+    stage: Stage, site: RedisSite, asker: Asker
+) -> None:
+    asker.stop()
+    site.redis.command("SET", "asked", 0)
+    answered = asker.answers
+    FAULTS["lose-reply"].begin(stage, Order(0.5, 2))
+    proxy = site.proxies[0]
+    seen = proxy.connections
+    asker.launch()
+    wait_until(lambda: proxy.connections > seen + 8, "each took its connection along", 30.0)
+    asker.stop()
+    asked = site.redis.command("GET", "asked")
+    assert isinstance(asked, bytes)
+    assert int(asked) - (asker.answers - answered) >= 8
+    asker.launch()
+
+
+def test_a_delay_ends_with_its_undoing(stage: Stage, site: RedisSite, asker: Asker) -> None:
+    damage = FAULTS["delay"].begin(replace(stage, ttl=4.0), Order(0.5, 2))
+    _unserved(asker)
+    damage.undo()
+    site.proxies[0].reset()
+    _served(asker)
+
+
+def test_a_server_that_was_killed_without_persistence_has_lost_its_data(
+    stage: Stage, site: RedisSite
+) -> None:
+    site.redis.command("SET", "kept", 1)
+    FAULTS["kill-server"].begin(stage, Order(0.5)).undo()
+    assert site.redis.command("GET", "kept") is None
+    assert "data" in breaks("kill-server", site)
+
+
+def test_a_pause_can_be_undone_after_the_server_was_killed(stage: Stage, site: RedisSite) -> None:
+    paused = FAULTS["pause-server"].begin(stage, Order(0.5))
+    killed = FAULTS["kill-server"].begin(stage, Order(0.5))
+    paused.undo()
+    killed.undo()
+    assert site.redis.command("PING") == b"PONG"
+
+
+def test_healing_undoes_whatever_was_done(stage: Stage, site: RedisSite, asker: Asker) -> None:
+    for kind in ("cut-leader", "cut-client", "kill-server"):
+        FAULTS[kind].begin(stage, Order(0.5))
+    site.heal()
+    _served(asker)
+
+
+def test_a_site_names_only_faults_that_there_are() -> None:
+    for site in SITES.values():
+        assert set(site.kinds) | site.loses <= set(FAULTS)
+
+
+def test_the_same_seed_draws_the_same_plan_and_another_seed_another() -> None:
+    plan = draw(7, RedisSite, ttl=0.5, each=5)
+    assert draw(7, RedisSite, ttl=0.5, each=5) == plan
+    assert str(draw(7, RedisSite, ttl=0.5, each=5)) == str(plan)
+    assert draw(8, RedisSite, ttl=0.5, each=5) != plan
+
+
+@pytest.mark.parametrize("site", SITES.values(), ids=list(SITES))
+def test_a_plan_has_enough_of_each_kind_singly_and_in_pairs(site: type[Site]) -> None:
+    plan = draw(1, site, ttl=0.5, each=5)
+    assert set(plan.counts()) == set(site.kinds)
+    assert min(plan.counts().values()) >= 5
+    assert 0 < plan.pairs < len(plan.steps)
+
+
+def test_a_plan_goes_on_until_its_time_is_full() -> None:
+    assert 100.0 < draw(1, RedisSite, ttl=0.5, seconds=100.0).seconds < 110.0
+
+
+def test_pauses_are_shorter_than_the_ttl_about_as_long_and_far_longer() -> None:
+    plan = draw(3, RedisSite, ttl=2.0, each=3, kinds=["pause-client"])
+    lengths = sorted(act.seconds for step in plan.steps for act in step.acts)
+    assert lengths[0] < 1.5 < lengths[1] < 2.7
+    assert lengths[2] > 3.9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pair_overlaps_and_is_of_two_kinds_that_go_together(seed: int) -> None:
+    restarts = {"kill-server", "restart-empty", "stale-failover"}
+    for step in draw(seed, RedisSite, ttl=0.5, each=5).steps:
+        if len(step.acts) == 2:
+            one, other = step.acts
+            assert one.kind != other.kind
+            assert not {one.kind, other.kind} <= restarts
+            assert other.after < one.seconds
+
+
+def test_the_player_records_what_was_done_and_when(stage: Stage, asker: Asker) -> None:
+    acts = (Act("cut-client", 0.2, 0.0, 0, 1), Act("pause-server", 0.2, 0.1, 0, 2))
+    records: list[Record] = []
+    player = Player(stage, records.append)
+    player.play(Plan(1, 0.5, (Step(0.0, acts), Step(0.5, (replace(acts[0], seed=3),)))))
+    _served(asker)
+    assert player.counts == {"cut-client": 2, "pause-server": 1}
+    assert [record.kind for record in records] == [Kind.FAULT] * 3
+    first, second, third = sorted(records, key=lambda record: record.began)
+    assert [first.name, second.name, third.name] == ["cut-client", "pause-server", "cut-client"]
+    assert second.began < first.ended < third.began
+    assert "paused redis" in second.value
+    assert all(record.outcome is Outcome.OK for record in records)
+
+
+def test_a_fault_that_cannot_be_done_is_recorded_as_not_done(stage: Stage, asker: Asker) -> None:
+    records: list[Record] = []
+    asker.kill()
+    player = Player(stage, records.append)
+    player.play(Plan(1, 0.5, (Step(0.0, (Act("pause-client", 0.2, 0.0, 0, 1),)),)))
+    asker.launch()
+    assert [record.outcome for record in records] == [Outcome.NO]
+    assert player.counts == {}
+
+
+def test_a_plan_that_is_stopped_leaves_nothing_damaged(stage: Stage, asker: Asker) -> None:
+    player = Player(stage, lambda _record: player.stop())
+    player.play(draw(1, stage.site, ttl=0.5, kinds=["cut-leader"], each=100))
+    assert player.counts == {"cut-leader": 1}
+    assert all(host.whole for host in stage.site.network.hosts)
+    assert host_of(asker).whole
+    _served(asker)
