@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import weakref
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
 
+log = logging.getLogger("lockfast")
+NEVER = float("inf")
+NOTICE = 1.0  # seconds of waiting after which the log tells of it
 PATIENCE = 2.0  # seconds that a release may wait for a renewal
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
@@ -118,18 +122,41 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
         raise busy(live.shape, standing.blocker, 0.0)
     if until is None:
         _refuse_own(session, live)
+    now = session.runtime.now
+    end = NEVER if until is None else until
     pause = session.deadlock_after if live.holding else None
+    look = NEVER if pause is None else now() + pause
+    notice = now() + NOTICE if log.isEnabledFor(logging.INFO) else NEVER
     while True:
         event = session.runtime.event()
         session.claims.wait(live, event)
-        look = None if pause is None else session.runtime.now() + pause
-        if pause is None or look is None or (until is not None and until <= look):
+        soonest = min(notice, look)
+        if end <= soonest:
             await event.wait(until)
             return
-        if await event.wait(look):
+        if await event.wait(soonest):
             return
-        await deadlock.check(session, live, patient=until is None)
-        pause = min(pause * 2.0, LONGEST_LOOK)
+        if now() >= notice:
+            notice = NEVER
+            _notice(live)
+        if pause is not None and now() >= look:
+            await deadlock.check(session, live, patient=until is None)
+            pause = min(pause * 2.0, LONGEST_LOOK)
+            look = now() + pause
+
+
+def _notice(live: Live) -> None:
+    """Tell the log who stands in the way."""
+    blocker = live.blocker
+    log.info(
+        "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). The wait goes on; "
+        "lock.queue() shows the line.",
+        live.shape.name,
+        NOTICE,
+        live.ticket,
+        who.read(blocker.payload) if blocker else "nobody known",
+        blocker.ticket if blocker else 0,
+    )
 
 
 async def _claim_again(

@@ -147,23 +147,28 @@ class Claims:
         sent: float,
         standings: Iterable[Standing | Exception | None],
         now: float,
-    ) -> list[Live]:
+    ) -> tuple[list[Live], list[Live]]:
         """Take in the replies to a renewal: None for a claim that the engine no longer has.
 
-        Give back those that are in jeopardy since.
+        Give back those that are in jeopardy since, and those that were until now, since their
+        renewal was late.
         """
-        worried = []
+        worried: list[Live] = []
+        late = []
         with self._lock:
             for live, standing in zip(lives, standings, strict=True):
                 if isinstance(standing, Standing):
+                    overdue = live.overdue(sent)
                     self._renewed(live, sent, standing, now)
+                    if overdue and live.phase is HELD:
+                        late.append(live)
                 elif standing is not None:
                     worried += self._unanswered(live, now)
                 elif live.phase is HELD:
                     self._lose(live, Loss.GONE)
                 elif live.phase is WAITING:
                     self._end(live)
-        return worried
+        return worried, late
 
     def unanswered(self, lives: Iterable[Live], now: float) -> list[Live]:
         """Take in that a renewal failed: try again soon, and be there when the time is over.
@@ -272,6 +277,8 @@ class Claims:
         with self._lock:
             if live.phase is LEAVING and live not in self._leaving:
                 live.loss = Loss.GONE
+                self._lost.append(live)  # whoever is told of losses is told of this one too
+                self.rouse()
 
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""

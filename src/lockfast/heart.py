@@ -119,17 +119,28 @@ class Heart:
         sent = self._runtime.now()
         # A sixth of the ttl, so that a lost request leaves time for two more attempts.
         deadline = sent + min(5.0, min(live.shape.wait_ttl for live in lives) / 6.0)
+        late: list[Live] = []
         try:
             standings = await self._engine.renew(lives, deadline)
         except EngineError as error:
             worried, why = self._claims.unanswered(lives, self._runtime.now()), str(error)
         else:
-            worried = self._claims.renewed(lives, sent, standings, self._runtime.now())
+            worried, late = self._claims.renewed(lives, sent, standings, self._runtime.now())
             why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
         if worried:
-            names = ", ".join(repr(live.shape.name) for live in worried[:NAMED])
-            more = f" and {len(worried) - NAMED} more" if len(worried) > NAMED else ""
-            log.warning("in jeopardy, a renewal failed: %s%s: %s", names, more, why)
+            log.warning(
+                "in jeopardy, a renewal failed: %s: %s. It is tried again until the lease is lost "
+                "in %.3g s: look after the engine.",
+                _named(worried),
+                why,
+                max(min(live.until for live in worried) - self._runtime.now(), 0.0),
+            )
+        if late:
+            log.warning(
+                "in jeopardy until now, a renewal was late: %s. It came in time; look for what "
+                "stopped this process or blocked its event loop, or take a longer ttl.",
+                _named(late),
+            )
 
     async def _resign(self, lives: Sequence[Live], patience: float) -> None:
         for live in lives:
@@ -160,12 +171,25 @@ def warn(lives: Sequence[Live]) -> None:
         log.error(said)  # noqa: TRY400  # there is no traceback worth showing
 
 
+def _named(lives: Sequence[Live]) -> str:
+    """Name leases, the first of them, with their tokens."""
+    names = [
+        f"{live.shape.name!r} ({'token' if live.shape.exclusive else 'ticket'} {live.ticket})"
+        for live in lives[:NAMED]
+    ]
+    more = f" and {len(lives) - NAMED} more" if len(lives) > NAMED else ""
+    return ", ".join(names) + more
+
+
 def announce(live: Live) -> None:
     """Tell the holder of a lost lease, in the context in which it acquired."""
     if not live.announced:
         live.announced = True
-        reason = live.loss.value if live.loss else "?"
-        log.error("the lease on %r (ticket %d) is lost: %s", live.shape.name, live.ticket, reason)
+        log.error(
+            "the lease on %s is lost: %s. Stop what it protects, and acquire again to go on.",
+            _named([live]),
+            live.loss.value if live.loss else "?",
+        )
         live.account()
     callbacks, live.callbacks = live.callbacks, ()
     call(live, callbacks, "a callback on the loss of")

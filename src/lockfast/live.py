@@ -25,6 +25,7 @@ class Phase(Enum):
 
 
 ASKING, WAITING, HELD, LEAVING, ENDED = Phase
+LATE = 12.0  # the part of its time by which a renewal may be late without a word
 
 
 class Ref(Protocol):
@@ -38,7 +39,7 @@ class Record(Protocol):
     """What telemetry remembers of a grant."""
 
     def ended(self, loss: Loss | None) -> None:
-        """Take in that it ended, and why."""
+        """Take in that it ended, and why. Only the first time counts."""
 
 
 class Live(Ask, Validity):
@@ -127,11 +128,15 @@ class Live(Ask, Validity):
         self.lane: Lane[Live] | None = None
         self.record: Record | None = None
 
+    def overdue(self, now: float) -> bool:
+        """Tell whether a holder's renewal is late: the heart was kept from it, not the engine."""
+        late = now - self.worry > self.shape.wait_ttl / LATE
+        return late and self.phase is HELD and not self.unsure
+
     def account(self) -> None:
-        """Tell telemetry, if it is on, that the hold has ended. Only the first time counts.
+        """Tell telemetry, if it is on, that the hold has ended.
 
         Never under the table's lock: an exporter may take its time.
         """
-        record, self.record = self.record, None
-        if record is not None:
-            record.ended(self.loss)
+        if self.record is not None:
+            self.record.ended(self.loss)

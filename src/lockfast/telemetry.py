@@ -7,6 +7,7 @@ collects, from the tables of the clients: that costs an acquisition nothing, and
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import weakref
 from collections import Counter
@@ -189,7 +190,7 @@ class Otel:
 class Hold:
     """What is remembered of a grant."""
 
-    __slots__ = ("_otel", "_session", "about", "parent", "since", "ticket")
+    __slots__ = ("_first", "_otel", "_session", "about", "parent", "since", "ticket")
 
     def __init__(self, otel: Otel, session: Watched, live: Live) -> None:
         """Begin now."""
@@ -199,10 +200,11 @@ class Hold:
         self.about = otel.about(session, live.shape.name, live.shape.template)
         self.ticket = live.ticket
         self.parent = context.get_current()
+        self._first = threading.Lock()
 
     def ended(self, loss: Loss | None) -> None:
-        """Write it, unless it is the parent process's."""
-        if loss is Loss.FOREIGN:
+        """Write it, unless it is the parent process's. A release and the heart may both tell."""
+        if loss is Loss.FOREIGN or not self._first.acquire(blocking=False):
             return
         took = self._session.runtime.now() - self.since
         why = "dropped" if loss is None else loss.name.lower()
