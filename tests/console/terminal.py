@@ -42,6 +42,12 @@ class Terminal:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """The program's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def text(self) -> str:
         """What is to be read on the screen."""
         return "\n".join(line.rstrip() for line in self.screen.display)

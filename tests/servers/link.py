@@ -53,6 +53,7 @@ class Traffic:
     bytes_to_server: int = 0
     bytes_to_client: int = 0
     recorded: list[bytes] | None = None
+    turns: int = 0
 
 
 @dataclass(eq=False)
@@ -70,6 +71,7 @@ class Link:
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     _to_server: StreamWriter | None = None
     _losing: bool = False
+    _listening: bool = True
     _client_gone: bool = False
     _requests_ended: bool = False
 
@@ -125,6 +127,8 @@ class Link:
         while request := await _read(self.from_client):
             if self.traffic.recorded is not None:
                 self.traffic.recorded.append(request)
+            self.traffic.turns += self._listening
+            self._listening = False
             lane.put_nowait((_now() + self.faults.delay_requests, request))
         self._client_gone = True
         lane.put_nowait((_now() + self.faults.delay_requests, b""))
@@ -157,6 +161,7 @@ class Link:
                 self._end_requests()
             else:
                 self.traffic.bytes_to_client += len(reply)
+                self._listening = True
                 # No drain: a client that has gone must not keep the server's replies back.
                 self.to_client.write(reply)
 

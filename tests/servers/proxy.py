@@ -66,6 +66,13 @@ class Proxy:
         return self._traffic.bytes_to_client
 
     @property
+    def turns(self) -> int:
+        """How often a client spoke after it had been answered. With replies delayed for longer than
+        it takes to send a request, that is the number of round trips.
+        """
+        return self._traffic.turns
+
+    @property
     def requests(self) -> list[bytes]:
         """What came from clients, if the proxy was told to record it."""
         return list(self._traffic.recorded or [])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from lockfast.cli import breaking, deadlocks, doctor, elect, ls, run, watch, who
+from lockfast.cli import breaking, deadlocks, demo, doctor, elect, ls, run, watch, who
 from lockfast.cli.codes import Code, Misconfigured, code_of
 from lockfast.cli.manual import manual
 from lockfast.cli.place import Url
@@ -29,6 +29,7 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "break": breaking.breaks,
     "deadlocks": deadlocks.deadlocks,
     "doctor": doctor.doctor,
+    "demo": demo.demo,
 }
 for name, command in SEEING.items():
     app.command(name, help=manual(command))(command)

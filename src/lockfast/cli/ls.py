@@ -33,6 +33,6 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
         for claim in claims:
             tell(fields(claim))
     elif claims:
-        show(table(by_name(claims)))
+        show(table(by_name(claims), whole=True))
     else:
         show("No lock is held.")

@@ -41,7 +41,7 @@ def screen(title: str, view: View | None, trouble: str, height: int) -> Renderab
     below = [*_circles(view.circles), *_waits(view.claims), *_hot(view.hot)]
     room = max(height - FRAME - sum(map(_lines, below)), 3)
     shown = _fitting(names, room)
-    parts.append(table(shown) if names else Text("\nNo lock is held.\n"))
+    parts.append(table(shown, whole=False) if names else Text("\nNo lock is held.\n"))
     if len(shown) < len(names):
         parts.append(Text(f"and {len(names) - len(shown)} more names", style="dim"))
     return Group(*parts, *below)

@@ -16,13 +16,14 @@ BAR = 10  # characters
 LOW = 0.34  # of a ttl: below it, a renewal is overdue
 
 
-def table(names: Sequence[Name]) -> Table:
-    """Make a table of names."""
+def table(names: Sequence[Name], *, whole: bool) -> Table:
+    """Make a table of names. `whole`: a long name takes more lines, and is not cut off."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    made.add_column("name", style="bold", overflow="fold")
-    made.add_column("holder", overflow="ellipsis")
-    made.add_column("purpose", overflow="ellipsis", style="italic")
-    made.add_column("host", overflow="ellipsis")
+    made.add_column(
+        "name", style="bold", overflow="fold" if whole else "ellipsis", no_wrap=not whole
+    )
+    for title, style in (("holder", ""), ("purpose", "italic"), ("host", "")):
+        made.add_column(title, style=style, overflow="ellipsis", no_wrap=True)
     for title in ("pid", "age"):
         made.add_column(title, justify="right", no_wrap=True)
     made.add_column("ttl", no_wrap=True)
@@ -54,10 +55,10 @@ def _add(made: Table, name: Name) -> None:
 
 def bar(claim: Holder) -> Text:
     """Draw how much of its time a claim has left before it must be renewed."""
-    seconds = Text(f" {claim.left:.0f} s")
+    seconds = f" {claim.left:.0f} s"
     if not claim.life:
-        return seconds
+        return Text(seconds)
     part = min(claim.left / claim.life, 1.0)
     full = round(part * BAR)
-    drawn = Text("━" * full, style="green" if part > LOW else "red")
-    return drawn + Text("─" * (BAR - full), style="dim") + seconds
+    colour = "green" if part > LOW else "red"
+    return Text.assemble(("━" * full, colour), ("─" * (BAR - full), "dim"), seconds)

@@ -1,0 +1,1 @@
+"""The stage of `lockfast demo`: its workers, where their locks are, and what is shown of them."""

@@ -1,0 +1,117 @@
+"""The play: two payments into one account, and a pause at the worst moment. Once with a guard, once
+without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from lockfast.cli.theatre.actor import Actor
+from lockfast.cli.theatre.scene import Scene
+from lockfast.cli.theatre.worker import AMOUNT
+
+BEGIN = 100
+RIGHT = BEGIN + 2 * AMOUNT
+GUARDED = True
+
+
+class Script(NamedTuple):
+    """What is the same in both acts."""
+
+    folder: Path
+    ttl: float
+    scene: Scene
+    first: Actor
+    second: Actor
+
+
+def guarded(script: Script) -> int:
+    """Play it with a guard; give the balance at the end."""
+    scene, first = script.scene, script.first
+    path = script.folder / "guarded"
+    _until_the_pause_is_over(script, "Act 1: the account is guarded", path, guarded=True)
+    word, said = first.call("write", str(path), GUARDED)
+    scene.doing["A"] = f"writes {BEGIN + AMOUNT}: {word}"
+    scene.tell(f"A writes {BEGIN + AMOUNT}, and the guard says {word}:", "bold green")
+    scene.tell(f"  {said}", "green")
+    first.call("leave")
+    scene.tell("So A begins again: it takes the lock, reads the balance, and writes.")
+    _pay(script, first, path, guarded=True)
+    return _end(script, path)
+
+
+def bare(script: Script) -> int:
+    """Play it without; give the balance at the end."""
+    scene, first = script.scene, script.first
+    path = script.folder / "bare"
+    _until_the_pause_is_over(script, "Act 2: the same without a guard", path, guarded=False)
+    _, said = first.call("write", str(path), not GUARDED)
+    scene.doing["A"] = f"wrote {said}"
+    scene.tell(f"A writes {said}. Nobody refuses: the account has never heard of tokens.", "red")
+    word, said = first.call("leave")
+    scene.tell(f"A gives the lock back, and only now hears of it: {word}.")
+    scene.tell(f"  {said}")
+    return _end(script, path)
+
+
+def _until_the_pause_is_over(script: Script, title: str, path: Path, *, guarded: bool) -> None:
+    """Play what is the same in both acts."""
+    scene, first, second = script.scene, script.first, script.second
+    path.write_text(str(BEGIN), "ascii")
+    scene.act(title, path)
+    scene.tell(f"A and B each pay {AMOUNT} into an account of {BEGIN}, under one lock.")
+    _, token = first.call("take", path.name, script.ttl)
+    scene.doing["A"] = "holds the lock"
+    scene.tell(f"A has the lock, with token {token}.")
+    balance = _read(script, first, path, guarded=guarded)
+    scene.doing["A"] = f"has read {balance}"
+    scene.tell(f"A reads {balance}, and makes sure once more that the lock is its own. It is.")
+    first.stop()
+    scene.doing["A"] = f"has read {balance}\nSTOPPED"
+    scene.tell("SIGSTOP. A stands still: a long collection of garbage, a laptop's lid.", "yellow")
+    second.ask("take", path.name, script.ttl)
+    scene.doing["B"] = "waits for the lock"
+    scene.tell(f"B waits. A cannot renew its lease, so in {script.ttl:g} s it is over.")
+    _, later = second.hear()
+    scene.doing["B"] = "holds the lock"
+    scene.tell(f"B has the lock, with token {later}, which is higher.")
+    _pay(script, second, path, guarded=guarded, held=True)
+    first.go_on()
+    scene.doing["A"] = f"has read {balance}\ngoes on"
+    scene.tell("SIGCONT. A goes on where it was: behind its check, before its write.", "yellow")
+
+
+def _pay(script: Script, actor: Actor, path: Path, *, guarded: bool, held: bool = False) -> None:
+    """Pay in without any trouble."""
+    scene, name = script.scene, actor.name
+    if not held:
+        actor.call("take", path.name, script.ttl)
+    before = _read(script, actor, path, guarded=guarded)
+    _, after = actor.call("write", str(path), guarded)
+    actor.call("leave")
+    scene.doing[name] = f"has paid: {before}, then {after}"
+    scene.tell(f"{name} reads {before}, writes {after}, and gives the lock back.")
+
+
+def _read(script: Script, actor: Actor, path: Path, *, guarded: bool) -> str:
+    """Have an actor that has the lock read the balance. A machine may be too busy for our ttl."""
+    while True:
+        word, said = actor.call("read", str(path), guarded)
+        if word == "read":
+            return said
+        script.scene.tell(f"This machine is busy, and {actor.name} too slow. Once more: {word}.")
+        actor.call("leave")
+        actor.call("take", path.name, script.ttl)
+
+
+def _end(script: Script, path: Path) -> int:
+    """Draw the balance."""
+    balance = int(path.read_text("ascii"))
+    right = balance == RIGHT
+    script.scene.tell(
+        f"Two payments of {AMOUNT}, and {BEGIN} has become {balance}: "
+        + ("right." if right else f"wrong, {RIGHT - balance} are lost."),
+        "bold green" if right else "bold red",
+    )
+    return balance
