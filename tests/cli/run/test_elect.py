@@ -72,7 +72,7 @@ def test_a_candidate_stands_before_its_engine_does(tmp_path: Path) -> None:
     server = Redis()
     try:
         with Program(
-            server.url, "elect", "early", "--ttl", "3", "--", "touch", f"{tmp_path}/led"
+            server.url, "elect", "early", "--ttl", "1", "--", "touch", f"{tmp_path}/led"
         ) as program:
             program.says("the campaign for 'early' goes on")
             server.start()

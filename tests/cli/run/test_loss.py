@@ -109,13 +109,16 @@ def test_a_watchdog_killed_takes_the_command_with_it(url: str, family: Family) -
 
 
 def test_a_watchdog_that_is_stopped_is_replaced_by_lockfast(family: Family) -> None:
-    with Redis() as server, Proxy(server.host, server.port) as proxy:
-        with holding(f"redis://{proxy.address}", family) as program:
-            with next_holder(server.url) as granted:
-                subprocess.run(["pkill", "-STOP", "-P", str(program.process.pid)], check=True)
-                proxy.cut()
-            nothing_lives(family, granted)
-            assert program.wait() == 70
+    with (
+        Redis() as server,
+        Proxy(server.host, server.port) as proxy,
+        holding(f"redis://{proxy.address}", family) as program,
+    ):
+        with next_holder(server.url) as granted:
+            subprocess.run(["pkill", "-STOP", "-P", str(program.process.pid)], check=True)
+            proxy.cut()
+        nothing_lives(family, granted)
+        assert program.wait() == 70
 
 
 def test_a_lease_that_the_engine_no_longer_has_leaves_no_time_for_grace(family: Family) -> None:
