@@ -66,15 +66,13 @@ class Keeper:
 
     def run(self) -> Outcome:
         """Run the command; nothing of it is left when this returns."""
-        lease = self._lease
-        lease.on_lost(self._signals.wake)
-        if not self._settled():
-            return Outcome(Code.LOST, lost=True)
-        self._told = lease.valid_until
-        in_front = self._terminal.is_plain()
-        self._watchdog.tell(Start(environment(lease), self._told, in_front))
+        self._lease.on_lost(self._signals.wake)
         try:
-            return self._watch(in_front=in_front)
+            self._settle()
+            return self._watch()
+        except LeaseLost as error:  # before it could begin
+            say(str(error))
+            return Outcome(Code.LOST, lost=True)
         except WatchdogDied as error:
             self._watchdog.kill()
             say(str(error))
@@ -82,7 +80,18 @@ class Keeper:
         finally:
             self._terminal.take()
 
-    def _watch(self, *, in_front: bool) -> Outcome:
+    def _settle(self) -> None:
+        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
+        begins with what is left to a waiter, and the heart renews it at once.
+        """
+        while self._lease.remaining < self._plan.ttl / 2.0:
+            self._lease.ensure_held()
+            self._watchdog.hear(self._signals, 0.01)
+
+    def _watch(self) -> Outcome:
+        in_front = self._terminal.is_plain()
+        self._told = self._lease.valid_until
+        self._watchdog.tell(Start(environment(self._lease), self._told, in_front))
         while True:
             overdue = now() >= self._plan.overdue_at(self._lease.valid_until)
             report = self._watchdog.hear(self._signals, 0.0 if overdue else self._plan.ttl / TICKS)
@@ -95,17 +104,6 @@ class Keeper:
             for number in self._signals.take():
                 self._pass_on(number)
             self._look()
-
-    def _settled(self) -> bool:
-        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
-        begins with what is left to a waiter, and the heart renews it at once.
-        """
-        while self._lease.remaining < self._plan.ttl / 2.0:
-            if self._lease.loss is not None:
-                say(str(LeaseLost(self._lease.name, self._lease.ticket, self._lease.loss)))
-                return False
-            self._watchdog.hear(self._signals, 0.01)
-        return True
 
     def _take(self, report: Report, *, in_front: bool) -> None:
         if isinstance(report, Started):
