@@ -1,0 +1,15 @@
+"""The command `lockfast`. It needs the extra `cli`; the library itself does not."""
+
+import sys
+
+
+def main() -> int:
+    """Run the command line; give the exit code."""
+    try:
+        from lockfast.cli.app import launch  # noqa: PLC0415  # the extra may be missing
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "lockfast":
+            raise
+        sys.stderr.write(f"lockfast: this needs {error.name}: pip install 'lockfast[cli]'\n")
+        return 78  # as `Code.CONFIGURATION`
+    return launch()

@@ -1,0 +1,49 @@
+"""The Typer app: every command is a function in a module of its own, and is entered here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from lockfast.cli import elect, run
+from lockfast.cli.codes import Code, Misconfigured, code_of
+from lockfast.cli.place import Url
+from lockfast.cli.stderr import say
+from lockfast.cli.wrapped import Wrapping
+from lockfast.errors import LockfastError
+
+app = typer.Typer(
+    name="lockfast",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Locks for many machines: run a command under one, see who holds what.",
+)
+app.command("run", cls=Wrapping)(run.run)
+app.command("elect", cls=Wrapping)(elect.elect)
+
+
+@app.callback()
+def common(context: typer.Context, url: Url = None) -> None:
+    """Locks for many machines: run a command under one, see who holds what."""
+    context.obj = url
+
+
+def launch(argv: Sequence[str] | None = None) -> int:
+    """Run a command line. A command returns its exit code, or None for 0.
+
+    An error of lockfast's is one line on stderr and its code, never a traceback: the log of a cron
+    job is read by people.
+    """
+    try:
+        code = app(args=argv, prog_name="lockfast", standalone_mode=False)
+    except typer.TyperException as error:
+        if message := error.format_message():  # none when the help was shown in its place
+            say(message)
+        return Code.USAGE
+    except typer.Abort:
+        return Code.USAGE
+    except (LockfastError, Misconfigured, ValueError) as error:
+        say(str(error))
+        return code_of(error)
+    return int(code or Code.DONE)

@@ -1,0 +1,60 @@
+"""`lockfast elect`: run a command while leading, and again after a loss."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Annotated
+
+import typer
+
+import lockfast
+from lockfast.cli.codes import of_signal
+from lockfast.cli.job.keeper import Outcome
+from lockfast.cli.job.plan import Plan
+from lockfast.cli.job.signals import Interrupted, Signals
+from lockfast.cli.job.stage import leave, staged
+from lockfast.cli.options import Freeze, Grace, Name, Ttl
+from lockfast.cli.place import connect
+from lockfast.cli.stderr import say
+from lockfast.cli.wrapped import Command
+from lockfast.errors import EngineUnavailable
+
+PAUSE = 1.0  # seconds before it campaigns again
+
+
+def elect(  # noqa: PLR0913  # each is an option that users look for
+    context: typer.Context,
+    name: Name,
+    command: Command,
+    *,
+    value: Annotated[
+        str,
+        typer.Option("--value", metavar="TEXT", help="What the others should know of a leader."),
+    ] = "",
+    ttl: Ttl = 30.0,
+    freeze: Freeze = False,
+    grace: Grace = None,
+) -> int:
+    """Run a command for as long as this process leads NAME, and again when it leads again."""
+    plan = Plan.of(ttl, grace)
+    try:
+        with staged(command, plan, freeze=freeze) as stage, connect(context) as client:
+            election = client.election(name, ttl=ttl)
+            lost = True
+            while lost:
+                outcome = stage.keep(campaign(election, value, stage.signals))
+                lost = outcome.lost
+    except Interrupted as end:
+        outcome = Outcome(of_signal(end.number), signal=end.number)
+    return leave(outcome)
+
+
+def campaign(election: lockfast.Election, value: str, signals: Signals) -> lockfast.Lease:
+    """Wait to lead, also through times in which the engine cannot be reached."""
+    while True:
+        try:
+            return signals.wait_for(partial(election.campaign, value))
+        except EngineUnavailable as error:
+            say(f"the campaign for {election.name!r} goes on: {error}")
+            signals.wait_for(partial(time.sleep, PAUSE))

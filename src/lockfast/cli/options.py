@@ -1,0 +1,29 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="What is locked.")]
+Ttl = Annotated[
+    float,
+    typer.Option(
+        "--ttl",
+        metavar="SECONDS",
+        help="How long the others wait if this machine dies. The lease is renewed until then.",
+    ),
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        "--grace",
+        metavar="SECONDS",
+        help="From TERM to KILL when the lease cannot be kept.  [default: 5, or ttl / 6 if less]",
+    ),
+]
+Freeze = Annotated[
+    bool,
+    typer.Option("--freeze", help="Stop the command while the lease is in jeopardy."),
+]

@@ -1,0 +1,77 @@
+"""`lockfast run`: run a command while holding a lock."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Annotated
+
+import typer
+
+from lockfast.cli.codes import Code, of_signal
+from lockfast.cli.job.keeper import Outcome
+from lockfast.cli.job.plan import Plan
+from lockfast.cli.job.signals import Interrupted
+from lockfast.cli.job.stage import leave, staged
+from lockfast.cli.options import Freeze, Grace, Name, Ttl
+from lockfast.cli.place import connect
+from lockfast.cli.stderr import say
+from lockfast.cli.wrapped import Command
+from lockfast.errors import NotAcquired
+
+
+def run(  # noqa: PLR0913  # each is an option that users look for
+    context: typer.Context,
+    name: Name,
+    command: Command,
+    *,
+    nonblock: Annotated[
+        bool, typer.Option("--nonblock", "-n", help="Do not wait: exit with 75 if it is busy.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", "-w", metavar="SECONDS", help="Wait so long at most."),
+    ] = None,
+    conflict: Annotated[
+        int,
+        typer.Option(
+            "--conflict-exit-code", "-E", metavar="CODE", min=0, max=255, help="Instead of 75."
+        ),
+    ] = Code.BUSY,
+    ttl: Ttl = 30.0,
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", metavar="N", min=1, help="Let N run at once, on all machines."),
+    ] = None,
+    at_least: Annotated[
+        float,
+        typer.Option(
+            "--at-least",
+            metavar="SECONDS",
+            help="Keep it for so long even if the command is quicker: clocks differ.",
+        ),
+    ] = 0.0,
+    freeze: Freeze = False,
+    grace: Grace = None,
+) -> int:
+    """Run a command while holding the lock NAME, and end it before the lock can be another's."""
+    if nonblock and timeout is not None:
+        raise typer.BadParameter("-n does not wait and -w does: say one of them")
+    if slots is not None and at_least:
+        raise typer.BadParameter("--at-least is for a lock, not for --slots")
+    plan = Plan.of(ttl, grace)
+    purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
+    wait = 0.0 if nonblock else timeout
+    try:
+        with staged(command, plan, freeze=freeze) as stage, connect(context) as client:
+            lock = (
+                client.lock(name, ttl=ttl, timeout=wait, purpose=purpose, at_least=at_least)
+                if slots is None
+                else client.semaphore(name, slots, ttl=ttl, timeout=wait, purpose=purpose)
+            )
+            outcome = stage.keep(stage.signals.wait_for(lock.acquire))
+    except NotAcquired as error:
+        say(str(error))
+        return conflict
+    except Interrupted as end:
+        outcome = Outcome(of_signal(end.number), signal=end.number)
+    return leave(outcome)

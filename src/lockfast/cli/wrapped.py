@@ -1,0 +1,23 @@
+"""A command that wraps another: what stands behind `--` is not lockfast's."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer.core import TyperCommand
+
+Command = Annotated[
+    list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", show_default=False)
+]
+
+
+class Wrapping(TyperCommand):
+    """Insists on `--`: in `run NAME tail -n 5` the -n would be taken for lockfast's."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # Typer's Context is the only one there is
+        """Refuse a command that does not stand behind `--`."""
+        asks_for_help = not args or "--help" in args
+        if "--" not in args and not asks_for_help and not ctx.resilient_parsing:
+            raise typer.BadParameter("put -- in front of the command: lockfast run NAME -- COMMAND")
+        return super().parse_args(ctx, args)
