@@ -1,0 +1,25 @@
+import os
+import signal
+import sys
+
+import redis
+from apscheduler.schedulers.blocking import BlockingScheduler
+
+import lockfast
+from lockfast.integrations.apscheduler import leading
+
+books = redis.Redis.from_url(os.environ["REDIS_URL"])
+client = lockfast.connect()  # at LOCKFAST_URL
+scheduler = BlockingScheduler()
+leader = leading(scheduler, client.election("jobs", ttl=3))
+
+
+@scheduler.scheduled_job("interval", seconds=1)
+def poll() -> None:
+    if lease := leader.lease:
+        books.rpush("polls", f"{os.getpid()} {lease.token}")
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block, and resigns
+with leader:
+    scheduler.start()

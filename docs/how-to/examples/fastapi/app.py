@@ -1,0 +1,34 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from redis.asyncio import Redis
+
+from lockfast import aio
+from lockfast.integrations.starlette import leading
+
+
+async def poll(lease: aio.AsyncLease) -> None:
+    async with Redis.from_url(os.environ["REDIS_URL"]) as books:
+        while True:
+            lease.ensure_held()
+            await books.rpush("polls", f"{os.getpid()} {lease.token}")
+            await asyncio.sleep(1)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    client = aio.connect()  # to LOCKFAST_URL
+    async with client, leading(app, client.election("poll", ttl=3), poll):
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/leader")
+async def leader() -> dict[str, int | None]:
+    lease = app.state.leader.lease
+    return {"pid": os.getpid(), "term": lease.token if lease else None}

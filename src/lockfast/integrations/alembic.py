@@ -1,0 +1,39 @@
+"""Alembic: what `env.py` puts around its migrations, so that one process migrates at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from alembic import context
+from alembic.util import to_tuple
+from sqlalchemy import Engine
+
+from lockfast.client import Lease, Lock
+
+
+@contextmanager
+def locked(lock: Lock, engine: Engine, **options: Any) -> Iterator[Lease]:  # noqa: ANN401  # Alembic's
+    """Take the lock, connect, configure the context and begin its transaction, in this order.
+
+    Whoever waited then reads what the one before it has done. A process that has lost its lease
+    commits nothing more: each migration asks before its transaction ends.
+
+    `options`: those of `context.configure`.
+    """
+    callbacks = to_tuple(options.pop("on_version_apply", None), default=())
+    with lock as lease, engine.connect() as connection:
+
+        def applied(**said: Any) -> None:  # noqa: ANN401  # Alembic's
+            for each in callbacks:
+                each(**said)
+            lease.ensure_held()
+
+        context.configure(
+            connection=connection,
+            on_version_apply=applied,  # type: ignore[arg-type]  # it is called by keywords
+            **options,
+        )
+        with context.begin_transaction():
+            yield lease
