@@ -6,11 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from tests.robustness.faults import FAULTS, Stage, breaks
+from tests.robustness.faults import FAULTS, Damage, Stage, breaks
 from tests.robustness.faults.fault import Order
 from tests.robustness.history import Kind, Outcome, Record
 from tests.robustness.plan import Act, Plan
 from tests.servers.process import ServerError
+
+_PATIENCE = 10.0
+_AGAIN = 0.2
 
 
 class Player:
@@ -45,8 +48,8 @@ class Player:
         rng = Random(act.seed)  # noqa: S311  # it must replay, not be secret
         order = Order(act.seconds, act.turn, rng)
         try:
-            damage = FAULTS[act.kind].begin(self.stage, order)
-        except (ServerError, ProcessLookupError, OSError) as error:
+            damage = self._begin(act.kind, order)
+        except (ServerError, OSError) as error:
             self._note(act, began, Outcome.NO, str(error))
             return
         time.sleep(max(0.0, began + act.seconds - time.monotonic()))
@@ -54,6 +57,17 @@ class Player:
         with self._lock:
             self.counts[act.kind] = self.counts.get(act.kind, 0) + 1
         self._note(act, began, Outcome.OK, damage.said)
+
+    def _begin(self, kind: str, order: Order) -> Damage:
+        """Begin it, in a while if that cannot be done just now: nobody leads, or none runs."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return FAULTS[kind].begin(self.stage, order)
+            except (ServerError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN)
 
     def _note(self, act: Act, began: float, outcome: Outcome, said: str) -> None:
         broken = ",".join(sorted(breaks(act.kind, self.stage.site)))
