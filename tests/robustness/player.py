@@ -12,19 +12,24 @@ from tests.robustness.history import Kind, Outcome, Record
 from tests.robustness.plan import Act, Plan
 from tests.servers.process import ServerError
 
-_PATIENCE = 10.0
 _AGAIN = 0.2
 
 
 class Player:
     """Plays plans on a stage. What it records has the fault's kind as its name."""
 
-    def __init__(self, stage: Stage, record: Callable[[Record], None]) -> None:
-        """Hand every fault that has ended to `record`, from any thread, one at a time."""
+    def __init__(
+        self, stage: Stage, record: Callable[[Record], None], *, patience: float = 10.0
+    ) -> None:
+        """Hand every fault that has ended to `record`, from any thread, one at a time.
+
+        A fault that cannot be done just now is tried again for as long as the patience lasts.
+        """
         self.stage = stage
         self.counts: dict[str, int] = {}
         """How many of each kind really happened."""
         self._record = record
+        self._patience = patience
         self._lock = threading.Lock()
         self._stopped = threading.Event()
 
@@ -60,7 +65,7 @@ class Player:
 
     def _begin(self, kind: str, order: Order) -> Damage:
         """Begin it, in a while if that cannot be done just now: nobody leads, or none runs."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 return FAULTS[kind].begin(self.stage, order)

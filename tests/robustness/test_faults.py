@@ -253,7 +253,7 @@ def test_the_player_records_what_was_done_and_when(stage: Stage, asker: Asker) -
 def test_a_fault_that_cannot_be_done_is_recorded_as_not_done(stage: Stage, asker: Asker) -> None:
     records: list[Record] = []
     asker.kill()
-    player = Player(stage, records.append)
+    player = Player(stage, records.append, patience=0.0)
     player.play(Plan(1, 0.5, (Step(0.0, (Act("pause-client", 0.2, 0.0, 0, 1),)),)))
     asker.launch()
     assert [record.outcome for record in records] == [Outcome.NO]
