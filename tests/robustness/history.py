@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,6 +14,8 @@ class Kind(StrEnum):
 
     ACQUIRE = "acquire"
     RELEASE = "release"
+    SEAL = "seal"
+    """A holder shows its token to the guarded resource, before it reads."""
     WRITE = "write"
     LOST = "lost"
     FAULT = "fault"
@@ -52,9 +54,14 @@ class Record:
     extra: dict[str, str] = field(default_factory=dict)
 
 
+_OPTIONAL = {each.name: each.default for each in fields(Record)}
+
+
 def dumped(record: Record) -> str:
-    """Write a record as one line."""
-    return json.dumps(asdict(record), separators=(",", ":"))
+    """Write a record as one line. What is as always is left out: there are many lines."""
+    said = {name: getattr(record, name) for name in _OPTIONAL}
+    told = {name: value for name, value in said.items() if value != _OPTIONAL[name] and value != {}}
+    return json.dumps(told, separators=(",", ":"))
 
 
 def read(lines: Iterable[str]) -> Iterator[Record]:
@@ -68,10 +75,24 @@ def read(lines: Iterable[str]) -> Iterator[Record]:
         )
 
 
+def settled(records: Iterable[Record]) -> list[Record]:
+    """Leave out what was only begun if its end is known too.
+
+    A client writes an UNKNOWN record when it begins what may take effect without it, and a second
+    one when it was told. One that was killed in between has left the first.
+    """
+    found: dict[tuple[str, Kind, str, float], Record] = {}
+    for record in records:
+        key = record.client, record.kind, record.name, record.began
+        if key not in found or found[key].outcome is Outcome.UNKNOWN:
+            found[key] = record
+    return list(found.values())
+
+
 def gathered(folder: Path) -> list[Record]:
     """Read every client's file, and put all records into the order in which they began."""
     records: list[Record] = []
     for path in sorted(folder.glob("*.jsonl")):
         with path.open(encoding="utf-8") as lines:
             records += read(lines)
-    return sorted(records, key=lambda record: (record.began, record.ended))
+    return sorted(settled(records), key=lambda record: (record.began, record.ended))

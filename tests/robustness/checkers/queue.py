@@ -1,44 +1,60 @@
-"""The queue: capacity is kept among those who rightly held, and grants come in ticket order."""
+"""The queue: capacity is kept among those who rightly hold, and nobody overtakes."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
 from tests.robustness.checkers.belief import Belief, beliefs
-from tests.robustness.checkers.tokens import grants
+from tests.robustness.checkers.violation import Violation
 from tests.robustness.history import Record
 
 
-def capacity(history: Iterable[Record]) -> list[str]:
-    """At no time do believing holders weigh more than the capacity. Only where no fault may make
-    a belief false: neither pauses, nor clocks, nor lost data.
+def capacity(history: Iterable[Record]) -> list[Violation]:
+    """At no time do rightful holders weigh more than the capacity: permits fit, and a writer is
+    alone.
     """
     wrong = []
     for name, held in beliefs(history).items():
-        edges: list[tuple[float, int, Belief]] = []
+        inside: list[Belief] = []
         for belief in held:
-            edges.append((belief.began, 1, belief))
-            edges.append((belief.ended, 0, belief))
-        inside: dict[str, Belief] = {}
-        for _, begins, belief in sorted(edges, key=lambda edge: edge[:2]):
-            if not begins:
-                inside.pop(belief.id, None)
-                continue
-            inside[belief.id] = belief
-            weight = sum(each.weight for each in inside.values())
+            if belief.until <= belief.began:
+                continue  # told too late: it never had a right to believe
+            inside = [each for each in inside if each.until > belief.began]
+            inside.append(belief)
+            weight = sum(each.weight for each in inside)
             if weight > belief.capacity:
-                who = ", ".join(sorted(each.client for each in inside.values()))
-                wrong.append(f"{name}: {who} held {weight} of {belief.capacity} at once")
+                who = ", ".join(sorted(each.client for each in inside))
+                said = f"{name}: {who} held {weight} of {belief.capacity} at once"
+                wrong.append(Violation("capacity", said, *_span(inside)))
     return wrong
 
 
-def ticket_order(history: Iterable[Record]) -> list[str]:
-    """Exclusive grants are told in the order of tickets, unless the two overlapped while told."""
+def ticket_order(history: Iterable[Record]) -> list[Violation]:
+    """No grant overtakes an earlier ticket beside which it does not fit.
+
+    A claim with a lower ticket was there before, and is there until its holder lets it go or its
+    time is over. So it counts already while it still waits: with it, and with all others ahead,
+    the later one must fit.
+    """
     wrong = []
-    for name, records in grants(history).items():
-        exclusive = [record for record in records if record.weight == record.capacity]
-        for before, after in itertools.pairwise(exclusive):
-            if after.token < before.token and after.began > before.ended:
-                wrong.append(f"{name}: ticket {after.token} was granted after {before.token}")
+    for name, held in beliefs(history).items():
+        by_ticket = sorted(held, key=lambda belief: belief.token)
+        # The first moment at which any later ticket was told: who ended before it is past.
+        first = [belief.began for belief in by_ticket]
+        for i in range(len(first) - 2, -1, -1):
+            first[i] = min(first[i], first[i + 1])
+        ahead: list[Belief] = []
+        for belief, moment in zip(by_ticket, first, strict=True):
+            ahead = [each for each in ahead if each.until > moment]
+            there = [each for each in ahead if each.until > belief.began]
+            ahead.append(belief)
+            late = [each for each in there if each.began > belief.began]
+            if late and sum(each.weight for each in there) + belief.weight > belief.capacity:
+                who = ", ".join(f"{each.client} (ticket {each.token})" for each in late)
+                said = f"{name}: {belief.client} (ticket {belief.token}) overtook {who}"
+                wrong.append(Violation("ticket_order", said, *_span([*there, belief])))
     return wrong
+
+
+def _span(held: list[Belief]) -> tuple[float, float]:
+    return min(each.asked for each in held), max(each.until for each in held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tests.robustness.checkers.violation import Violation
 from tests.robustness.history import Kind, Outcome, Record
 
 
@@ -19,7 +20,7 @@ def grants(history: Iterable[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def tokens_unique(history: Iterable[Record]) -> list[str]:
+def tokens_unique(history: Iterable[Record]) -> list[Violation]:
     """No token of a name belongs to two claims."""
     wrong = []
     for name, records in grants(history).items():
@@ -27,13 +28,14 @@ def tokens_unique(history: Iterable[Record]) -> list[str]:
         for record in records:
             other = owners.setdefault(record.token, record)
             if other.id != record.id:
-                wrong.append(
+                said = (
                     f"{name}: token {record.token} was given to {other.client} and {record.client}"
                 )
+                wrong.append(Violation("tokens_unique", said, other.began, record.ended))
     return wrong
 
 
-def tokens_increase(history: Iterable[Record]) -> list[str]:
+def tokens_increase(history: Iterable[Record]) -> list[Violation]:
     """Whoever began to ask after another had been granted gets a higher token.
 
     Two acquisitions that overlap in time may be told in either order.
@@ -49,8 +51,9 @@ def tokens_increase(history: Iterable[Record]) -> list[str]:
                     highest = records[told]
                 told += 1
             if highest is not None and record.token <= highest.token:
-                wrong.append(
+                said = (
                     f"{name}: {record.client} got token {record.token} after {highest.client} "
                     f"had been told {highest.token}"
                 )
+                wrong.append(Violation("tokens_increase", said, highest.began, record.ended))
     return wrong

@@ -1,0 +1,126 @@
+"""Many runs, each a process of its own, two at a time: all of CI, or torture without end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.robustness.figures import Figures
+from tests.robustness.scenario import load, names
+from tests.robustness.traffic.process import ROOT
+
+AT_ONCE = 2  # more would starve the hearts of the workers, on two cores
+_PATIENCE = 900.0  # seconds for one run
+
+
+class Ask(NamedTuple):
+    """One run to be."""
+
+    scenario: str
+    seed: int
+    seconds: float
+    out: Path
+
+
+def run(ask: Ask) -> dict[str, Any]:
+    """Run one in a process of its own; what it said stays in its folder."""
+    ask.out.mkdir(parents=True, exist_ok=True)
+    log = ask.out.with_suffix(".log")
+    argv = [
+        *(sys.executable, "-m", "tests.robustness", ask.scenario, "--seed", str(ask.seed)),
+        *("--seconds", str(ask.seconds), "--out", str(ask.out)),
+    ]
+    with log.open("w", encoding="utf-8") as said:
+        try:
+            subprocess.run(argv, cwd=ROOT, stdout=said, stderr=said, timeout=_PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            said.write(f"not within {_PATIENCE:g} s\n")
+    if ask.out.exists():
+        log = log.rename(ask.out / "log")
+    result = ask.out / "result.json"
+    if result.exists():
+        found: dict[str, Any] = json.loads(result.read_text("utf-8"))
+        return found
+    tail = log.read_text("utf-8")[-800:]
+    return {
+        "scenario": ask.scenario,
+        "seed": ask.seed,
+        "engine": "",
+        "faults": {},
+        "violations": [{"checker": "harness", "said": f"it did not come to its end: {tail}"}],
+    }
+
+
+def results(asks: Iterator[Ask], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Give the results as they come, of two at a time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        pending: set[Future[dict[str, Any]]] = set()
+        while True:
+            for ask in itertools.islice(asks, AT_ONCE - len(pending)):
+                say(f"{ask.scenario}/{ask.seed} begins")
+                pending.add(pool.submit(run, ask))
+            if not pending:
+                return
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for each in done:
+                yield each.result()
+
+
+def _talk() -> Callable[[str], None]:
+    began = time.monotonic()
+    return lambda what: print(f"{time.monotonic() - began:7.1f} {what}", flush=True)
+
+
+def ci(out: Path) -> int:
+    """Run all scenarios of CI with their seeds, longest first. The exit status is 1 if a rule was
+    broken, or if there was too little of anything to say so.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    scenarios = [scenario for scenario in map(load, names()) if scenario.ci]
+    scenarios.sort(key=lambda scenario: -scenario.seconds)
+    say, figures = _talk(), Figures()
+    asks = (Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios)
+    for result in results(asks, say):
+        figures.add(result)
+        say(figures.line(result))
+    print(figures.table())
+    short = figures.short()
+    for said in [*figures.broken, *short]:
+        print(f"FAILED: {said}")
+    (out / "ci.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")
+    return bool(figures.broken or short)
+
+
+def torture(out: Path, hours: float, first: int) -> int:
+    """Go through scenarios and seeds until the time is over; keep the folder of each failing one.
+
+    torture.json is written after every run: a run that is stopped has its figures too.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + hours * 3600
+    say, figures = _talk(), Figures()
+
+    def asks() -> Iterator[Ask]:
+        for seed in itertools.count(first):
+            for name in names():
+                if time.monotonic() > end:
+                    return
+                scenario = load(name)
+                yield Ask(name, seed, scenario.seconds, out / f"{name}-{seed}")
+
+    for result in results(asks(), say):
+        figures.add(result)
+        say(figures.line(result))
+        if not result["violations"]:
+            shutil.rmtree(out / f"{result['scenario']}-{result['seed']}")
+        (out / "torture.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")
+    print(figures.table())
+    return bool(figures.broken)

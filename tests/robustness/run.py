@@ -1,0 +1,194 @@
+"""A run: one scenario with one seed. Site, register and workers, the plan, the end, the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.robustness.faults import Stage, breaks
+from tests.robustness.history import Record, gathered
+from tests.robustness.plan import draw
+from tests.robustness.player import Player
+from tests.robustness.scenario import Scenario
+from tests.robustness.sites import SITES, Site
+from tests.robustness.traffic.clock import now
+from tests.robustness.traffic.process import ROOT, Task, Worker
+from tests.robustness.traffic.recorder import Recorder
+from tests.robustness.traffic.register import Entry, entries, key
+from tests.robustness.verdict import Logs, judge
+from tests.servers.node import rows
+from tests.servers.redis import Redis
+
+CONTROL = "LOCKFAST_CONTROL"
+"""Which mutant of our own code a worker is to run with: see tests/robustness/controls."""
+_SOCKET = "register.sock"
+_SETTLE = 2.0  # seconds beyond the ttl for which they go on working after the faults
+_ROUNDS = 4  # of plans, to make up for what was missed
+_PATIENCE = 40.0  # seconds for the workers to end in good order
+
+
+class Run:
+    """One run. Its folder has the histories, the logs of the workers, and result.json."""
+
+    def __init__(  # noqa: PLR0913 - what a run is given on its command line
+        self,
+        scenario: Scenario,
+        seed: int,
+        seconds: float,
+        out: Path,
+        *,
+        control: str | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.seconds = seconds
+        self.out = out.resolve()
+        self.control = control
+        self._say = say
+        self._histories = self.out / "history"
+        self._violations: list[dict[str, str]] = []
+        self._pairs = 0
+
+    def run(self) -> dict[str, Any]:
+        """Run, judge, and write result.json."""
+        self._histories.mkdir(parents=True)
+        began = time.monotonic()
+        # A socket in the file system is in reach from every network, also a broken one.
+        with SITES[self.scenario.site]() as site, Redis(config={"unixsocket": _SOCKET}) as register:
+            workers = self._workers(site, f"unix://{register.data_path / _SOCKET}")
+            try:
+                healed = self._traffic(site, workers)
+            finally:
+                for worker in workers:
+                    self._keep_log(worker)
+                    worker.close()
+            logs = {fenced: read_logs(register, fenced=fenced) for fenced in (True, False)}
+        self._say("checking")
+        history = gathered(self._histories)
+        said = judge(self.scenario, history, logs[True], logs[False], healed)
+        said["violations"] = self._violations + said["violations"]
+        result = {
+            "scenario": self.scenario.name,
+            "engine": SITES[self.scenario.site].engine,
+            "site": self.scenario.site,
+            "seed": self.seed,
+            "seconds": round(time.monotonic() - began, 1),
+            "ttl": self.scenario.ttl,
+            "workers": self.scenario.workers,
+            "pairs": self._pairs,
+            **said,
+            "control": self.control,
+            "caught": bool(said["violations"]) if self.control else None,
+            "version": version(),
+        }
+        (self.out / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        return result
+
+    def _workers(self, site: Site, register: str) -> list[Worker]:
+        scenario = self.scenario
+        task = Task(
+            *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
+        )
+        env = {CONTROL: self.control} if self.control else {}
+        return [
+            Worker(
+                *(number, ("threads", "asyncio")[number % 2], task, self._histories),
+                env=env,
+                home=site.client_host(number),
+            )
+            for number in range(scenario.workers)
+        ]
+
+    def _traffic(self, site: Site, workers: list[Worker]) -> float:
+        """Let them work through the plan; tell when everything was whole again."""
+        scenario = self.scenario
+        self._say(f"{site.name} serves; {len(workers)} workers start")
+        with ThreadPoolExecutor(len(workers)) as pool:
+            list(pool.map(Worker.start, workers))
+        self._play(Stage(site, workers, scenario.ttl))
+        self._broke(
+            "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
+        )
+        site.heal()
+        healed = now()
+        self._say("healed")
+        # Long enough for whatever a dead holder has left to end, and for waiters to be let in.
+        time.sleep(scenario.ttl + _SETTLE)
+        with ThreadPoolExecutor(len(workers)) as pool:
+            ended = list(pool.map(lambda worker: worker.end(_PATIENCE), workers))
+        self._broke("worker", [told for told in ended if told])
+        self._say("workers have ended")
+        return healed
+
+    def _play(self, stage: Stage) -> None:
+        """Play a plan; then what was missed, because whom it was for was dead just then."""
+        scenario, site = self.scenario, stage.site
+        recorder = Recorder(self._histories / "faults.jsonl", "faults")
+
+        def record(fault: Record) -> None:
+            recorder.add(fault)
+            self._say(f"{fault.name}, {fault.ended - fault.began:.1f} s: {fault.value}")
+
+        player = Player(stage, record)
+        kinds = sorted(scenario.faults or site.kinds)
+        # See the plan: nothing may be lost once a clock was moved.
+        moved = "clock-server" in kinds
+        again = [kind for kind in kinds if not (moved and "data" in breaks(kind, site))]
+        for number in range(_ROUNDS):
+            plan = draw(
+                # A seed that no other run has for its first.
+                *(self.seed + number * 1_000_000, site),
+                ttl=scenario.ttl,
+                kinds=kinds,
+                each=max(scenario.each - player.counts.get(kind, 0) for kind in kinds),
+                seconds=0.0 if number else self.seconds,
+            )
+            with (self.out / "plan.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{plan}\n")
+            self._say(f"{len(plan.steps)} steps of faults, about {plan.seconds:.0f} s")
+            self._pairs += plan.pairs
+            try:
+                player.play(plan)
+            except Exception as error:  # noqa: BLE001 - a violation; the run goes on to its end
+                self._broke("harness", [f"a fault could not be undone: {error!r}"])
+                break
+            kinds = [kind for kind in again if player.counts.get(kind, 0) < scenario.each]
+            if not kinds:
+                break
+        recorder.close()
+
+    def _broke(self, checker: str, told: list[str]) -> None:
+        self._violations += [{"checker": checker, "said": said} for said in told]
+
+    def _keep_log(self, worker: Worker) -> None:
+        log = worker.log_path.read_text("utf-8", "replace") if worker.log_path.exists() else ""
+        (self.out / f"{worker.name}.log").write_text(log, "utf-8")
+
+
+def read_logs(register: Redis, *, fenced: bool) -> Logs:
+    """Read all logs of a register."""
+    prefix = key("", fenced=fenced)
+    found: dict[str, list[Entry]] = {}
+    with register.connect() as connection:
+        for word in rows(connection.command("KEYS", f"{prefix}*")):
+            assert isinstance(word, bytes)
+            words = rows(connection.command("LRANGE", word, 0, -1))
+            found[word.decode().removeprefix(prefix)] = entries(
+                [each for each in words if isinstance(each, bytes)]
+            )
+    return found
+
+
+def version() -> str:
+    """Tell the commit of the code, if this is a clone."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        argv = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+        return subprocess.check_output(argv, text=True, stderr=subprocess.DEVNULL).strip()
+    return ""

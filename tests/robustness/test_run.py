@@ -1,0 +1,119 @@
+"""The harness itself: scenarios, one short run from end to end, the verdict and the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.robustness.faults import FAULTS
+from tests.robustness.figures import Figures
+from tests.robustness.history import Kind, Outcome, Record
+from tests.robustness.run import Run
+from tests.robustness.scenario import Scenario, load, names
+from tests.robustness.sites import SITES
+from tests.robustness.traffic.workloads import WORKLOADS
+from tests.robustness.verdict import recoveries
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_scenario_names_what_there_is(name: str) -> None:
+    scenario = load(name)
+    assert scenario.site in SITES
+    assert scenario.why
+    assert set(scenario.workloads) <= WORKLOADS.keys()
+    assert len(scenario.workloads) <= scenario.hands
+    assert {*scenario.faults, *SITES[scenario.site].kinds} <= FAULTS.keys()
+
+
+def test_every_site_has_a_scenario() -> None:
+    assert {load(name).site for name in names()} == SITES.keys()
+
+
+def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
+    scenario = Scenario(
+        name="short",
+        site="redis",
+        why="it is short",
+        ttl=1.0,
+        seconds=0.0,
+        each=1,
+        workers=2,
+        faults=("kill-client", "pause-client"),
+        delta=60.0,
+    )
+    said: list[str] = []
+    result = Run(scenario, 1, 0.0, tmp_path, say=said.append).run()
+    assert result["violations"] == []
+    assert result == json.loads((tmp_path / "result.json").read_text("utf-8"))
+    assert result["engine"] == "redis"
+    assert result["acquisitions"] > 0
+    assert result["writes"]["fenced"]["applied"] > 0
+    assert result["faults"] == {"kill-client": 1, "pause-client": 1}
+    assert {path.stem for path in (tmp_path / "history").iterdir()} >= {
+        *("faults", "worker0.1", "worker1.1")
+    }
+    assert "healed" in said
+
+
+def acquire(began: float, ended: float, outcome: Outcome = Outcome.OK) -> Record:
+    return Record("a", Kind.ACQUIRE, "x", began, ended, outcome)
+
+
+def release(began: float, ended: float) -> Record:
+    return Record("a", Kind.RELEASE, "x", began, ended, Outcome.OK)
+
+
+def test_recovery_counts_from_when_all_was_whole_and_nobody_held() -> None:
+    assert recoveries([acquire(1.0, 5.0)], healed=3.0) == {"x": 2.0}
+    assert recoveries([acquire(4.0, 5.0)], healed=3.0) == {"x": 1.0}
+    held = [acquire(0.0, 1.0), release(4.0, 4.5), acquire(1.0, 5.0)]
+    assert recoveries(held, healed=3.0) == {"x": 0.5}
+    assert recoveries([acquire(1.0, 2.0)], healed=3.0) == {}
+    assert recoveries([acquire(1.0, 9.0, Outcome.NO)], healed=3.0) == {"x": float("inf")}
+
+
+def result(engine: str, acquisitions: int, **faults: int) -> dict[str, Any]:
+    return {
+        "scenario": "s",
+        "seed": 1,
+        "engine": engine,
+        "acquisitions": acquisitions,
+        **dict.fromkeys(("releases", "lost", "unknown", "missed", "pairs"), 0),
+        "seconds": 1.0,
+        "writes": {
+            "fenced": {"applied": 1, "refused": 2, "unknown": 0},
+            "unfenced": {"applied": 3, "stale_applied": 2, "lost_updates": 2},
+        },
+        "overlaps": {"count": 0},
+        "recovery": {"longest": 0.5},
+        "faults": faults,
+        "violations": [],
+    }
+
+
+def test_figures_tell_where_there_was_too_little() -> None:
+    figures = Figures()
+    figures.add(result("redis", 12_000, pause=3))
+    figures.add(result("redis", 8_000, pause=2))
+    figures.add(result("etcd", 2_999, pause=5, kill=4))
+    assert figures.short() == [
+        "etcd: 2999 acquisitions, 3000 are needed",
+        "etcd: kill came 4 times, 5 are needed",
+    ]
+    assert figures.summary()["stale_writes_refused"] == 6
+    assert "22999" not in figures.table()
+    assert figures.summary()["acquisitions"] == 22_999
+
+
+def test_figures_keep_what_was_broken() -> None:
+    figures = Figures()
+    broken = {"checker": "tokens_unique", "said": "twice"}
+    figures.add({**result("redis", 1), "violations": [broken]})
+    nothing = {"scenario": "s", "seed": 2, "engine": "", "faults": {}, "violations": [broken]}
+    figures.add(nothing)
+    assert figures.broken == ["s/1: tokens_unique: twice", "s/2: tokens_unique: twice"]
+    assert "1 VIOLATIONS" in figures.line(nothing)
+    assert "held" in figures.line(result("redis", 1))
