@@ -118,6 +118,9 @@ class Run:
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
         )
         site.heal()
+        # The last to be killed may only just be beginning: it would not know what SIGTERM means.
+        with ThreadPoolExecutor(len(workers)) as pool:
+            list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
         healed = now()
         self._say("healed")
         # Long enough for whatever a dead holder has left to end, and for waiters to be let in.
