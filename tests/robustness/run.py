@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import Record, gathered
+from tests.robustness.moments import moments
 from tests.robustness.plan import draw
 from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
@@ -89,6 +90,8 @@ class Run:
             "caught": bool(said["violations"]) if self.control else None,
             "version": version(),
         }
+        for moment in moments(history):
+            moment.write(self.out / "moments")
         (self.out / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         return result
 

@@ -89,8 +89,10 @@ def judge(
         "overlaps": {
             "count": len(overlaps),
             "longest": round(max(lengths, default=0.0), 3),
+            "rightful": sum(overlap.rightful for overlap in overlaps),
             "where_allowed": all(overlap.allowed for overlap in overlaps),
         },
+        "by_fault": checkers.by_fault(history, scenario.ttl),
         "grants_in_order": not order,
         "recovery": {"longest": round(max(waits, default=0.0), 3), "bound": bound},
         "violations": [
