@@ -15,7 +15,7 @@ from tests.robustness.run import Run
 from tests.robustness.scenario import Scenario, load, names
 from tests.robustness.sites import SITES
 from tests.robustness.traffic.workloads import WORKLOADS
-from tests.robustness.verdict import recoveries
+from tests.robustness.verdict import unserved
 
 
 @pytest.mark.parametrize("name", names())
@@ -58,21 +58,14 @@ def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
     assert "healed" in said
 
 
-def acquire(began: float, ended: float, outcome: Outcome = Outcome.OK) -> Record:
-    return Record("a", Kind.ACQUIRE, "x", began, ended, outcome)
+def test_work_that_is_never_granted_again_is_told() -> None:
+    def asked(name: str, ended: float, outcome: Outcome) -> Record:
+        return Record("a", Kind.ACQUIRE, name, ended - 0.1, ended, outcome)
 
-
-def release(began: float, ended: float) -> Record:
-    return Record("a", Kind.RELEASE, "x", began, ended, Outcome.OK)
-
-
-def test_recovery_counts_from_when_all_was_whole_and_nobody_held() -> None:
-    assert recoveries([acquire(1.0, 5.0)], healed=3.0) == {"x": 2.0}
-    assert recoveries([acquire(4.0, 5.0)], healed=3.0) == {"x": 1.0}
-    held = [acquire(0.0, 1.0), release(4.0, 4.5), acquire(1.0, 5.0)]
-    assert recoveries(held, healed=3.0) == {"x": 0.5}
-    assert recoveries([acquire(1.0, 2.0)], healed=3.0) == {}
-    assert recoveries([acquire(1.0, 9.0, Outcome.NO)], healed=3.0) == {"x": float("inf")}
+    before = asked("lock:1", 1.0, Outcome.OK)
+    after = asked("lock:1", 5.0, Outcome.UNKNOWN)
+    assert len(unserved([before, after], healed=3.0)) == 1
+    assert unserved([after, asked("lock:2", 6.0, Outcome.OK)], healed=3.0) == []
 
 
 def result(engine: str, acquisitions: int, **faults: int) -> dict[str, Any]:
