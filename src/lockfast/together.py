@@ -80,7 +80,9 @@ class Together(Generic[B]):
         return found
 
     async def _in_order(self, until: float | None) -> bool:
-        """Claim one after the other. False: it met others in a circle, and is to begin again."""
+        """Claim one after the other. False: it met others in a circle, or lost one while it waited
+        for the next, and is to begin again.
+        """
         session, now = self._session, self._session.runtime.now
         self._bearers = []
         try:
@@ -105,7 +107,11 @@ class Together(Generic[B]):
         except BaseException:
             self._give_up()
             raise
-        return True
+        # While the last was waited for, the first may have been lost: then it is not all.
+        if not any(bearer.live.expired(now()) for bearer in self._bearers):
+            return True
+        await self._put_back()
+        return False
 
     async def _at_once(self, *, wait: bool) -> bool:
         """Claim all without standing in line. False if any was busy: then nothing is kept."""

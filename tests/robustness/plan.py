@@ -13,7 +13,9 @@ SHORTEST = 0.2
 _QUIET = (0.2, 0.8)  # seconds between two steps: without some, nothing is acquired
 _PAIRED = 0.4  # the share of acts that have another beside them
 # These end or start servers themselves. Two at once would only be one, muddled.
-_RESTARTS = frozenset({"kill-server", "restart-empty", "stale-failover"})
+_RESTARTS = frozenset({"kill-server", "restart-empty"})
+# A failover is a play of several acts already, and needs both servers in reach.
+_ALONE = "stale-failover"
 # What no engine with a clock promises: tokens in order when the counter is lost and the clock
 # reads less than it once did. So clocks move only after the last loss.
 _CLOCK = "clock-server"
@@ -122,7 +124,7 @@ def _step(rng: Random, at: float, pool: list[str], turns: dict[str, int], ttl: f
 
 
 def _together(one: str, other: str) -> bool:
-    return one != other and not {one, other} <= _RESTARTS
+    return one != other and _ALONE not in {one, other} and not {one, other} <= _RESTARTS
 
 
 def _act(rng: Random, kind: str, turns: dict[str, int], ttl: float, after: float) -> Act:

@@ -124,8 +124,13 @@ class Play:
             return
         pause = self._dice.uniform(0.5, 2.5) if dice < self.deaths + self.pauses else 0.0
         if pause:
-            fault = Record("fate", Kind.FAULT, claim.client, self.now, self.now + pause, Outcome.OK)
-            self.history.append(_valued(fault, "pause-client", {"breaks": "pause"}))
+            self.history.append(
+                Record(
+                    *("faults", Kind.FAULT, "pause-client", self.now, self.now + pause, Outcome.OK),
+                    value=f"paused {claim.client}",
+                    extra={"breaks": "pause"},
+                )
+            )
         writes = self._dice.randint(0, 3) if claim.weight == claim.capacity else 0
         self._in(pause + 0.01, partial(self._work, claim, writes))
 
@@ -187,11 +192,3 @@ class Play:
                 fenced=fenced,
             )
         )
-
-
-def _valued(record: Record, value: str, extra: dict[str, str]) -> Record:
-    return Record(
-        *(record.client, record.kind, record.name, record.began, record.ended, record.outcome),
-        value=value,
-        extra=extra,
-    )

@@ -6,22 +6,30 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from tests.robustness.faults import FAULTS, Stage, breaks
+from tests.robustness.faults import FAULTS, Damage, Stage, breaks
 from tests.robustness.faults.fault import Order
 from tests.robustness.history import Kind, Outcome, Record
 from tests.robustness.plan import Act, Plan
 from tests.servers.process import ServerError
 
+_AGAIN = 0.2
+
 
 class Player:
     """Plays plans on a stage. What it records has the fault's kind as its name."""
 
-    def __init__(self, stage: Stage, record: Callable[[Record], None]) -> None:
-        """Hand every fault that has ended to `record`, from any thread, one at a time."""
+    def __init__(
+        self, stage: Stage, record: Callable[[Record], None], *, patience: float = 10.0
+    ) -> None:
+        """Hand every fault that has ended to `record`, from any thread, one at a time.
+
+        A fault that cannot be done just now is tried again for as long as the patience lasts.
+        """
         self.stage = stage
         self.counts: dict[str, int] = {}
         """How many of each kind really happened."""
         self._record = record
+        self._patience = patience
         self._lock = threading.Lock()
         self._stopped = threading.Event()
 
@@ -45,8 +53,8 @@ class Player:
         rng = Random(act.seed)  # noqa: S311  # it must replay, not be secret
         order = Order(act.seconds, act.turn, rng)
         try:
-            damage = FAULTS[act.kind].begin(self.stage, order)
-        except (ServerError, ProcessLookupError, OSError) as error:
+            damage = self._begin(act.kind, order)
+        except (ServerError, OSError) as error:
             self._note(act, began, Outcome.NO, str(error))
             return
         time.sleep(max(0.0, began + act.seconds - time.monotonic()))
@@ -54,6 +62,17 @@ class Player:
         with self._lock:
             self.counts[act.kind] = self.counts.get(act.kind, 0) + 1
         self._note(act, began, Outcome.OK, damage.said)
+
+    def _begin(self, kind: str, order: Order) -> Damage:
+        """Begin it, in a while if that cannot be done just now: nobody leads, or none runs."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return FAULTS[kind].begin(self.stage, order)
+            except (ServerError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN)
 
     def _note(self, act: Act, began: float, outcome: Outcome, said: str) -> None:
         broken = ",".join(sorted(breaks(act.kind, self.stage.site)))

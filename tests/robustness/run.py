@@ -22,6 +22,7 @@ from tests.robustness.traffic.process import ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
 from tests.robustness.verdict import Logs, judge
+from tests.servers.clock import ServerClock
 from tests.servers.node import rows
 from tests.servers.redis import Redis
 
@@ -100,7 +101,7 @@ class Run:
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
-                env=env,
+                env={**ServerClock().env, **env},
                 home=site.client_host(number),
             )
             for number in range(scenario.workers)

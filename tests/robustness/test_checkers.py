@@ -44,7 +44,7 @@ def write(
 
 
 def fault(kind: str, began: float, ended: float, **extra: str) -> Record:
-    return Record("fate", Kind.FAULT, "", began, ended, Outcome.OK, value=kind, extra=extra)
+    return Record("fate", Kind.FAULT, kind, began, ended, Outcome.OK, extra=extra)
 
 
 def held(client: str, token: int, began: float, until: float, **more: object) -> list[Record]:
@@ -117,6 +117,11 @@ def test_a_right_to_believe_that_outlasts_the_lease_is_found() -> None:
     assert "a (token 1) had a right to believe for 2.000 s more" in said(
         checkers.within_lease(history)
     )
+
+
+def test_who_is_told_too_late_has_no_right_to_believe() -> None:
+    history = [*held("b", 2, 3, 9), grant("a", 1, 0, 5, until=2.0)]
+    assert checkers.within_lease(history) == checkers.capacity(history) == []
 
 
 def test_a_belief_ends_with_its_validity() -> None:

@@ -13,7 +13,7 @@ from tests.robustness.hosts import Host, host_of
 from tests.robustness.plan import Act, Plan, Step, draw
 from tests.robustness.player import Player
 from tests.robustness.sites import SITES, RedisSite, Site
-from tests.servers import Server, wait_until
+from tests.servers import Server, ServerClock, wait_until
 
 _ASKER = """
 import socket, sys, time
@@ -37,7 +37,7 @@ class Asker(Server):
     """A client that asks for ever, and writes a sign for every answer."""
 
     def __init__(self, address: str, home: Host) -> None:
-        super().__init__("asker", home=home)
+        super().__init__("asker", env=ServerClock().env, home=home)
         self._address = address
 
     def argv(self) -> list[str]:
@@ -116,11 +116,12 @@ def test_a_loss_of_packets_slows_and_does_not_sever(stage: Stage, asker: Asker) 
 def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(
     stage: Stage, site: RedisSite, asker: Asker
 ) -> None:
+    proxy = site.proxies[0]
     asker.stop()
+    wait_until(lambda: proxy.open_connections == 0, "the last request is answered")
     site.redis.command("SET", "asked", 0)
     answered = asker.answers
     FAULTS["lose-reply"].begin(stage, Order(0.5, 2))
-    proxy = site.proxies[0]
     seen = proxy.connections
     asker.launch()
     wait_until(lambda: proxy.connections > seen + 8, "each took its connection along", 30.0)
@@ -129,6 +130,35 @@ def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(
     assert isinstance(asked, bytes)
     assert int(asked) - (asker.answers - answered) >= 8
     asker.launch()
+
+
+def test_a_request_is_carried_out_after_its_sender_died(
+    stage: Stage, site: RedisSite, asker: Asker
+) -> None:
+    damage = FAULTS["late-request"].begin(stage, Order(0.5))
+    assert not asker.alive
+    before = site.redis.command("GET", "asked")
+    assert isinstance(before, bytes)
+    wait_until(lambda: site.proxies[0].held == 1, "it is held though its sender died")
+    site.proxies[0].release_requests()
+    assert site.redis.command("GET", "asked") == b"%d" % (int(before) + 1)
+    damage.undo()
+    _served(asker)
+
+
+def test_the_clock_of_a_client_jumps_and_jumps_back(stage: Stage, asker: Asker) -> None:
+    damage = FAULTS["clock-client"].begin(stage, Order(0.5))
+    assert ServerClock.of(asker).offset == 3600.0
+    damage.undo()
+    assert ServerClock.of(asker).offset == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_data_is_lost_once_a_clock_has_moved(seed: int) -> None:
+    plan = draw(seed, RedisSite, ttl=0.5, each=5)
+    kinds = [{act.kind for act in step.acts} for step in plan.steps]
+    first = min(place for place, each in enumerate(kinds) if "clock-server" in each)
+    assert not any("data" in breaks(kind, RedisSite) for each in kinds[first:] for kind in each)
 
 
 def test_a_delay_ends_with_its_undoing(stage: Stage, site: RedisSite, asker: Asker) -> None:
@@ -223,7 +253,7 @@ def test_the_player_records_what_was_done_and_when(stage: Stage, asker: Asker) -
 def test_a_fault_that_cannot_be_done_is_recorded_as_not_done(stage: Stage, asker: Asker) -> None:
     records: list[Record] = []
     asker.kill()
-    player = Player(stage, records.append)
+    player = Player(stage, records.append, patience=0.0)
     player.play(Plan(1, 0.5, (Step(0.0, (Act("pause-client", 0.2, 0.0, 0, 1),)),)))
     asker.launch()
     assert [record.outcome for record in records] == [Outcome.NO]

@@ -1,5 +1,6 @@
 """Hosts, sites, faults and plans: the harness's own tests."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -158,4 +159,4 @@ def _inside(redis: Redis, host: Host, *words: str) -> str:
 
 def _bearing(prefix: str) -> list[str]:
     found = [*names("netns", "list"), *names("link", "show")]
-    return [name for name in found if name[: len(prefix) + 1] in {prefix + c for c in "-bv"}]
+    return [name for name in found if re.match(rf"{prefix}[-bv]", name)]

@@ -10,12 +10,10 @@ import pytest
 
 from tests.robustness.faults import FAULTS
 from tests.robustness.figures import Figures
-from tests.robustness.history import Kind, Outcome, Record
 from tests.robustness.run import Run
 from tests.robustness.scenario import Scenario, load, names
 from tests.robustness.sites import SITES
 from tests.robustness.traffic.workloads import WORKLOADS
-from tests.robustness.verdict import recoveries
 
 
 @pytest.mark.parametrize("name", names())
@@ -56,23 +54,6 @@ def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
         *("faults", "worker0.1", "worker1.1")
     }
     assert "healed" in said
-
-
-def acquire(began: float, ended: float, outcome: Outcome = Outcome.OK) -> Record:
-    return Record("a", Kind.ACQUIRE, "x", began, ended, outcome)
-
-
-def release(began: float, ended: float) -> Record:
-    return Record("a", Kind.RELEASE, "x", began, ended, Outcome.OK)
-
-
-def test_recovery_counts_from_when_all_was_whole_and_nobody_held() -> None:
-    assert recoveries([acquire(1.0, 5.0)], healed=3.0) == {"x": 2.0}
-    assert recoveries([acquire(4.0, 5.0)], healed=3.0) == {"x": 1.0}
-    held = [acquire(0.0, 1.0), release(4.0, 4.5), acquire(1.0, 5.0)]
-    assert recoveries(held, healed=3.0) == {"x": 0.5}
-    assert recoveries([acquire(1.0, 2.0)], healed=3.0) == {}
-    assert recoveries([acquire(1.0, 9.0, Outcome.NO)], healed=3.0) == {"x": float("inf")}
 
 
 def result(engine: str, acquisitions: int, **faults: int) -> dict[str, Any]:

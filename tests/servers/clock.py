@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.servers.guard import guard
-from tests.servers.process import program, run
+from tests.servers.process import Server, ServerError, program, run
 
 _SOURCE = Path(__file__).with_name("clock_shim.c")
 _NANO = 1_000_000_000
@@ -20,12 +20,23 @@ class ServerClock:
     Only readings of the clock move. A sleep, or a wait with a timeout, takes its true time.
     """
 
-    def __init__(self) -> None:
-        with tempfile.NamedTemporaryFile(prefix="clock-", dir=guard().folder, delete=False) as file:
-            file.write(bytes(2 * _OFFSET.size))
-            file.flush()
-            self._map = mmap.mmap(file.fileno(), 2 * _OFFSET.size)
-        self.env = {"LD_PRELOAD": str(_library()), "LOCKFAST_CLOCK": file.name}
+    def __init__(self, path: Path | None = None) -> None:
+        """Make a clock, or take the one that is kept at the path."""
+        if path is None:
+            folder = guard().folder
+            with tempfile.NamedTemporaryFile(prefix="clock-", dir=folder, delete=False) as file:
+                file.write(bytes(2 * _OFFSET.size))
+            path = Path(file.name)
+        with path.open("r+b") as kept:
+            self._map = mmap.mmap(kept.fileno(), 2 * _OFFSET.size)
+        self.env = {"LD_PRELOAD": str(_library()), "LOCKFAST_CLOCK": str(path)}
+
+    @staticmethod
+    def of(server: Server) -> "ServerClock":
+        """Tell the clock that a server was started with."""
+        if "LOCKFAST_CLOCK" not in server.env:
+            raise ServerError(f"{server.name} was started without a clock of its own")
+        return ServerClock(Path(server.env["LOCKFAST_CLOCK"]))
 
     @property
     def offset(self) -> float:

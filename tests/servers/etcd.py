@@ -11,7 +11,16 @@ from urllib.parse import quote
 
 from tests.servers.certificates import Certificates
 from tests.servers.group import Group
-from tests.servers.process import Server, ServerError, free_port, program, wait_until
+from tests.servers.process import (
+    Home,
+    Server,
+    ServerError,
+    address_of,
+    free_port,
+    program,
+    spread,
+    wait_until,
+)
 
 
 def encoded(text: str | bytes) -> str:
@@ -23,11 +32,15 @@ class Etcd(Server):
     """One member. Its commands go through etcd's gateway: HTTP and JSON, no code of lockfast's."""
 
     def __init__(
-        self, number: int, options: Sequence[str], certificates: Certificates | None
+        self,
+        number: int,
+        options: Sequence[str],
+        certificates: Certificates | None,
+        home: Home | None = None,
     ) -> None:
         """Choose the ports, which stay the same when the member is restarted."""
-        super().__init__(f"etcd{number}")
-        self.host = "127.0.0.1"
+        super().__init__(f"etcd{number}", home=home)
+        self.host = address_of(home)
         self.port, self.peer_port = free_port(), free_port()
         self._options = list(options)
         self.certificates = certificates
@@ -137,10 +150,14 @@ class EtcdCluster(Group):
         heartbeat: int = 50,
         election: int = 500,
         options: Sequence[str] = (),
+        homes: Sequence[Home] | None = None,
     ) -> None:
         """Times are in milliseconds: with the default ones etcd has no lease below 2 s."""
         times = ("--heartbeat-interval", str(heartbeat), "--election-timeout", str(election))
-        self.nodes = [Etcd(number, [*times, *options], None) for number in range(members)]
+        self.nodes = [
+            Etcd(number, [*times, *options], None, home)
+            for number, home in enumerate(spread(homes, members))
+        ]
         if tls:
             certificates = Certificates(self.nodes[0].folder)
             for node in self.nodes:

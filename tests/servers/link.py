@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tests.servers.copies import Copies
+
 Predicate: TypeAlias = Callable[[bytes], bool]
 _Lane: TypeAlias = "asyncio.Queue[tuple[float, bytes]]"
 
@@ -43,6 +45,8 @@ class Faults:
     lost_replies: int = 0
     lose_after: Rule | None = None
     hold: Rule | None = None
+    double: Rule | None = None
+    double_after: float = 0.0
 
 
 @dataclass
@@ -61,6 +65,7 @@ class Link:
 
     faults: Faults
     traffic: Traffic
+    copies: Copies
     from_client: StreamReader
     to_client: StreamWriter
     held: list[bytes] = field(default_factory=list)
@@ -72,9 +77,11 @@ class Link:
     _losing: bool = False
     _client_gone: bool = False
     _requests_ended: bool = False
+    _target: tuple[str, int] = ("", 0)
 
     async def run(self, host: str, port: int) -> None:
         """Carry bytes both ways until the server ends the connection, or abort() is called."""
+        self._target = (host, port)
         requests: _Lane = asyncio.Queue()
         replies: _Lane = asyncio.Queue()
         try:
@@ -97,6 +104,11 @@ class Link:
             pass
         finally:
             await self._close()
+
+    @property
+    def client(self) -> str:
+        """The client's address."""
+        return str(self.to_client.get_extra_info("peername")[0])
 
     def abort(self) -> None:
         """Close both sides with RST instead of FIN."""
@@ -168,6 +180,8 @@ class Link:
             self._losing = self._losing or (rule is not None and rule.picks(request))
             self.traffic.bytes_to_server += len(request)
             self._to_server.write(request)
+            if self.faults.double is not None and self.faults.double.picks(request):
+                self.copies.send(self._target, request, self.faults.double_after)
 
     def _loses(self) -> bool:
         if not self._losing and self.faults.lost_replies > 0:

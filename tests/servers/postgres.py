@@ -6,13 +6,23 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from tests.servers.guard import guard
-from tests.servers.process import Server, ServerError, free_port, program, run
+from tests.servers.process import (
+    Home,
+    Server,
+    ServerError,
+    address_of,
+    free_port,
+    program,
+    run,
+    wait_until,
+)
 
 _USER = "postgres"
 
@@ -35,9 +45,11 @@ def _tool(name: str) -> str:
 class _Unprivileged(Server):
     """A server whose folder belongs to the user that it runs as."""
 
-    def __init__(self, name: str, *, env: Mapping[str, str] | None = None) -> None:
-        super().__init__(name, env=env)
-        self.host = "127.0.0.1"
+    def __init__(
+        self, name: str, *, env: Mapping[str, str] | None = None, home: Home | None = None
+    ) -> None:
+        super().__init__(name, env=env, home=home)
+        self.host = address_of(home)
         self.port = free_port()
         if os.geteuid() == 0:
             guard().folder.chmod(0o755)  # it has to get to its own folder, and to its clock
@@ -67,21 +79,22 @@ class _Unprivileged(Server):
         except psycopg.OperationalError:
             return False
 
-    def _descendants(self) -> list[int]:
-        """List the process and its children, which lead sessions of their own."""
+    @property
+    def pids(self) -> list[int]:
+        """The process and its children, which lead sessions of their own."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
         return [self.pid, *map(int, children.split())]
 
     def pause(self) -> None:
         """Stop every process of the server."""
         super().pause()  # the parent first: no child is born behind our back
-        for pid in self._descendants()[1:]:
+        for pid in self.pids[1:]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let them all go on."""
-        for pid in self._descendants():
+        for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
@@ -95,15 +108,19 @@ class Postgres(_Unprivileged):
         config: Mapping[str, str] | None = None,
         replica_of: "Postgres | None" = None,
         env: Mapping[str, str] | None = None,
+        home: Home | None = None,
     ) -> None:
         """Make the data; config is further lines of postgresql.conf, written as they are."""
-        super().__init__("postgres", env=env)
+        super().__init__("postgres", env=env, home=home)
         self.data_path = self.folder / "data"
         if replica_of is None:
             run(
                 *_as_user(_tool("initdb"), "--pgdata", str(self.data_path), "--auth", "trust"),
                 *("--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync"),
             )
+            if home is not None:
+                with (self.data_path / "pg_hba.conf").open("a", encoding="utf-8") as file:
+                    file.write("host all,replication all samenet trust\n")
         else:
             run(
                 *_as_user(_tool("pg_basebackup"), "--pgdata", str(self.data_path), "--no-sync"),
@@ -134,6 +151,18 @@ class Postgres(_Unprivileged):
                     self._process.wait(timeout)
         self.kill()
 
+    def kill(self) -> None:
+        """End every process of the server at once: a paused one would not see its parent's end,
+        and none may start anew while one of the old is attached to its memory.
+        """
+        pids = self.pids if self.alive else []
+        super().kill()
+        for pid in pids[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids[1:]:
+            wait_until(partial(_is_gone, pid), f"the process {pid} has ended")
+
     def restart(self) -> None:
         """Stop and start again on the same port, with the data."""
         self.stop()
@@ -143,6 +172,14 @@ class Postgres(_Unprivileged):
         """Make a replica the primary."""
         if self.command("SELECT pg_promote()") != [(True,)]:
             raise ServerError("the replica was not promoted in time")
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 class PgBouncer(_Unprivileged):

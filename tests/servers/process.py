@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -86,6 +86,11 @@ class Home(Protocol):
         """Tell the command line that runs there, as a process of the same id."""
 
 
+def spread(homes: "Sequence[Home] | None", servers: int) -> "Sequence[Home | None]":
+    """Tell the home of each of so many servers: none has one, or each its own."""
+    return [None] * servers if homes is None else homes[:servers]
+
+
 def address_of(home: Home | None) -> str:
     """Tell the address that a server listens on."""
     return "127.0.0.1" if home is None else home.address
@@ -124,6 +129,11 @@ class Server(ABC):
         if self._process is None:
             raise ServerError(f"{self.name} does not run")
         return self._process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of all its processes, that one first."""
+        return [self.pid]
 
     def log(self) -> str:
         """Tell the end of what the process wrote."""
@@ -182,7 +192,8 @@ class Server(ABC):
     def pause(self) -> None:
         """Stop the process where it is; its sockets stay open. Returns once it stands still."""
         os.kill(self.pid, signal.SIGSTOP)
-        wait_until(lambda: self._state() == "T", f"{self.name} is paused")
+        # A small t: it stands still, and a tracer looks on.
+        wait_until(lambda: self._state() in {"T", "t"}, f"{self.name} is paused")
 
     def resume(self) -> None:
         """Let a paused process go on."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests.servers.copies import Copies
 from tests.servers.link import Faults, Link, Predicate, Rule, Traffic
 from tests.servers.process import wait_until
 
@@ -34,6 +35,7 @@ class Proxy:
         self._target = (host, port)
         self._faults = Faults()
         self._traffic = Traffic(recorded=[] if record else None)
+        self._copies = Copies()
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -75,6 +77,16 @@ class Proxy:
         """How many requests are held."""
         return self._run(self._count_held())
 
+    @property
+    def doubled(self) -> int:
+        """How many copies the server has answered, ever."""
+        return self._copies.answered
+
+    @property
+    def holding(self) -> set[str]:
+        """The addresses of the clients whose requests are held."""
+        return self._run(self._list_holding())
+
     def start(self) -> Self:
         """Listen, on a port of its own."""
         self._thread.start()
@@ -93,6 +105,11 @@ class Proxy:
         self._loop.close()
         if self._error is not None:
             raise self._error
+
+    def retarget(self, host: str, port: int) -> None:
+        """Lead to another server from now on, and reset the connections to the old one."""
+        self._target = (host, port)
+        self.reset()
 
     def cut(self, *, requests: bool = True, replies: bool = True) -> None:
         """Drop everything silently, both ways or one; ends of connections are not seen either.
@@ -138,6 +155,13 @@ class Proxy:
         """
         self._set(hold=Rule(predicate, count))
 
+    def double_requests(self, predicate: Predicate, count: int, after: float = 0.0) -> None:
+        """Deliver matching requests twice: the copy so much later, on a connection of its own.
+
+        Only right for a server whose requests need nothing that was said before on theirs.
+        """
+        self._set(double=Rule(predicate, count), double_after=after)
+
     def wait_held(self, count: int = 1, timeout: float = 10.0) -> None:
         """Wait until so many requests are held."""
         wait_until(lambda: self.held >= count, f"the proxy holds {count} requests", timeout)
@@ -173,7 +197,7 @@ class Proxy:
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         self._traffic.connections += 1
-        link = Link(self._faults, self._traffic, reader, writer)
+        link = Link(self._faults, self._traffic, self._copies, reader, writer)
         task = asyncio.create_task(link.run(*self._target))
         self._links[link] = task
         task.add_done_callback(lambda _task: self._end(link))
@@ -185,6 +209,9 @@ class Proxy:
 
     async def _count_held(self) -> int:
         return sum(1 for link in self._links for request in link.held if request)
+
+    async def _list_holding(self) -> set[str]:
+        return {link.client for link in self._links if any(link.held)}
 
     async def _heal(self) -> None:
         self._set(**vars(Faults(hold=self._faults.hold)))
@@ -210,5 +237,6 @@ class Proxy:
         if self._listener is not None:
             self._listener.close()
         await self._abort(lambda _link: True)
+        await self._copies.close()
         # The aborted transports tell their sockets' end in the loop's next turn.
         await asyncio.sleep(0)

@@ -1,13 +1,14 @@
 """A Sentinel set: a primary, its replicas, and three sentinels that watch over them."""
 
 import contextlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Self
 from urllib.parse import quote
 
 from tests.servers.group import Group
 from tests.servers.node import Node, quoted, rows, text
-from tests.servers.process import ServerError, program, wait_until
+from tests.servers.process import Home, ServerError, program, spread, wait_until
 from tests.servers.redis import Redis
 from tests.servers.resp import Connection, ReplyError
 
@@ -22,13 +23,22 @@ _PERIODS = ("info-period", 200, "publish-period", 100, "ask-period", 100)
 class Sentinel(Node):
     """One redis-sentinel that watches one primary."""
 
-    def __init__(self, name: str, primary: Redis, *, down_after: int, failover: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        primary: Redis,
+        *,
+        down_after: int,
+        failover: int,
+        home: Home | None = None,
+    ) -> None:
         """Write the configuration; the times are in milliseconds."""
-        super().__init__("sentinel")
+        super().__init__("sentinel", home=home)
         self._config_path = self.folder / "sentinel.conf"
         lines = [
             f"port {self.port}",
             f"bind {self.host}",
+            *(() if home is None else ("protected-mode no",)),
             f"dir {quoted(str(self.folder))}",
             f"sentinel monitor {name} {primary.host} {primary.port} {_QUORUM}",
             f"sentinel down-after-milliseconds {name} {down_after}",
@@ -56,7 +66,7 @@ class Sentinel(Node):
 class SentinelSet(Group):
     """A primary, replicas and three sentinels. `with` starts them all."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is one independent option of a set
         self,
         name: str = "lockfast",
         *,
@@ -64,16 +74,20 @@ class SentinelSet(Group):
         password: str | None = None,
         down_after: int = 700,
         failover_timeout: int = 2000,
+        homes: Sequence[Home] | None = None,
     ) -> None:
         """Write the configurations; the times are in milliseconds."""
         self.name = name
         self.password = password
-        first = Redis(password=password)
-        others = [Redis(password=password, replica_of=first) for _ in range(replicas)]
+        places = spread(homes, 1 + replicas + _SENTINELS)
+        first = Redis(password=password, home=places[0])
+        others = [
+            Redis(password=password, replica_of=first, home=home) for home in places[1:-_SENTINELS]
+        ]
         self.nodes = [first, *others]
         self.sentinels = [
-            Sentinel(name, first, down_after=down_after, failover=failover_timeout)
-            for _ in range(_SENTINELS)
+            Sentinel(name, first, down_after=down_after, failover=failover_timeout, home=home)
+            for home in places[-_SENTINELS:]
         ]
 
     @property

@@ -4,13 +4,22 @@ import contextlib
 import socket
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
 from tests.servers.certificates import Certificates
 from tests.servers.group import Group
-from tests.servers.process import Server, ServerError, free_port, program, wait_until
+from tests.servers.process import (
+    Home,
+    Server,
+    ServerError,
+    address_of,
+    free_port,
+    program,
+    spread,
+    wait_until,
+)
 
 # Its manifest names the others, all but one that TLS needs.
 _JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar"
@@ -20,19 +29,21 @@ _JVM = ("-Xmx64m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class ZooKeeper(Server):
     """One ZooKeeper server; alone unless its ensemble tells it of the others."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is one independent option of a server
         self,
         *,
         tick: int = 100,
         config: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         certificates: Certificates | None = None,
+        env: Mapping[str, str] | None = None,
+        home: Home | None = None,
     ) -> None:
         """Write the configuration; config is further lines of it, properties are Java's."""
-        super().__init__("zookeeper")
+        super().__init__("zookeeper", env=env, home=home)
         self.certificates = certificates
         self.secure_port = free_port()
-        self.host = "127.0.0.1"
+        self.host = address_of(home)
         self.port = free_port()
         self.quorum_port, self.election_port = free_port(), free_port()
         self.data_path = self.folder / "data"
@@ -154,17 +165,20 @@ class ZooKeeper(Server):
 class ZooKeeperEnsemble(Group):
     """Three servers, of which any two go on. `with` starts them all."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is one independent option of an ensemble
         self,
         size: int = 3,
         *,
         tick: int = 100,
         config: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        envs: Sequence[Mapping[str, str]] | None = None,
+        homes: Sequence[Home] | None = None,
     ) -> None:
-        """Write the configurations."""
+        """Write the configurations; envs are the environments of the servers, for ServerClock."""
         self.servers = [
-            ZooKeeper(tick=tick, config=config, properties=properties) for _ in range(size)
+            ZooKeeper(tick=tick, config=config, properties=properties, env=env, home=home)
+            for env, home in zip(envs or [{}] * size, spread(homes, size), strict=True)
         ]
         for number, server in enumerate(self.servers, 1):
             server.join(number, self.servers)

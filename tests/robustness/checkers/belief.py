@@ -118,13 +118,13 @@ def overlaps(history: Iterable[Record]) -> list[Overlap]:
 
 def within_lease(history: Iterable[Record]) -> list[Violation]:
     """Whoever has the right to believe, by its own clock, has a lease in the engine: nobody else
-    is told of an exclusive grant before. Pauses are no excuse: the clock goes on.
+    has that right before it ends. Pauses are no excuse: the clock goes on.
     """
     wrong = []
     for name, held in beliefs(history).items():
         latest: Belief | None = None
         for belief in held:
-            if not belief.exclusive:
+            if not belief.exclusive or belief.until <= belief.began:
                 continue
             if latest is not None and belief.began < latest.until:
                 said = (

@@ -17,6 +17,8 @@ def capacity(history: Iterable[Record]) -> list[Violation]:
     for name, held in beliefs(history).items():
         inside: list[Belief] = []
         for belief in held:
+            if belief.until <= belief.began:
+                continue  # told too late: it never had a right to believe
             inside = [each for each in inside if each.until > belief.began]
             inside.append(belief)
             weight = sum(each.weight for each in inside)

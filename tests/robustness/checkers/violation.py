@@ -45,8 +45,8 @@ def faults(history: Iterable[Record]) -> list[Fault]:
     for record in history:
         if record.kind is Kind.FAULT:
             said = record.extra.get("breaks")
-            breaks = BREAKS.get(record.value, set()) if said is None else re.findall(r"\w+", said)
-            found.append(Fault(record.value, frozenset(breaks), record.began, record.ended))
+            breaks = BREAKS.get(record.name, set()) if said is None else re.findall(r"\w+", said)
+            found.append(Fault(record.name, frozenset(breaks), record.began, record.ended))
     return sorted(found, key=lambda fault: fault.began)
 
 

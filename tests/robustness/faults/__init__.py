@@ -1,8 +1,12 @@
 """Faults: each kind is a small noun that begins, says what it did, and can be undone."""
 
-from tests.robustness.faults.cut import CutClient, CutLeader, CutOneWay, Loss
+from tests.robustness.faults.clock import ClockClient, ClockServer
+from tests.robustness.faults.cut import CutClient, CutLeader, CutMinority, CutOneWay, Loss
+from tests.robustness.faults.disk import SlowFsync
+from tests.robustness.faults.failover import StaleFailover
 from tests.robustness.faults.fault import Damage, Fault, Stage
 from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
+from tests.robustness.faults.late import Duplicate, LateRequest
 from tests.robustness.faults.pause import PauseClient, PauseServer
 from tests.robustness.faults.replies import Delay, LoseReply
 from tests.robustness.sites import Site
@@ -21,6 +25,13 @@ FAULTS: dict[str, Fault] = {
         Loss(),
         LoseReply(),
         Delay(),
+        CutMinority(),
+        LateRequest(),
+        Duplicate(),
+        ClockServer(),
+        ClockClient(),
+        SlowFsync(),
+        StaleFailover(),
     )
 }
 

@@ -1,6 +1,6 @@
 """Partitions and losses: packets that do not arrive."""
 
-from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen
+from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen, told
 from tests.robustness.hosts import host_of
 
 _SHARES = (0.05, 0.2, 0.4)
@@ -14,7 +14,7 @@ class CutLeader(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Cut it off."""
         leader = chosen(order.rng, [stage.site.leader()])
-        return Damage(f"cut {leader.name} off", host_of(leader).cut())
+        return Damage(f"cut {told(leader)} off", host_of(leader).cut())
 
 
 class CutMinority(Fault):
@@ -25,7 +25,7 @@ class CutMinority(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Cut it off."""
         server = chosen(order.rng, stage.site.followers())
-        return Damage(f"cut {server.name} off", host_of(server).cut())
+        return Damage(f"cut {told(server)} off", host_of(server).cut())
 
 
 class CutClient(Fault):
@@ -38,8 +38,8 @@ class CutClient(Fault):
         worker = chosen(order.rng, stage.workers)
         if order.turn % 2 == 0:
             undo = host_of(worker).cut(*stage.site.addresses)
-            return Damage(f"cut {worker.name} off from the site", undo)
-        return Damage(f"cut {worker.name} off", host_of(worker).cut())
+            return Damage(f"cut {told(worker)} off from the site", undo)
+        return Damage(f"cut {told(worker)} off", host_of(worker).cut())
 
 
 class CutOneWay(Fault):
@@ -53,7 +53,7 @@ class CutOneWay(Fault):
         victim = chosen(order.rng, stage.workers if client else [stage.site.leader()])
         undo = host_of(victim).cut(incoming=incoming, outgoing=not incoming)
         way = "to" if incoming else "from"
-        return Damage(f"cut the way {way} {victim.name}", undo)
+        return Damage(f"cut the way {way} {told(victim)}", undo)
 
 
 class Loss(Fault):
@@ -65,4 +65,4 @@ class Loss(Fault):
         """Lose a share of the packets of one host."""
         share = _SHARES[order.turn % len(_SHARES)]
         victim = chosen(order.rng, [*stage.workers, *stage.site.servers])
-        return Damage(f"lose {share:.0%} at {victim.name}", host_of(victim).lossy(share))
+        return Damage(f"lose {share:.0%} of {told(victim)}", host_of(victim).lossy(share))

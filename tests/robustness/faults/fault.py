@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import ClassVar
 
+from tests.robustness.hosts import host_of
 from tests.robustness.sites import Site
 from tests.servers.process import Server, ServerError
 
@@ -55,3 +56,8 @@ def chosen(rng: Random, servers: Sequence[Server]) -> Server:
     if not running:
         raise ServerError("none of them runs")
     return rng.choice(running)
+
+
+def told(server: Server) -> str:
+    """Name a server, or a client, in words."""
+    return f"{server.name} at {host_of(server).address}"

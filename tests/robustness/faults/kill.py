@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen
+from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen, told
 
 _PATIENCE = 60.0
 
@@ -17,7 +17,7 @@ class KillClient(Fault):
         worker = chosen(order.rng, stage.workers)
         worker.kill()
         # It waits for nothing: the servers may be unreachable just then.
-        return Damage(f"killed {worker.name}", worker.launch)
+        return Damage(f"killed {told(worker)}", worker.launch)
 
 
 class KillServer(Fault):
@@ -28,6 +28,7 @@ class KillServer(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Kill the leader on every other turn, else anyone."""
         site = stage.site
+        site.wait_sound()
         leader = order.turn % 2 == 0
         server = chosen(order.rng, [site.leader()] if leader else site.servers)
         server.kill()
@@ -35,7 +36,7 @@ class KillServer(Fault):
         def undo() -> None:
             server.start(_PATIENCE)
 
-        return Damage(f"killed {server.name}", undo)
+        return Damage(f"killed {told(server)}", undo)
 
 
 class RestartEmpty(Fault):
@@ -47,6 +48,7 @@ class RestartEmpty(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Kill one, and remove its data."""
         site = stage.site
+        site.wait_sound()
         server = chosen(order.rng, site.servers)
         server.kill()
         site.wipe(server)
@@ -54,4 +56,4 @@ class RestartEmpty(Fault):
         def undo() -> None:
             server.start(_PATIENCE)
 
-        return Damage(f"emptied {server.name}", undo)
+        return Damage(f"emptied {told(server)}", undo)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen
+from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen, told
 from tests.servers.process import Server, ServerError
 
 
@@ -40,4 +40,4 @@ def _pause(servers: Sequence[Server], order: Order) -> Damage:
         with contextlib.suppress(ServerError, ProcessLookupError):
             server.resume()
 
-    return Damage(f"paused {server.name}", undo)
+    return Damage(f"paused {told(server)}", undo)

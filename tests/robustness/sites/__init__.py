@@ -1,8 +1,31 @@
 """Sites: the servers of each engine, every one on a host of its own."""
 
+from tests.robustness.sites.etcd import EtcdSite
+from tests.robustness.sites.postgres import PostgresSite
 from tests.robustness.sites.redis import RedisSite, SavingRedisSite
+from tests.robustness.sites.redlock import RedlockSite
+from tests.robustness.sites.sentinel import SentinelSite
 from tests.robustness.sites.site import Site
+from tests.robustness.sites.zookeeper import ZooKeeperSite
 
-SITES: dict[str, type[Site]] = {site.name: site for site in (RedisSite, SavingRedisSite)}
+SITES: dict[str, type[Site]] = {
+    "redis": RedisSite,
+    "redis-aof": SavingRedisSite,
+    "redis-sentinel": SentinelSite,
+    "redlock": RedlockSite,
+    "etcd": EtcdSite,
+    "zookeeper": ZooKeeperSite,
+    "postgres": PostgresSite,
+}
 
-__all__ = ["SITES", "RedisSite", "SavingRedisSite", "Site"]
+__all__ = [
+    "SITES",
+    "EtcdSite",
+    "PostgresSite",
+    "RedisSite",
+    "RedlockSite",
+    "SavingRedisSite",
+    "SentinelSite",
+    "Site",
+    "ZooKeeperSite",
+]

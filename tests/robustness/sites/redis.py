@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.servers.clock import ServerClock
 from tests.servers.process import Server
 from tests.servers.redis import Redis
+
+
+def emptied(server: Server) -> None:
+    """Remove what a Redis has stored."""
+    if isinstance(server, Redis):
+        shutil.rmtree(server.data_path)
+        server.data_path.mkdir()
 
 
 class RedisSite(Site):
@@ -14,7 +22,13 @@ class RedisSite(Site):
 
     name = "redis"
     engine = "redis"
-    kinds = (*COMMON, *PROXIED, "restart-empty")
+    kinds: ClassVar[tuple[str, ...]] = (
+        *COMMON,
+        *PROXIED,
+        "duplicate",
+        "restart-empty",
+        "clock-server",
+    )
     loses: ClassVar[frozenset[str]] = frozenset({"kill-server"})
     appendonly: ClassVar[bool] = False
     config: ClassVar[Mapping[str, str]] = {}
@@ -30,9 +44,7 @@ class RedisSite(Site):
 
     def wipe(self, server: Server) -> None:
         """Remove the file of what was written."""
-        if isinstance(server, Redis):
-            shutil.rmtree(server.data_path)
-            server.data_path.mkdir()
+        emptied(server)
 
     def serves(self) -> bool:
         """Ask it."""
@@ -42,6 +54,7 @@ class RedisSite(Site):
         self.redis = Redis(
             appendonly=self.appendonly,
             config=self.config,
+            env=ServerClock().env,
             home=self.network.host(),
         )
         self.servers.append(self.redis)
@@ -53,6 +66,7 @@ class SavingRedisSite(RedisSite):
     """One Redis that has synced whatever it has acknowledged."""
 
     name = "redis-aof"
+    kinds = (*RedisSite.kinds, "slow-fsync")
     loses: ClassVar[frozenset[str]] = frozenset()
     appendonly = True
     config: ClassVar[Mapping[str, str]] = {"appendfsync": "always"}

@@ -20,9 +20,10 @@ COMMON = (
     "cut-client",
     "cut-one-way",
     "loss",
+    "clock-client",
 )
 # What takes a proxy between the clients and the servers.
-PROXIED = ("lose-reply", "delay")
+PROXIED = ("lose-reply", "delay", "late-request")
 _PATIENCE = 60.0
 
 
@@ -67,6 +68,9 @@ class Site(Group):
     def prepare(self) -> None:
         """Make it ready for clients: a schema, members. Most need nothing."""
 
+    def wait_sound(self) -> None:
+        """Wait until it can bear that a server is killed. Most can at any time."""
+
     def wipe(self, server: Server) -> None:
         """Remove what a server that does not run has stored."""
         raise NotImplementedError(f"{self.name} does not lose the data of {server.name}")
@@ -105,6 +109,8 @@ class Site(Group):
             if server.alive:
                 server.resume()
             server.launch()
+        for server in self.servers:
+            server.start(_PATIENCE)
         self.wait_served()
 
     def wait_served(self) -> None:

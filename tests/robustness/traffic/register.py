@@ -61,6 +61,7 @@ class Register:
     async def opened(self, lease: LeaseCore) -> Pen | None:
         """Seal, and read what stands there; None if the seal was refused."""
         began = now()
+        self._recorder.wrote(Kind.SEAL, lease, began, Outcome.UNKNOWN)
         try:
             await self._guard._seal(lease)
         except StaleToken:

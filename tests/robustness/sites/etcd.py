@@ -1,0 +1,43 @@
+"""Three etcd members."""
+
+import http.client
+
+from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.servers.etcd import Etcd, EtcdCluster
+from tests.servers.process import ServerError
+
+_MEMBERS = 3
+
+
+class EtcdSite(Site):
+    """A cluster. Its clock cannot be moved: Go asks the kernel by itself."""
+
+    name = "etcd"
+    engine = "etcd"
+    kinds = (*COMMON, *PROXIED, "cut-minority", "slow-fsync")
+
+    @property
+    def url(self) -> str:
+        """The addresses of the proxies."""
+        return f"etcd://{','.join(proxy.address for proxy in self.proxies)}"
+
+    def leader(self) -> Etcd:
+        """Tell who leads, if anybody does."""
+        return self.cluster.leader(5.0)
+
+    def serves(self) -> bool:
+        """Tell whether all know a leader, and a write goes through."""
+        try:
+            for node in self.cluster.nodes:
+                node.post("kv/put", 1.0, key="c2l0ZQ==", value="")
+        except (ServerError, http.client.HTTPException):
+            return False
+        return True
+
+    def _build(self) -> None:
+        hosts = [self.network.host() for _ in range(_MEMBERS)]
+        self.cluster = EtcdCluster(_MEMBERS, homes=hosts)
+        self.servers += self.cluster.nodes
+        self.cluster.start()
+        nodes = self.cluster.nodes
+        self._front(nodes, [node.port for node in nodes])

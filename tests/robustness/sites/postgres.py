@@ -1,0 +1,82 @@
+"""PostgreSQL with a streaming replica."""
+
+import psycopg
+
+from lockfast.engines.postgres import install
+from tests.robustness.hosts import Host, host_of
+from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.servers.clock import ServerClock
+from tests.servers.postgres import Postgres
+from tests.servers.process import Server, wait_until
+
+_PATIENCE = 60.0
+
+
+class PostgresSite(Site):
+    """A primary, which a proxy leads to, and a replica that follows it without being waited for."""
+
+    primary: Postgres
+    replica: Postgres
+    name = "postgres"
+    engine = "postgres"
+    kinds = (*COMMON, *PROXIED, "cut-minority", "slow-fsync", "clock-server", "stale-failover")
+
+    @property
+    def url(self) -> str:
+        """The address of the proxy."""
+        return f"postgresql://postgres@{self.proxies[0].address}/postgres"
+
+    def leader(self) -> Postgres:
+        """Tell the primary."""
+        return self.primary
+
+    def prepare(self) -> None:
+        """Install the schema, and wait until the replica has it."""
+        install(self.primary.url)
+        self.wait_in_step()
+
+    def serves(self) -> bool:
+        """Tell whether the primary takes writes and the replica follows."""
+        try:
+            rows = self.primary.command("SELECT state FROM pg_stat_replication")
+        except psycopg.OperationalError:
+            return False
+        return rows == [("streaming",)]
+
+    def wait_in_step(self) -> None:
+        """Wait until the replica has what the primary has written so far."""
+        position = self.primary.command("SELECT pg_current_wal_lsn()")[0][0]
+        asked = f"SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn"
+        wait_until(
+            lambda: self.replica.command(asked) == [(True,)], "the replica is in step", _PATIENCE
+        )
+
+    def replicas(self) -> list[Postgres]:
+        """Tell the replica, if it runs."""
+        return [self.replica] if self.replica.alive else []
+
+    def fail_over(self, dead: Server) -> None:
+        """Promote the replica, and lead clients to it."""
+        if dead is self.primary:
+            self.replica.promote()
+            self.primary, self.replica = self.replica, self.primary
+            self.proxies[0].retarget(self.primary.host, self.primary.port)
+
+    def follow(self, dead: Server) -> None:
+        """Make the dead server's host the home of a new replica: the old one knows too much."""
+        dead.close()
+        self.servers.remove(dead)
+        self._copy(host_of(dead))
+        self.wait_served()
+
+    def _copy(self, host: Host) -> None:
+        self.replica = Postgres(replica_of=self.primary, env=ServerClock().env, home=host)
+        self.servers.append(self.replica)
+        self.replica.start(_PATIENCE)
+
+    def _build(self) -> None:
+        self.primary = Postgres(env=ServerClock().env, home=self.network.host())
+        self.servers.append(self.primary)
+        self.primary.start(_PATIENCE)
+        self._front([self.primary], [self.primary.port])
+        self._copy(self.network.host())

@@ -1,0 +1,77 @@
+"""Five Redis that know nothing of each other, for Redlock."""
+
+import contextlib
+
+from lockfast.engines.redlock import install
+from lockfast.engines.redlock.packets import MEMBER
+from tests.robustness.sites.redis import emptied
+from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.servers.clock import ServerClock
+from tests.servers.process import Server, wait_until
+from tests.servers.redis import Redis
+from tests.servers.resp import ReplyError
+
+_NODES = 5
+
+
+class RedlockSite(Site):
+    """Five nodes, each with a file that is synced before every reply."""
+
+    name = "redlock"
+    engine = "redlock"
+    # None leads, so there is none to cut off but one of a minority.
+    kinds = (
+        *(kind for kind in (*COMMON, *PROXIED) if kind != "cut-leader"),
+        *("cut-minority", "duplicate", "restart-empty", "clock-server"),
+    )
+
+    @property
+    def url(self) -> str:
+        """The addresses of the proxies."""
+        return f"redlock://{','.join(proxy.address for proxy in self.proxies)}"
+
+    def leader(self) -> Redis:
+        """Tell the first: none leads."""
+        return self.nodes[0]
+
+    def prepare(self) -> None:
+        """Make them members."""
+        install(self.url)
+
+    def wipe(self, server: Server) -> None:
+        """Remove the file of what was written."""
+        emptied(server)
+
+    def wait_sound(self) -> None:
+        """Wait until four are members. A node that was restarted is none until it has joined
+        again, and three that are none at once would need an operator.
+        """
+        wait_until(lambda: self._members() > _NODES // 2 + 1, "the nodes have joined", 20.0)
+
+    def _members(self) -> int:
+        count = 0
+        for node in self.nodes:
+            # One that is paused, cut off or dead counts as none.
+            with contextlib.suppress(OSError, ReplyError), node.connect(0.5) as connection:
+                said = connection.command("GET", MEMBER)
+                count += isinstance(said, bytes) and said.startswith(b"M ")
+        return count
+
+    def serves(self) -> bool:
+        """Ask each."""
+        return all(node.alive and node.is_ready() for node in self.nodes)
+
+    def _build(self) -> None:
+        self.nodes = [
+            Redis(
+                appendonly=True,
+                config={"appendfsync": "always"},
+                env=ServerClock().env,
+                home=self.network.host(),
+            )
+            for _ in range(_NODES)
+        ]
+        self.servers += self.nodes
+        for node in self.nodes:
+            node.start()
+        self._front(self.nodes, [node.port for node in self.nodes])

@@ -1,0 +1,227 @@
+"""Sites: each serves real clients, on hosts of their own, before and after a crash."""
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import psycopg
+import pytest
+
+import lockfast
+from tests.robustness.faults import FAULTS, Stage
+from tests.robustness.faults.fault import Order
+from tests.robustness.hosts import host_of
+from tests.robustness.hosts.ip import names
+from tests.robustness.sites import SITES, PostgresSite, SavingRedisSite, SentinelSite, Site
+from tests.servers import Connection, ServerError, wait_until
+
+_TTL = 1.0
+
+
+@pytest.fixture(scope="module", params=["redlock", "etcd", "zookeeper"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    with SITES[request.param]() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def sentinel() -> Iterator[SentinelSite]:
+    with SentinelSite() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresSite]:
+    with PostgresSite() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def saving() -> Iterator[SavingRedisSite]:
+    with SavingRedisSite() as started:
+        yield started
+
+
+def _token(site: Site) -> int:
+    """Acquire and release, as often as it takes: an ensemble may be without a leader."""
+    deadline = time.monotonic() + 60.0
+    with lockfast.connect(site.url) as client:
+        while True:
+            try:
+                lease = client.lock("x", ttl=_TTL).acquire(timeout=10)
+                lease.release()
+            except (lockfast.EngineUnavailable, lockfast.LeaseLost):
+                assert time.monotonic() < deadline
+            else:
+                return lease.token
+
+
+def _begin(site: Site, kind: str, turn: int = 0, seconds: float = 0.2) -> Callable[[], None]:
+    """Do it as soon as it can be done: an ensemble may have no leader for a while."""
+    deadline = time.monotonic() + 30.0
+    while True:
+        try:
+            return FAULTS[kind].begin(Stage(site, [], _TTL), Order(seconds, turn)).undo
+        except ServerError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def test_every_server_of_a_site_is_on_a_host_of_its_own(site: Site) -> None:
+    addresses = [host_of(server).address for server in site.servers]
+    assert len(set(addresses)) == len(addresses) == {"redlock": 5}.get(site.name, 3)
+
+
+def test_a_site_serves_again_after_a_crash_and_its_tokens_go_on(site: Site) -> None:
+    before = _token(site)
+    undo = _begin(site, "kill-server")
+    between = _token(site)
+    undo()
+    site.wait_served()
+    assert before < between < _token(site)
+
+
+def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site) -> None:
+    undo = _begin(site, "cut-minority")
+    assert _token(site)
+    undo()
+    site.wait_served()
+
+
+def test_a_failover_of_redis_loses_what_was_acknowledged(sentinel: SentinelSite) -> None:
+    before = _token(sentinel)
+    primary = sentinel.leader()
+    with primary.connect(1.0) as line, Counting(lambda: line.command("INCR", "n")) as counting:
+        undo = _begin(sentinel, "stale-failover", seconds=1.0)
+    assert sentinel.leader() is not primary
+    found = sentinel.leader().command("GET", "n")
+    assert isinstance(found, bytes)
+    assert 0 < int(found) < counting.acknowledged
+    assert _token(sentinel) > before
+    undo()
+    assert sentinel.serves()
+
+
+def test_a_failover_of_postgresql_loses_what_was_acknowledged(postgres: PostgresSite) -> None:
+    before = _token(postgres)
+    primary = postgres.leader()
+    primary.command("CREATE TABLE told ()")
+    with (
+        psycopg.connect(primary.url, autocommit=True, tcp_user_timeout=1000) as line,
+        Counting(lambda: line.execute("INSERT INTO told DEFAULT VALUES")) as counting,
+    ):
+        undo = _begin(postgres, "stale-failover", seconds=1.0)
+    assert postgres.leader() is not primary
+    ((found,),) = postgres.leader().command("SELECT count(*) FROM told")
+    assert 0 < found < counting.acknowledged
+    assert _token(postgres) > before
+    undo()
+    assert postgres.serves()
+
+
+def test_postgresql_comes_back_after_a_crash_while_it_was_paused(postgres: PostgresSite) -> None:
+    before = _token(postgres)
+    paused = _begin(postgres, "pause-server")
+    killed = _begin(postgres, "kill-server")
+    paused()
+    killed()
+    assert _token(postgres) > before
+
+
+def test_the_clock_of_postgresql_jumps_and_jumps_back(postgres: PostgresSite) -> None:
+    def ahead() -> float:
+        ((now,),) = postgres.primary.command("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return float(now) - time.time()
+
+    undo = _begin(postgres, "clock-server")
+    assert 3000.0 < ahead() < 4000.0
+    undo()
+    assert -300.0 < ahead() < 300.0
+
+
+def test_the_clock_of_redis_jumps_and_jumps_back(saving: SavingRedisSite) -> None:
+    def ahead() -> float:
+        said = saving.redis.command("TIME")
+        assert isinstance(said, list)
+        assert isinstance(said[0], bytes)
+        return int(said[0]) - time.time()
+
+    undo = _begin(saving, "clock-server")
+    assert 3000.0 < ahead() < 4000.0
+    undo()
+    assert -300.0 < ahead() < 300.0
+
+
+def test_a_slow_disk_keeps_redis_from_acknowledging(saving: SavingRedisSite) -> None:
+    undo = _begin(saving, "slow-fsync", turn=1)
+    began = time.monotonic()
+    saving.redis.command("SET", "slow", 1)
+    assert time.monotonic() - began >= _TTL / 2
+    undo()
+    assert saving.redis.command("GET", "slow") == b"1"
+
+
+def test_a_crash_of_redis_that_syncs_keeps_its_data(saving: SavingRedisSite) -> None:
+    saving.redis.command("SET", "kept", 1)
+    _begin(saving, "kill-server")()
+    assert saving.redis.command("GET", "kept") == b"1"
+    _begin(saving, "restart-empty")()
+    assert saving.redis.command("GET", "kept") is None
+
+
+def test_a_request_that_is_doubled_is_carried_out_twice(saving: SavingRedisSite) -> None:
+    proxy = saving.proxies[0]
+    redis = saving.redis
+    sha = redis.command("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])")
+    assert isinstance(sha, bytes)
+    undo = _begin(saving, "duplicate", seconds=0.1)
+    with Connection(proxy.host, proxy.port) as connection:
+        assert connection.command("EVALSHA", sha, 1, "twice") == 1
+        wait_until(lambda: proxy.doubled == 1, "the copy is carried out")
+    assert redis.command("GET", "twice") == b"2"
+    undo()
+    with Connection(proxy.host, proxy.port) as connection:
+        assert connection.command("EVALSHA", sha, 1, "twice") == 3
+    assert proxy.doubled == 1
+
+
+def test_a_site_leaves_no_host_and_no_process_behind() -> None:
+    with SITES["redis"]() as site:
+        pids = [server.pid for server in site.servers]
+        site.client_host(0).cut()
+        prefix = f"lf{site.network.number}"
+        assert _bearing(prefix)
+    assert not _bearing(prefix)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def _bearing(prefix: str) -> list[str]:
+    found = [*names("netns", "list"), *names("link", "show")]
+    return [name for name in found if re.match(rf"{prefix}[-bv]", name)]
+
+
+class Counting:
+    """A thread that writes until it cannot, and counts what was acknowledged."""
+
+    def __init__(self, write: Callable[[], object]) -> None:
+        self.acknowledged = 0
+        self._write = write
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, psycopg.Error):
+            while True:
+                self._write()
+                self.acknowledged += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        wait_until(lambda: self.acknowledged > 0, "something is acknowledged")
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._thread.join()
