@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import Record, gathered
+from tests.robustness.moments import moments
 from tests.robustness.plan import draw
 from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
@@ -89,6 +90,8 @@ class Run:
             "caught": bool(said["violations"]) if self.control else None,
             "version": version(),
         }
+        for moment in moments(history):
+            moment.write(self.out / "moments")
         (self.out / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         return result
 
@@ -97,11 +100,11 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        env = {CONTROL: self.control} if self.control else {}
+        control = {CONTROL: self.control} if self.control else {}
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
-                env={**ServerClock().env, **env},
+                env={**ServerClock().env, **control},
                 home=site.client_host(number),
             )
             for number in range(scenario.workers)
