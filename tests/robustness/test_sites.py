@@ -183,8 +183,9 @@ def test_a_request_that_is_doubled_is_carried_out_twice(saving: SavingRedisSite)
     redis = saving.redis
     sha = redis.command("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])")
     assert isinstance(sha, bytes)
-    undo = _begin(saving, "duplicate", seconds=0.1)
     with Connection(proxy.host, proxy.port) as connection:
+        assert connection.command("PING") == b"PONG"
+        undo = _begin(saving, "duplicate", seconds=0.1)
         assert connection.command("EVALSHA", sha, 1, "twice") == 1
         wait_until(lambda: proxy.doubled == 1, "the copy is carried out", 30.0)
     assert redis.command("GET", "twice") == b"2"
