@@ -5,12 +5,13 @@ What the simulation cannot tell from the real thing, it does not check.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from lockfast import acquire
+from lockfast import acquire, deadlock, together
 from lockfast.claims import Claims
 from lockfast.core.queue import Member, Queues, _find, _standing
 from lockfast.core.token import mint
@@ -26,7 +27,7 @@ from tests.robustness.simulation.server import Request
 
 _answered, _renewed = Claims.answered, Claims.renewed
 _claim, _resign, _grant = Queues.claim, Queues.resign, Queues._grant
-_remote_claim = Remote.claim
+_remote_claim, _admit = Remote.claim, mark.admit
 
 
 def answered_from_the_reply(
@@ -152,6 +153,48 @@ def grant_to_the_last(self: Queues, name: str, queue: list[Member]) -> None:
         queue[-1].granted = True
 
 
+def grant_to_whoever_fits(self: Queues, name: str, queue: list[Member]) -> None:
+    """Let a small claim overtake a large one."""
+    if not queue:
+        self._queues.pop(name, None)
+    weight = sum(m.shape.weight for m in queue if m.granted)
+    for member in queue:
+        if not member.granted and weight + member.shape.weight <= member.shape.capacity:
+            weight += member.shape.weight
+            member.granted = True
+
+
+def grant_by_heads(self: Queues, name: str, queue: list[Member]) -> None:
+    """Count claims, and not what they weigh."""
+    if not queue:
+        self._queues.pop(name, None)
+    for member in queue[: queue[0].shape.capacity if queue else 0]:
+        member.granted = True
+
+
+def admit_readers_as_writers(at_door: Mark | None, at: Shown) -> Mark:
+    if at.shared:
+        at = at._replace(floor=at.token, shared=False)
+    return _admit(at_door, at)
+
+
+def admit_readers_without_a_seal(at_door: Mark | None, at: Shown) -> Mark:
+    mark_after = _admit(at_door, at)
+    return (at_door or Mark(0, "")) if at.shared else mark_after
+
+
+def linger_not(self: Claims, live: Live) -> None:
+    """Give it back at once, however long it was to be kept."""
+    with self._lock:
+        self._leave(live, live.until)
+        self._resign_at = 0.0
+        self.rouse()
+
+
+async def look_for_no_circle(session: Session, live: Live, *, patient: bool) -> None:
+    """Wait for ever."""
+
+
 Patch = tuple[object, str, Callable[..., Any]]
 MUTANTS: dict[str, Sequence[Patch]] = {
     "validity from the reply": (
@@ -173,13 +216,20 @@ MUTANTS: dict[str, Sequence[Patch]] = {
     ),
     "claim not given up": ((acquire, "give_up", give_nothing_up),),
     "last come, first served": ((Queues, "_grant", grant_to_the_last),),
+    "small claims overtake": ((Queues, "_grant", grant_to_whoever_fits),),
+    "permits counted by heads": ((Queues, "_grant", grant_by_heads),),
+    "readers that raise the mark": ((mark, "admit", admit_readers_as_writers),),
+    "readers that do not seal": ((mark, "admit", admit_readers_without_a_seal),),
+    "all taken when one is": ((together, "all", any),),
+    "kept not long enough": ((Claims, "linger", linger_not),),
+    "deadlock not looked for": ((deadlock, "check", look_for_no_circle),),
 }
 
 
 @contextmanager
 def switched_in(name: str) -> Iterator[None]:
     """Build it that way for a while."""
-    patches = [patch.object(*each) for each in MUTANTS[name]]
+    patches = [patch.object(*each, create=hasattr(builtins, each[1])) for each in MUTANTS[name]]
     for each in patches:
         each.start()
     try:

@@ -9,6 +9,10 @@ FAULTY = 8.0  # seconds with faults
 LATEST = 4.0  # seconds that a message may be late
 BACK = 0.95  # seconds that the engine's clock goes back in all: less than a tombstone's margin
 DRIFT = 0.0095  # how far a client's clock may be off: within core.validity.DRIFT
+LOCKS = ("a", "b")
+READERS = "readers"  # the name of a read/write lock
+PERMITS = "permits"  # the name of a semaphore
+NAMES = (LOCKS[:1], LOCKS[:1], LOCKS, LOCKS, (READERS,), (PERMITS,))
 
 
 @dataclass
@@ -20,7 +24,7 @@ class Plan:
     double: float
     clients: int
     workers: int
-    names: list[str]
+    names: tuple[str, ...]
     ahead: bool
     """The engine's clock once ran fast, so that its counter alone orders the tokens."""
     drifts: list[float]
@@ -37,7 +41,7 @@ def draw(rng: Random) -> Plan:
         double=rng.choice((0.0, 0.2)),
         clients=clients,
         workers=rng.choice((1, 1, 2)),
-        names=["a", "b"][: rng.choice((1, 1, 2))],
+        names=rng.choice(NAMES),
         ahead=rng.random() < 0.4,
         drifts=[rng.uniform(-DRIFT, DRIFT) for _ in range(clients)],
     )

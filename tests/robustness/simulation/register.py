@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lockfast.errors import StaleToken
 from lockfast.guards import mark
 from lockfast.guards.mark import Mark, Shown
 from tests.robustness.simulation.witness import Witness
+from tests.robustness.simulation.world import Process
 
 
 class Register:
@@ -26,6 +29,12 @@ class Register:
         self._admit(shown)
         self._witness.written(shown, read, self.value)
         self.value = read + 1
+        return self.value
+
+    def reread(self, shown: Shown, read: int) -> int:
+        """Read once more under the same grant."""
+        self._admit(shown)
+        self._witness.reread(shown, read, self.value)
         return self.value
 
     def _admit(self, shown: Shown) -> None:
@@ -51,3 +60,15 @@ class Twin:
         self.lost += read != self.value
         self.value = read + 1
         return self.value
+
+
+class Place:
+    """Where the resources are: a counter and its twin for each name."""
+
+    def __init__(self, process: Process, witness: Witness, names: Iterable[str]) -> None:
+        self.process = process
+        self.resources = {name: (Register(witness), Twin()) for name in names}
+
+    def lost(self) -> int:
+        """Count what the twins lost."""
+        return sum(twin.lost for _, twin in self.resources.values())

@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Sequence
 
 from lockfast.engines.singly import singly
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import CapacityMismatch, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
 from tests.robustness.simulation.server import Request, Result, Server
 from tests.robustness.simulation.world import Process
+
+LOOKING = 0.6  # seconds for an answer to who looks at a queue
 
 
 class Remote:
@@ -63,9 +65,11 @@ class Remote:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         offset = await self._meet(deadline)
-        copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, b"")
+        copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
         ask.late = max(ask.late, int(copy.not_after * 1e6))
         (standing,) = await self._call(Request("claim", (copy,)), deadline)
+        if isinstance(standing, CapacityMismatch):
+            raise standing
         assert standing is None or isinstance(standing, Standing)
         return standing
 
@@ -87,6 +91,7 @@ class Remote:
 
     def _resignation(self, asks: Sequence[Ask], *, doubt: bool) -> Request:
         assert self._offset is not None
+        self._server.witness.resigning(asks, self._process)
         return Request("resign", _copies(asks, self._process.time(), self._offset), doubt)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
@@ -120,7 +125,11 @@ class Remote:
             self._sleeper.set_result(None)
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        raise NotImplementedError  # nobody looks
+        assert exact
+        assert cursor is None
+        request = Request("inspect", name=names)
+        result = await self._call(request, self._process.time() + LOOKING)
+        return Page([each for each in result if isinstance(each, Entry)], None)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         raise NotImplementedError  # nobody asks

@@ -10,19 +10,21 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from lockfast import port, session
+from lockfast import acquire, port, session
 from lockfast.errors import LockfastError
 from lockfast.heart import log
+from tests.robustness.simulation.deeds import TTLS
 from tests.robustness.simulation.network import Network
-from tests.robustness.simulation.party import LONGEST_TTL, Party
-from tests.robustness.simulation.plan import FAULTY, LATEST, Plan, draw
-from tests.robustness.simulation.register import Register, Twin
+from tests.robustness.simulation.party import Party
+from tests.robustness.simulation.plan import FAULTY, LATEST, LOCKS, Plan, draw
+from tests.robustness.simulation.register import Place
 from tests.robustness.simulation.server import Server
 from tests.robustness.simulation.witness import Witness
 from tests.robustness.simulation.world import Broken, Process, World
 
 DELTA = 6.0  # seconds, beyond a ttl, in which every waiter is granted or told
-WAIT, IO = 3.0, 0.6  # the client's own times, shorter than they are: so more happens
+CROWDED = 20.0  # the same, where bodies take a second lock, meet in circles, and give way
+WAIT, IO, LOOK = 3.0, 0.6, 2.0  # the client's own times, shorter than they are: so more happens
 SETTLING = 2.0  # seconds in which what was given up is resigned
 
 
@@ -58,7 +60,11 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     log.setLevel(logging.ERROR)
     broken = None
     try:
-        with patch.object(port, "LONGEST_WAIT", WAIT), patch.object(session, "IO", IO):
+        with (
+            patch.object(port, "LONGEST_WAIT", WAIT),
+            patch.object(session, "IO", IO),
+            patch.object(acquire, "LONGEST_LOOK", LOOK),
+        ):
             simulation.run()
         if ear.stumbles:
             raise Broken(f"a heart stumbled: {ear.stumbles[0]}")
@@ -83,17 +89,11 @@ class Simulation:
         self.server = self.witness.server = Server(
             self.world, self.network, self.witness, self.plan
         )
-        self.twins: list[Twin] = []
-        place = Process.new(self.world, "resource")
-        resources = {}
-        for name in self.plan.names:
-            twin = Twin()
-            self.twins.append(twin)
-            resources[name] = (Register(self.witness), twin)
+        self.place = Place(Process.new(self.world, "resource"), self.witness, self.plan.names)
         for number in range(self.plan.clients):
-            party = Party(number, self.server, self.network, self.plan, self.world, rng)
-            party.resources, party.place = resources, place
-            self.witness.parties.append(party)
+            self.witness.parties.append(
+                Party(number, self.server, self.place, self.network, self.plan, self.world, rng)
+            )
         self.parties = self.witness.parties
 
     def run(self) -> None:
@@ -109,16 +109,16 @@ class Simulation:
             party.done = self._done
             party.process.after = partial(self.witness.beliefs, party, changed=False)
             party.begin()
-        latest = FAULTY + LONGEST_TTL + DELTA
-        if not world.run(latest):
+        patience = max(TTLS) + (CROWDED if self.plan.names == LOCKS else DELTA)
+        if not world.run(FAULTY + patience):
             waiting = [f"{p.process.name} {p.lives()}" for p in self._alive() if p.working]
-            raise Broken(f"still waiting {LONGEST_TTL + DELTA} s after the faults: {waiting}")
+            raise Broken(f"still waiting {patience} s after the faults: {waiting}")
         self.witness.seen["seconds after faults"] = max(0, round((world.now - FAULTY) * 1000))
         self._wait(max(world.now, FAULTY + LATEST) + SETTLING)
         self._tidy()
         for party in self._alive():
             party.process.create_task(party.client.close())
-        self._wait(world.now + LONGEST_TTL)
+        self._wait(world.now + max(TTLS))
         now = self.server.clock()
         left = [e for name in self.plan.names for e in self.server.queues.entries(name, now)]
         if left:
@@ -128,7 +128,7 @@ class Simulation:
                 error = task.exception() if task.done() and not task.cancelled() else None
                 if error is not None and not isinstance(error, LockfastError):
                     raise Broken(f"{party.process.name}: {error!r}") from error
-        self.witness.seen["lost by the twin"] = sum(twin.lost for twin in self.twins)
+        self.witness.seen["lost by the twin"] = self.place.lost()
 
     def _done(self) -> None:
         self.world.halted = not any(party.working for party in self.parties)

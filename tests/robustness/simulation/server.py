@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lockfast.core.queue import Queues
-from lockfast.port import EVERYONE, Ask, Standing, Wake
+from lockfast.errors import CapacityMismatch
+from lockfast.port import EVERYONE, Ask, Entry, Standing, Wake
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.plan import Plan
 from tests.robustness.simulation.witness import Witness
@@ -16,7 +17,7 @@ from tests.robustness.simulation.world import Process, World
 EPOCH = 1.7e9  # what the engine's clock says at the beginning
 HOUR = 3600.0
 
-Result = Sequence[Standing | bool | int | None]
+Result = Sequence[Standing | Entry | Exception | bool | int | None]
 Answer = Callable[[Result | None, float], None]
 """Takes the result (None: nothing was done) and the engine's time."""
 
@@ -27,10 +28,11 @@ class Request(NamedTuple):
     kind: str
     asks: tuple[Ask, ...] = ()
     doubt: bool = False
+    name: str = ""
 
     def __str__(self) -> str:
         """Show it for the trace."""
-        about = " ".join(f"{ask.shape.name}/{ask.id[20:]}" for ask in self.asks)
+        about = " ".join(f"{ask.shape.name}/{ask.id[20:]}" for ask in self.asks) or self.name
         return f"{self.kind} {about}{' in doubt' if self.doubt else ''}"
 
 
@@ -83,13 +85,18 @@ class Server:
             return None
         now, queues = self.clock(), self.queues
         present = self.witness.before(queues, request)
-        result: list[Standing | bool | int | None] = []
+        result: list[Standing | Entry | Exception | bool | int | None] = []
         if request.kind == "claim":
-            result = [queues.claim(request.asks[0], now)]
+            try:
+                result = [queues.claim(request.asks[0], now)]
+            except CapacityMismatch as error:
+                result = [error]
         elif request.kind == "renew":
             result = [queues.renew(ask, now) for ask in request.asks]
         elif request.kind == "resign":
             result = [queues.resign(ask, now, doubt=request.doubt) for ask in request.asks]
+        elif request.kind == "inspect":
+            result = [*queues.entries(request.name, now)]
         elif request.kind == "mint":  # only a mutant asks for it
             queues.last = max(queues.last + 1, int(now * 1e6))
             result = [queues.last]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lockfast.core.queue import Queues
+from lockfast.errors import Loss
 from lockfast.guards.mark import Shown
 from lockfast.live import HELD, Live
 from lockfast.port import Ask
@@ -137,17 +139,26 @@ class Witness:
                 return
         raise Broken(f"{process.name} believes in {name} for {left:.4f} s more, its lease is gone")
 
+    def resigning(self, asks: Iterable[Ask], process: Process) -> None:
+        """Check that nobody gives back before the time that it asked for, unless it is lost."""
+        for ask in asks:
+            if isinstance(ask, Live) and process.time() < ask.keep and ask.loss is Loss.RELEASED:
+                raise Broken(f"{process.name} gives {ask.shape.name} back too early")
+
     # --- the resources ------------------------------------------------------------------------
 
     def admitted(self, shown: Shown) -> None:
         """Check what a guard has let in."""
         name, token, id_ = shown.name, shown.token, shown.id
         highest, owner = self._marks.get(name, (0, ""))
-        if token < highest or (token == highest and owner != id_):
+        if token < highest or (token == highest and owner != id_ and not shown.shared):
             raise Broken(f"{name} let {id_[20:]} in with {token} after {owner[20:]} with {highest}")
-        self._marks[name] = (token, id_)
         if token not in self._tickets.get(id_, ()):
             raise Broken(f"{name} let {id_[20:]} in with {token}, which is not its token")
+        if shown.shared:  # there may be later ones beside it
+            self._marks[name] = max((highest, owner), (shown.floor, ""))
+            return
+        self._marks[name] = (token, id_)
         order = self._order.get(id_, 0)
         if order < self._latest.get(name, 0) and id_ not in self._excused:
             raise Broken(f"{name} let {id_[20:]} in after a later grant had been there")
@@ -167,3 +178,9 @@ class Witness:
             raise Broken(
                 f"an update of {shown.name} was lost: {value} was written over by {read}+1"
             )
+
+    def reread(self, shown: Shown, read: int, value: int) -> None:
+        """Check what a reader that was let in twice has found."""
+        self.seen["readings"] += 1
+        if read != value:
+            raise Broken(f"{shown.name} changed from {read} to {value} under {shown.id[20:]}")

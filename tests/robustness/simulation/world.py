@@ -23,6 +23,31 @@ class Broken(Exception):
     """A rule was broken in a run."""
 
 
+class Happening(asyncio.TimerHandle):
+    """Something that will happen in a process: a handle without what nobody asks here."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        args: tuple[*Ts],
+        context: contextvars.Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Let it not happen: it is passed over when its time comes."""
+        self._cancelled = True
+
+    def run(self) -> None:
+        """Let it happen."""
+        self._context.run(self._callback, *self._args)
+
+
 class World:
     """The time, and everything that will happen."""
 
@@ -31,16 +56,16 @@ class World:
         self.tracing = tracing
         self.trace: list[str] = []
         self.halted = False
-        self.agenda: list[tuple[float, int, Process, asyncio.Handle]] = []
+        self.agenda: list[tuple[float, int, Process, Happening]] = []
         self._ties = count()
 
     def say(self, who: str, what: str) -> None:
         """Write a line of the trace."""
         self.trace.append(f"{self.now:9.4f}  {who:9} {what}")
 
-    def post(self, delay: float, process: Process, handle: asyncio.Handle) -> None:
+    def post(self, delay: float, process: Process, what: Happening) -> None:
         """Let something happen in a process."""
-        heapq.heappush(self.agenda, (self.now + delay, next(self._ties), process, handle))
+        heapq.heappush(self.agenda, (self.now + delay, next(self._ties), process, what))
 
     def run(self, limit: float) -> bool:
         """Let things happen until somebody halts the world; False if the time was over first."""
@@ -51,17 +76,21 @@ class World:
             if not agenda or agenda[0][0] > limit:
                 self.now = limit
                 return False
-            when, tie, process, handle = heapq.heappop(agenda)
+            when, tie, process, what = heapq.heappop(agenda)
+            if what._cancelled:
+                continue
             if process.frozen > when:  # it happens when the process goes on, in the same order
                 if process.frozen < FOREVER:
-                    heapq.heappush(agenda, (process.frozen, tie, process, handle))
-                continue
-            if handle.cancelled():
+                    heapq.heappush(agenda, (process.frozen, tie, process, what))
                 continue
             self.now = when
             set_running(process)
             try:
-                handle._run()
+                what.run()
+            except Broken:
+                raise
+            except Exception as error:
+                raise Broken(f"an error that nobody caught: {error!r}") from error
             finally:
                 set_running(None)
             if process.after is not None:
@@ -98,9 +127,9 @@ class Process(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self.world.post(0.0, self, handle)
-        return handle
+        what = Happening(callback, args, context)
+        self.world.post(0.0, self, what)
+        return what
 
     call_soon_threadsafe = call_soon  # there is one thread
 
@@ -111,9 +140,9 @@ class Process(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
-        self.world.post(delay / self.rate + INSTANT, self, handle)
-        return handle
+        what = Happening(callback, args, context)
+        self.world.post(delay / self.rate + INSTANT, self, what)
+        return what
 
     def call_at(
         self,
@@ -152,6 +181,3 @@ class Process(asyncio.AbstractEventLoop):
 
     def is_closed(self) -> bool:
         return False
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Nothing: a cancelled timer is passed over when its time comes."""

@@ -1,0 +1,106 @@
+"""Mutants of the code that runs in the client: what is put in place of our own functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lockfast import port
+from lockfast.claims import Claims
+from lockfast.core.ballot import Ballot
+from lockfast.core.validity import DRIFT
+from lockfast.engines.redis.engine import RedisEngine
+from lockfast.engines.redis.keys import command
+from lockfast.guards.redis.guard import RedisGuardCore
+from lockfast.live import Live
+from lockfast.nouns import lock
+from lockfast.nouns.lease import LeaseCore
+from lockfast.port import Standing
+
+_answered, _renewed, _acquire = Claims.answered, Claims.renewed, lock.acquire
+_ballot = Ballot.__init__
+MINT = "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000000 + t[2])"
+WAIT = 0.4
+
+
+def answered_from_the_reply(
+    self: Claims,
+    live: Live,
+    sent: float,  # noqa: ARG001  # which it ignores
+    standing: Standing | None,
+    now: float,
+) -> None:
+    _answered(self, live, now, standing, now)
+
+
+def renewed_from_the_reply(
+    self: Claims,
+    lives: Iterable[Live],
+    sent: float,  # noqa: ARG001  # which it ignores
+    standings: Iterable[Standing | Exception | None],
+    now: float,
+) -> list[Live]:
+    return _renewed(self, lives, now, standings, now)
+
+
+def observe_the_whole_ttl(self: Live, sent: float, left: float) -> None:  # noqa: ARG001  # the same
+    self.until = max(self.until, sent + self.shape.ttl * (1.0 - DRIFT))
+    self.worry = sent + self.shape.ttl / 2.0
+
+
+async def acquire_then_mint(session: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401  # handed on
+    """Ask for the token in a step of its own; the process's id tells the harness whose it is."""
+    bearer = await _acquire(session, *args, **named)
+    redis: RedisEngine = session.engine
+    address = redis._topology.find(0)
+    assert address is not None
+    packet = command("EVAL", MINT, 0, f"mint-{os.getpid()}")
+    token = await redis._wire.call(address, packet, session.runtime.now() + 5.0)
+    bearer.live.ticket = int(token)
+    return bearer
+
+
+async def seal_nothing(self: RedisGuardCore, lease: LeaseCore) -> None:
+    """Leave the mark as it is."""
+
+
+def ballot_of_one(self: Ballot, nodes: int) -> None:
+    """Be content with the first node that accepts."""
+    _ballot(self, nodes)
+    self.quorum = 1
+
+
+def from_the_reply() -> None:
+    Claims.answered = answered_from_the_reply  # type: ignore[method-assign]  # a mutant
+    Claims.renewed = renewed_from_the_reply  # type: ignore[method-assign]  # a mutant
+
+
+def of_the_whole_ttl() -> None:
+    Live.observe = observe_the_whole_ttl  # type: ignore[method-assign]  # a mutant
+
+
+def short_waits() -> None:
+    port.LONGEST_WAIT = WAIT
+
+
+def minted_after_the_grant() -> None:
+    lock.acquire = acquire_then_mint  # type: ignore[assignment]  # a mutant
+
+
+def without_a_seal() -> None:
+    RedisGuardCore._seal = seal_nothing  # type: ignore[method-assign]  # a mutant
+
+
+def without_a_majority() -> None:
+    Ballot.__init__ = ballot_of_one  # type: ignore[method-assign]  # a mutant
+
+
+PATCHES: Mapping[str, Callable[[], None]] = {
+    "validity from the reply": from_the_reply,
+    "validity of a whole ttl": of_the_whole_ttl,
+    "short waits": short_waits,
+    "token minted after the grant": minted_after_the_grant,
+    "a guard that does not seal": without_a_seal,
+    "a ballot without the majority": without_a_majority,
+}

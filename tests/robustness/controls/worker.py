@@ -1,0 +1,29 @@
+"""A worker with mutants of our own code switched in, before the code is read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from tests.robustness.controls import texts
+
+MUTANT = "LOCKFAST_MUTANT"
+"""The mutants' names, with a semicolon between two."""
+
+
+def switched_in() -> None:
+    """Switch in what the environment names."""
+    names = [name for name in os.environ.get(MUTANT, "").split(";") if name]
+    texts.switch_in(names)
+    patches = importlib.import_module("tests.robustness.controls.patches").PATCHES
+    for name in names:
+        if name in patches:
+            patches[name]()
+        elif name not in texts.EDITS:
+            raise texts.Rotten(f"there is no mutant {name!r}")
+
+
+if __name__ == "__main__":
+    switched_in()
+    importlib.import_module("tests.robustness.controls.workloads").register()
+    importlib.import_module("tests.robustness.traffic.worker").main()
