@@ -84,8 +84,9 @@ def test_a_site_serves_again_after_a_crash_and_its_tokens_go_on(site: Site) -> N
     assert before < between < _token(site)
 
 
-def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site) -> None:
-    undo = _begin(site, "cut-minority")
+@pytest.mark.parametrize("turn", [0, 1], ids=["from-its-peers", "from-all"])
+def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site, turn: int) -> None:
+    undo = _begin(site, "cut-minority", turn)
     assert _token(site)
     undo()
     site.wait_served()
