@@ -8,10 +8,10 @@ from tests.robustness.faults import breaks
 from tests.robustness.sites import Site
 
 # Shares of the ttl: a fault that no lease notices, one about as long, one that outlives it.
-LENGTHS = ((0.2, 0.7), (0.9, 1.3), (2.0, 3.0))
+LENGTHS = ((0.2, 0.7), (0.9, 1.3), (1.8, 2.5))
 SHORTEST = 0.2
-_QUIET = (0.2, 0.8)  # seconds between two steps: without some, nothing is acquired
-_PAIRED = 0.4  # the share of acts that have another beside them
+_QUIET = (0.1, 0.5)  # seconds between two steps: without some, nothing is acquired
+_PAIRED = 0.6  # how likely an act has another beside it
 # These end or start servers themselves. Two at once would only be one, muddled.
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
 # A failover is a play of several acts already, and needs both servers in reach.
@@ -101,9 +101,11 @@ def draw(  # noqa: PLR0913  # each says one thing about a plan
             for kind in half
         }
         pool = _shuffled(rng, [kind for kind in half for _ in range(wanted[kind])])
-        while pool or at < seconds * number / len(halves):
+        owed = len(pool)
+        while owed > 0 or at < seconds * number / len(halves):
             pool = pool or _shuffled(rng, half)
             step = _step(rng, at, pool, turns, ttl)
+            owed -= len(step.acts)
             steps.append(step)
             at += step.seconds + rng.uniform(*_QUIET)
     return Plan(seed, ttl, tuple(steps))

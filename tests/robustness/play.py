@@ -18,7 +18,7 @@ from tests.robustness.history import Kind, Outcome, Record
 
 TTL = 1.0
 LATE = 0.02  # seconds that a message takes at most
-CAPACITIES = {"lock:0": (1, (1,)), "lock:1": (1, (1,)), "rwlock:0": (9, (1, 1, 9))}
+CAPACITIES = {"register:0": (1, (1,)), "register:1": (1, (1,)), "rwlock:0": (9, (1, 1, 9))}
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import Record, gathered
+from tests.robustness.moments import moments
 from tests.robustness.plan import draw
 from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
@@ -87,6 +88,8 @@ class Run:
             "caught": bool(said["violations"]) if self.control else None,
             "version": version(),
         }
+        for moment in moments(history):
+            moment.write(self.out / "moments")
         (self.out / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         return result
 
@@ -95,11 +98,11 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        env = {MUTANT: self.control} if self.control else {}
+        control = {MUTANT: self.control} if self.control else {}
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
-                env={**ServerClock().env, **env},
+                env={**ServerClock().env, **control},
                 home=site.client_host(number),
             )
             for number in range(scenario.workers)
@@ -116,6 +119,9 @@ class Run:
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
         )
         site.heal()
+        # The last to be killed may only just be beginning: it would not know what SIGTERM means.
+        with ThreadPoolExecutor(len(workers)) as pool:
+            list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
         healed = now()
         self._say("healed")
         # Long enough for whatever a dead holder has left to end, and for waiters to be let in.

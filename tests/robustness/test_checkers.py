@@ -109,6 +109,7 @@ def test_who_was_paused_works_on_beyond_its_right_to() -> None:
     history = [paused, lost(paused, 6), *held("b", 2, 3, 9)]
     (overlap,) = checkers.overlaps(history)
     assert overlap.seconds == pytest.approx(3.1)
+    assert (overlap.rightful, overlap.allowed) == (False, ["late"])
     assert checkers.within_lease(history) == []
 
 

@@ -221,7 +221,7 @@ def test_pauses_are_shorter_than_the_ttl_about_as_long_and_far_longer() -> None:
     plan = draw(3, RedisSite, ttl=2.0, each=3, kinds=["pause-client"])
     lengths = sorted(act.seconds for step in plan.steps for act in step.acts)
     assert lengths[0] < 1.5 < lengths[1] < 2.7
-    assert lengths[2] > 3.9
+    assert lengths[2] > 3.5
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -59,10 +59,10 @@ def a_token_that_goes_back(play: Play, dice: random.Random) -> str:
 
 
 def a_belief_too_long(play: Play, dice: random.Random) -> str:
-    held = [b for b in beliefs(play.history)["lock:0"] if b.how is None]
+    held = [b for b in beliefs(play.history)["register:0"] if b.how is None]
     assume(held)
     belief = dice.choice(held)
-    later = [r for r in _grants(play, "lock:0") if r.ended > belief.began]
+    later = [r for r in _grants(play, "register:0") if r.ended > belief.began]
     assume(later)
     following = min(later, key=lambda record: record.ended)
     (place,) = [
@@ -176,10 +176,10 @@ def test_what_is_planted_is_found(plant: Plant, seed: int) -> None:
 
 def test_the_twin_of_a_play_is_written_by_the_stale() -> None:
     play = Play(3, pauses=0.2).run(200)
-    tokens = [token for token, *_ in play.twin["lock:0"]]
+    tokens = [token for token, *_ in play.twin["register:0"]]
     assert tokens != sorted(tokens)
-    assert [token for token, *_ in play.log["lock:0"]] == sorted(
-        token for token, *_ in play.log["lock:0"]
+    assert [token for token, *_ in play.log["register:0"]] == sorted(
+        token for token, *_ in play.log["register:0"]
     )
 
 

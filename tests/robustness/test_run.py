@@ -10,10 +10,12 @@ import pytest
 
 from tests.robustness.faults import FAULTS
 from tests.robustness.figures import Figures
+from tests.robustness.history import Kind, Outcome, Record
 from tests.robustness.run import Run
 from tests.robustness.scenario import Scenario, load, names
 from tests.robustness.sites import SITES
 from tests.robustness.traffic.workloads import WORKLOADS
+from tests.robustness.verdict import unserved
 
 
 @pytest.mark.parametrize("name", names())
@@ -54,6 +56,16 @@ def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
         *("faults", "worker0.1", "worker1.1")
     }
     assert "healed" in said
+
+
+def test_work_that_is_never_granted_again_is_told() -> None:
+    def asked(name: str, ended: float, outcome: Outcome) -> Record:
+        return Record("a", Kind.ACQUIRE, name, ended - 0.1, ended, outcome)
+
+    before = asked("lock:1", 1.0, Outcome.OK)
+    after = asked("lock:1", 5.0, Outcome.UNKNOWN)
+    assert len(unserved([before, after], healed=3.0)) == 1
+    assert unserved([after, asked("lock:2", 6.0, Outcome.OK)], healed=3.0) == []
 
 
 def result(engine: str, acquisitions: int, **faults: int) -> dict[str, Any]:

@@ -25,6 +25,22 @@ def stale_writes(log: Iterable[Entry]) -> int:
     return count
 
 
+def unserved(history: Iterable[Record], healed: float) -> list[str]:
+    """Tell the kinds of work of which nothing was granted after the faults had stopped. Each wait
+    may be short, if those who ask are turned away at once.
+    """
+    asked = [r for r in history if r.kind is Kind.ACQUIRE and r.ended > healed]
+    granted = {_work(r) for r in asked if r.outcome is Outcome.OK}
+    return [
+        f"{work}: nobody was granted anything after the faults had stopped"
+        for work in sorted({_work(r) for r in asked} - granted)
+    ]
+
+
+def _work(record: Record) -> str:
+    return record.name.partition(":")[0]
+
+
 def judge(
     scenario: Scenario, history: list[Record], fenced: Logs, bare: Logs, healed: float
 ) -> dict[str, Any]:
@@ -36,6 +52,7 @@ def judge(
     found: dict[str, list[str]] = {name: [] for name in sorted(checkers.ALL)}
     for violation in checkers.check(history, fenced, checkers.Promises(bound=bound)):
         found[violation.checker].append(violation.said)
+    found["recovers"] += unserved(work, healed)
     order = found["ticket_order"]
     if not scenario.order:
         found["ticket_order"] = []
@@ -72,8 +89,10 @@ def judge(
         "overlaps": {
             "count": len(overlaps),
             "longest": round(max(lengths, default=0.0), 3),
+            "rightful": sum(overlap.rightful for overlap in overlaps),
             "where_allowed": all(overlap.allowed for overlap in overlaps),
         },
+        "by_fault": checkers.by_fault(history, scenario.ttl),
         "grants_in_order": not order,
         "recovery": {"longest": round(max(waits, default=0.0), 3), "bound": bound},
         "violations": [

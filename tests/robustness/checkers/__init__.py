@@ -1,5 +1,6 @@
 """Checkers: pure functions over a history, each giving what it found wrong, in words."""
 
+from tests.robustness.checkers.aftermath import by_fault
 from tests.robustness.checkers.belief import Overlap, kept, overlaps, within_lease
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.checkers.check import ALL, Promises, check
@@ -19,6 +20,7 @@ __all__ = [
     "Violation",
     "all_or_nothing",
     "applied_writes_are_owners",
+    "by_fault",
     "capacity",
     "check",
     "fenced_register",

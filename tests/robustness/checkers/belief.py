@@ -10,6 +10,8 @@ from tests.robustness.checkers.violation import Violation, Windows, faults
 from tests.robustness.history import Kind, Outcome, Record
 
 BREAKING = ("pause", "clock", "data")
+LATE = "late"
+"""Its time was over, and it had not been told: a busy machine, or a body that does not ask."""
 
 
 class Belief(NamedTuple):
@@ -48,11 +50,16 @@ class Overlap(NamedTuple):
     began: float
     ended: float
     allowed: list[str]
-    """The faults in force that allow it."""
+    """The faults in force that allow it, and LATE if the first had no right any more."""
 
     @property
     def seconds(self) -> float:
         return self.ended - self.began
+
+    @property
+    def rightful(self) -> bool:
+        """Whether both had a right to believe, each by its own clock."""
+        return self.began < self.first.until and self.began < self.second.until
 
 
 def beliefs(history: Iterable[Record]) -> dict[str, list[Belief]]:
@@ -110,7 +117,10 @@ def overlaps(history: Iterable[Record]) -> list[Overlap]:
             if latest is not None and belief.began < latest.ended:
                 ended = min(latest.ended, belief.ended)
                 allowed = broken.kinds(latest.asked, ended)
-                told.append(Overlap(name, latest, belief, belief.began, ended, allowed))
+                overlap = Overlap(name, latest, belief, belief.began, ended, allowed)
+                if not overlap.rightful:
+                    allowed.append(LATE)
+                told.append(overlap)
             if latest is None or belief.ended > latest.ended:
                 latest = belief
     return [overlap for overlap in told if overlap.seconds > 0]

@@ -53,8 +53,11 @@ def faults(history: Iterable[Record]) -> list[Fault]:
 class Windows:
     """The times in which something may be broken."""
 
-    def __init__(self, among: Iterable[Fault], breaks: Collection[str]) -> None:
-        self._faults = [fault for fault in among if not fault.breaks.isdisjoint(breaks)]
+    def __init__(self, among: Iterable[Fault], breaks: Collection[str] | None = None) -> None:
+        """Take those faults that break one of these; all if nothing is said."""
+        self._faults = [
+            fault for fault in among if breaks is None or not fault.breaks.isdisjoint(breaks)
+        ]
         # The furthest end of all that began so far: one look tells whether any reaches a span.
         self._begins = [fault.began for fault in self._faults]
         self._ends = list(itertools.accumulate((fault.ended for fault in self._faults), max))

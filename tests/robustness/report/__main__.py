@@ -1,0 +1,50 @@
+"""Write the report: python -m tests.robustness.report DIR... --out docs/robustness."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.robustness.report.choose import choose
+from tests.robustness.report.page import page
+from tests.robustness.report.results import runs
+from tests.robustness.report.svg import draw
+from tests.robustness.report.timeline import timeline
+from tests.robustness.report.web import standalone
+
+KINDS = ("overlap", "refused", "failover")
+
+
+def write(folders: list[Path], out: Path, html: Path) -> int:
+    """Write the page, its pictures, and the page as one file; tell how many runs there were."""
+    found = runs(folders)
+    chosen = choose(found)
+    out.mkdir(parents=True, exist_ok=True)
+    for kind in KINDS:
+        for old in out.glob(f"{kind}-*.svg"):
+            old.unlink()
+    pictures = {one.file: draw(timeline(one.moment, one.run.title)) for one in chosen}
+    for name, svg in pictures.items():
+        (out / name).write_text(svg, "utf-8")
+    text = page(found, chosen)
+    (out / "report.md").write_text(text, "utf-8")
+    html.parent.mkdir(parents=True, exist_ok=True)
+    html.write_text(standalone(text, pictures), "utf-8")
+    return len(found)
+
+
+def main() -> int:
+    """Do what is asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", type=Path, help="with result.json's under them")
+    parser.add_argument("--out", type=Path, default=Path("docs/robustness"))
+    parser.add_argument("--html", type=Path, default=Path("build/robustness/report.html"))
+    asked = parser.parse_args()
+    count = write(asked.folders, asked.out, asked.html)
+    print(f"{count} runs: {asked.out / 'report.md'}, {asked.html}")
+    return 0 if count else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
