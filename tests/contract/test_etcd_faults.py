@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lockfast.core.validity import State
+from lockfast.engines.etcd.messages import DELETE
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
 from lockfast.testing.verbs import AnyClient, acquire, release, try_acquire
@@ -236,3 +237,33 @@ def test_a_wrong_password_is_refused_and_not_waited_for(locked_up: EtcdBench, co
     stage.colour.run(stage.clear())
     stage.colour.close()
     locked_up.url = right
+
+
+def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> None:
+    """Its client ends what nobody renewed. If the heart comes just then, a renewal that is read
+    before the deletion would tell a holder that it has what is gone a moment later.
+    """
+
+    async def play() -> None:
+        actor = stage.actor()
+        engine: Any = actor.engine
+        late, other = actor.ask("x", ttl=0.2), actor.ask("y", ttl=30.0)
+        await actor.claim(late)
+        await stage.colour.until(lambda: engine._now() >= engine._holdings.soonest, "it is over")
+        call = engine._wire.call
+        met: list[object] = []
+
+        async def slowly(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            if method == DELETE and not met:
+                met.append("the deletion")
+                met.append(await actor.renew(late))
+            said: bytes = await call(method, *args, **kwargs)
+            return said
+
+        engine._wire.call = slowly
+        await actor.claim(other)
+        assert met == ["the deletion", [None]]
+        assert await actor.entries("x") == []
+        assert await actor.is_dead(late)
+
+    run(stage, play())

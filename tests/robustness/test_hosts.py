@@ -1,6 +1,5 @@
 """Hosts, sites, faults and plans: the harness's own tests."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.hosts import Host, Network
-from tests.robustness.hosts.ip import names
-from tests.robustness.hosts.network import sweep
+from tests.robustness.hosts.network import sweep, traces
 from tests.servers import Redis, wait_until
 
 _SHORT = 0.4
@@ -119,10 +117,10 @@ def test_a_lossy_host_loses_a_share_of_its_packets(redis: Redis, host: Host) -> 
 
 def test_a_network_leaves_no_host_link_or_rule_behind() -> None:
     with Network() as network:
-        mine = f"lf{network.number}"
         network.host().cut()
-        assert _bearing(mine)
-    assert not _bearing(mine)
+        left = traces(network.number)
+        assert len(left) == 3  # a bridge, a cable, a namespace
+    assert not left & traces(network.number)
 
 
 _DOOMED = """
@@ -141,13 +139,15 @@ def test_what_a_killed_harness_has_left_is_removed_by_the_next() -> None:
     assert child.stdout is not None
     with child.stdout:
         number, pid = child.stdout.readline().split()
+    left = traces(int(number))
     sweep()
-    assert _bearing(f"lf{number}"), "a network in use is left alone"
+    assert left
+    assert left == traces(int(number)), "a network in use is left alone"
     child.send_signal(signal.SIGKILL)
     child.wait()
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its server is ended by the guard")
     sweep()
-    assert not _bearing(f"lf{number}")
+    assert not left & traces(int(number))
 
 
 def _inside(redis: Redis, host: Host, *words: str) -> str:
@@ -155,8 +155,3 @@ def _inside(redis: Redis, host: Host, *words: str) -> str:
     command = host.inside(["redis-cli", "-h", redis.host, "-p", str(redis.port), *words])
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     return done.stdout.strip()
-
-
-def _bearing(prefix: str) -> list[str]:
-    found = [*names("netns", "list"), *names("link", "show")]
-    return [name for name in found if re.match(rf"{prefix}[-bv]", name)]

@@ -1,6 +1,9 @@
 """The commands of ip(8) and iptables(8), many at once."""
 
+import contextlib
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 from tests.servers.process import ServerError, program
 
@@ -23,11 +26,24 @@ def entering(space: str) -> list[str]:
     return [program("nsenter"), f"--net=/run/netns/{space}", "--"]
 
 
-def names(*what: str) -> list[str]:
-    """Tell the names of links or namespaces: the first word of each line, less what follows @."""
-    argv = [program("ip"), "-brief", *what]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
-    return [line.split()[0].partition("@")[0] for line in done.stdout.splitlines() if line.strip()]
+def spaces() -> dict[str, int]:
+    """Tell the namespaces that have names, and an id of each, which no later one has."""
+    return _listed(Path("/run/netns"), lambda path: path.stat().st_ino)
+
+
+def links() -> dict[str, int]:
+    """Tell the links of the harness's own namespace, and their ids."""
+    return _listed(Path("/sys/class/net"), lambda path: int((path / "ifindex").read_bytes()))
+
+
+def _listed(folder: Path, number: Callable[[Path], int]) -> dict[str, int]:
+    # Not by ip: its listings may lack something while other processes add and remove.
+    found = {}
+    # There is no folder before the first namespace.
+    for path in folder.iterdir() if folder.exists() else ():
+        with contextlib.suppress(OSError):
+            found[path.name] = number(path)
+    return found
 
 
 def _feed(argv: list[str], lines: list[str] | tuple[str, ...], *, check: bool = True) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.robustness.hosts.host import Host
-from tests.robustness.hosts.ip import ip, names
+from tests.robustness.hosts.ip import ip, links, spaces
 from tests.servers.process import ServerError
 
 # 198.18.0.0/15 is kept for tests of networks (RFC 2544), so no neighbour of the machine has it.
@@ -92,24 +92,29 @@ class Network:
 
 def sweep() -> None:
     """Remove what processes have left that were killed."""
-    for number in {int(_OURS.match(name)[1]) for name in _present()}:  # type: ignore[index]  # _present gives only what matches
+    found = filter(None, map(_OURS.match, [*spaces(), *links()]))
+    for number in {int(each[1]) for each in found}:
         with contextlib.suppress(OSError), _claim(number):
             _remove(number)
 
 
-def _present() -> list[str]:
-    found = [*names("netns", "list"), *names("link", "show")]
-    return [name for name in found if _OURS.match(name)]
+def traces(number: int) -> set[tuple[str, int]]:
+    """Tell what there is of a network: names, with ids that no later network of its number has."""
+    found = [*spaces().items(), *links().items()]
+    return {(name, each) for name, each in found if _is_of(number, name)}
+
+
+def _is_of(number: int, name: str) -> bool:
+    found = _OURS.match(name)
+    return found is not None and int(found[1]) == number
 
 
 def _remove(number: int) -> None:
-    mine = re.compile(rf"lf{number}[-bv]")
-    spaces = [name for name in names("netns", "list") if mine.match(name)]
-    links = [name for name in names("link", "show") if mine.match(name)]
     # The cables by name, and first: a namespace lives on while a process in it dies.
-    lines = [*(f"link del {name}" for name in links), *(f"netns del {name}" for name in spaces)]
-    if lines:
-        ip(*lines, force=True)
+    cables = [f"link del {name}" for name in links() if _is_of(number, name)]
+    rooms = [f"netns del {name}" for name in spaces() if _is_of(number, name)]
+    if cables or rooms:
+        ip(*cables, *rooms, force=True)
 
 
 def _claim(number: int) -> socket.socket:

@@ -40,12 +40,13 @@ class EtcdEngine:
         """Append and report: one round trip, once there is a session."""
         now = self._now()
         holdings = self._holdings
-        if now > ask.not_after or ask.id in holdings.tombs:
+        if now > ask.not_after or holdings.dead(ask.id):
             return None
         await self._begin(now, deadline)
         mine = holdings.get(ask.id)
         if mine is not None:  # a copy of it was answered
-            return (await self._places.look([mine], now, deadline))[0]
+            (said,) = await self._places.look([mine], now, deadline)
+            return said if holdings.get(ask.id) is mine else None
         form = form_of(ask.shape)
         return await Attempt(
             *(ask, form, self._sessions, holdings, self._places, self._base, now, deadline)
@@ -95,7 +96,8 @@ class EtcdEngine:
                 del standings[mine.id]
             else:
                 standings[mine.id] = standings[mine.id]._replace(left=mine.until - now)
-        return [standings.get(ask.id) for ask in asks]
+        # What was ended meanwhile is gone, though it was still seen.
+        return [standings.get(ask.id) if holdings.get(ask.id) else None for ask in asks]
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""

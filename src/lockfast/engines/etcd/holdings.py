@@ -7,6 +7,7 @@ same, so its own client deletes it when its time is over.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd.codec import text
@@ -76,6 +77,10 @@ class Holdings:
         self._wire = wire
         self._sessions = sessions
         self._by_id: dict[str, Mine] = {}
+        self._lock = threading.Lock()
+        self._over: dict[str, Mine] = {}
+        """Those whose time is over, until they are known to be deleted. They are renewed no more:
+        a deletion that is under way would take from a holder what it was just told it has."""
         self._copies: dict[str, int] = {}  # how many were sent of a claim and not answered
         self.tombs: dict[str, float] = {}
         """Ids that must not come to life: all copies of them are sent from here."""
@@ -84,7 +89,7 @@ class Holdings:
 
     def __len__(self) -> int:
         """Count them."""
-        return len(self._by_id)
+        return len(self._by_id) + len(self._over)
 
     def get(self, id_: str) -> Mine | None:
         """Find one."""
@@ -124,8 +129,12 @@ class Holdings:
         return reply
 
     def knows(self, id_: str) -> bool:
-        """Tell whether a claim was taken in or buried."""
-        return id_ in self._by_id or id_ in self.tombs
+        """Tell whether a claim was taken in, or is dead."""
+        return id_ in self._by_id or self.dead(id_)
+
+    def dead(self, id_: str) -> bool:
+        """Tell whether a claim must not come to life: it was buried, or its time is over."""
+        return id_ in self.tombs or id_ in self._over
 
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send a transaction that reads, or moves what is there: twice is as good as once."""
@@ -171,11 +180,14 @@ class Holdings:
     async def prune(self, deadline: float) -> list[str]:
         """Delete the claims that are over though their session lives; give their ids."""
         now = self._wire.now()
-        over = [mine for mine in list(self._by_id.values()) if mine.until <= now]
-        self.soonest = min(
-            (mine.until for mine in list(self._by_id.values()) if mine.until > now),
-            default=math.inf,
-        )
+        with self._lock:
+            for mine in list(self._by_id.values()):
+                if mine.until <= now:
+                    self._over[mine.id] = mine
+                    self.drop(mine.id)
+            left = list(self._by_id.values())
+            self.soonest = min((mine.until for mine in left), default=math.inf)
+            over = list(self._over.values())
         try:
             if over:
                 await self.delete([(mine.id, mine.key) for mine in over], deadline)
@@ -183,7 +195,7 @@ class Holdings:
             self.soonest = now
             raise
         for mine in over:
-            self.drop(mine.id)
+            self._over.pop(mine.id, None)
         return [mine.id for mine in over]
 
     async def extend(self, mines: Iterable[Mine], now: float, deadline: float) -> None:
@@ -193,10 +205,11 @@ class Holdings:
             session.used = now
             if not session.dead and not session.fresh(now):
                 await self._sessions.keep(session, deadline)
-        for mine in mines:
-            shape = mine.form.shape
-            life = shape.ttl if mine.session.size == mine.form.size else shape.wait_ttl
-            mine.until = max(mine.until, min(now + life, mine.session.until))
+        with self._lock:  # what is over at this moment is over for good
+            for mine in mines:
+                shape = mine.form.shape
+                life = shape.ttl if mine.session.size == mine.form.size else shape.wait_ttl
+                mine.until = max(mine.until, min(now + life, mine.session.until))
 
     async def promote(self, mines: Iterable[Mine], now: float, deadline: float) -> list[str]:
         """Move new holders from the waiters' lease to that of their ttl; give who was not there."""
