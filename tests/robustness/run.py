@@ -19,7 +19,7 @@ from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
-from tests.robustness.traffic.process import ROOT, Task, Worker
+from tests.robustness.traffic.process import MUTANT, ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
 from tests.robustness.verdict import Logs, judge
@@ -27,8 +27,6 @@ from tests.servers.clock import ServerClock
 from tests.servers.node import rows
 from tests.servers.redis import Redis
 
-CONTROL = "LOCKFAST_CONTROL"
-"""Which mutant of our own code a worker is to run with: see tests/robustness/controls."""
 _SOCKET = "register.sock"
 _SETTLE = 2.0  # seconds beyond the ttl for which they go on working after the faults
 _ROUNDS = 4  # of plans, to make up for what was missed
@@ -100,7 +98,7 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        control = {CONTROL: self.control} if self.control else {}
+        control = {MUTANT: self.control} if self.control else {}
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import lockfast
 from lockfast.engines.redis.scripts import RENEW
+from lockfast.engines.redlock.packets import MEMBER
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.checkers.rightful import rightful_refused
-from tests.robustness.controls.trial import Control, Trial
+from tests.robustness.controls.trial import START, Control, Trial
 from tests.robustness.history import Kind
 from tests.robustness.hosts import host_of
 from tests.robustness.verdict import stale_writes
-from tests.servers.process import ServerError
+from tests.servers.process import Server, ServerError, wait_until
+from tests.servers.redis import Redis
 
 # --- who must say it ------------------------------------------------------------------------------
 
@@ -118,6 +121,24 @@ def claims_that_arrive_late(trial: Trial) -> None:
     trial.proxy.release_requests()
 
 
+def emptied_one_after_another(trial: Trial) -> None:
+    """Three of five lose their data in turn, each as soon as the one before it is a member."""
+    for server in trial.site.servers[:3]:
+        server.kill()
+        trial.site.wipe(server)
+        server.start(START)
+        with contextlib.suppress(ServerError):
+            wait_until(partial(_member, server), "it is a member again", timeout=3.0)
+    trial.wait(0.5)
+
+
+def _member(server: Server) -> bool:
+    assert isinstance(server, Redis)
+    with server.connect() as connection:
+        said = connection.command("GET", MEMBER)
+    return isinstance(said, bytes) and said.startswith(b"M ")
+
+
 CONTROLS = (
     Control(
         mutant="",
@@ -152,7 +173,6 @@ CONTROLS = (
         fault="late replies, then a one-way cut",
         workloads=("long",),
         ttl=2.4,
-        hands=1,
     ),
     Control(
         mutant="validity of a whole ttl",
@@ -188,7 +208,8 @@ CONTROLS = (
         strike=nothing,
         fault="tokens that repeat",
         given=("tokens of a second",),
-        workloads=("slow",),
+        workloads=("register",),
+        hands=2,
     ),
     Control(
         mutant="a guard that does not seal",
@@ -197,5 +218,24 @@ CONTROLS = (
         strike=cut_off_from_the_engine,
         fault="a client cut off from the engine",
         workloads=("slow",),
+    ),
+    Control(
+        mutant="a ballot without the majority",
+        checker="within lease",
+        look=beliefs,
+        strike=nothing,
+        fault="none",
+        site="redlock",
+        hands=2,
+    ),
+    Control(
+        mutant="a wiped node that joins at once",
+        checker="within lease",
+        look=beliefs,
+        strike=emptied_one_after_another,
+        fault="three of five nodes emptied in turn",
+        site="redlock",
+        workloads=("long",),
+        ttl=4.0,
     ),
 )

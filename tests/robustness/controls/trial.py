@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from tests.robustness.controls.worker import MUTANT
 from tests.robustness.history import Kind, Outcome, Record, gathered
 from tests.robustness.run import read_logs
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
-from tests.robustness.traffic.process import Task, Worker
+from tests.robustness.traffic.process import MUTANT, Task, Worker
 from tests.robustness.verdict import Logs
 from tests.servers.process import wait_until
 from tests.servers.proxy import Proxy
@@ -52,15 +52,6 @@ class Control:
         return self.mutant or self.checker
 
 
-class Mutated(Worker):
-    """A worker that switches mutants in before it begins."""
-
-    def argv(self) -> list[str]:
-        argv = super().argv()
-        argv[argv.index("tests.robustness.traffic.worker")] = "tests.robustness.controls.worker"
-        return argv
-
-
 class Trial:
     """One trial. `with` starts everything, and ends it."""
 
@@ -72,9 +63,9 @@ class Trial:
         self._mutants = (*control.given, *([control.mutant] if mutated else []))
         self._stack = ExitStack()
         self.site: Site
-        self.workers: list[Mutated]
+        self.workers: list[Worker]
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> Self:
         stack, control = self._stack, self.control
         try:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory("-lockfast")))
@@ -83,7 +74,7 @@ class Trial:
             url = f"unix://{self._register.data_path / SOCKET}"
             task = Task(self.site.url, url, control.workloads, self.ttl, 1, control.hands)
             self.workers = [
-                Mutated(
+                Worker(
                     *(number, colour, task, self._folder),
                     env={MUTANT: ";".join(filter(None, self._mutants))},
                     home=self.site.client_host(number),
@@ -111,22 +102,22 @@ class Trial:
         return self.site.proxies[0]
 
     @property
-    def victim(self) -> Mutated:
+    def victim(self) -> Worker:
         """Each in turn."""
         return self.workers[self.round % len(self.workers)]
 
-    def holder(self) -> Mutated:
+    def holder(self) -> Worker:
         """Whoever was granted something last, as far as is known."""
         grants = [r for r in self.history() if r.kind is Kind.ACQUIRE and r.outcome is Outcome.OK]
         last = max(grants, key=lambda record: record.ended, default=None)
         return next((w for w in self.workers if last and w.client == last.client), self.victim)
 
-    def prefix(self, worker: Mutated) -> str:
+    def prefix(self, worker: Worker) -> str:
         """Tell what the ids of a worker's claims begin with."""
         wait_until(lambda: any(self._ids(worker)), f"{worker.name} was granted something", START)
         return next(self._ids(worker))[:22]
 
-    def _ids(self, worker: Mutated) -> Iterator[str]:
+    def _ids(self, worker: Worker) -> Iterator[str]:
         return (r.id for r in self.history() if r.client == worker.client and r.id)
 
     def wait(self, ttls: float) -> None:
@@ -135,11 +126,16 @@ class Trial:
     # --- what a checker needs -------------------------------------------------------------------
 
     def history(self) -> list[Record]:
-        """Give what had been told when this began: the files are read one after another, and a
-        grant in the last must not be read without the release in the first that made room for it.
+        """Give what is known, and no grant that was told after this began: the files are read one
+        after another, and a grant in the last must not be read without the release in the first
+        that made room for it.
         """
         before = now()
-        return [record for record in gathered(self._folder) if record.ended <= before]
+        return [
+            record
+            for record in gathered(self._folder)
+            if record.kind is not Kind.ACQUIRE or record.ended <= before
+        ]
 
     def logs(self, *, fenced: bool) -> Logs:
         return read_logs(self._register, fenced=fenced)

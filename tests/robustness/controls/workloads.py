@@ -13,7 +13,7 @@ class Long(Lock):
 
     names = 1
     rest = 0.01
-    hold = 8.0
+    hold = 30.0
 
 
 class Steady(Long):
@@ -55,4 +55,6 @@ class Hasty(Lock):
 
 def register() -> None:
     """Let workers find them by name."""
-    WORKLOADS.update({"long": Long, "steady": Steady, "slow": Slow, "single": Single, "hasty": Hasty})
+    WORKLOADS.update(
+        {"long": Long, "steady": Steady, "slow": Slow, "single": Single, "hasty": Hasty}
+    )
