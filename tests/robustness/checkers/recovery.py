@@ -30,13 +30,15 @@ def waits(history: Iterable[Record]) -> list[Wait]:
     """Give the longest such wait of each name, the longest first.
 
     Those who give up and those who come after them wait together: each for a moment, and all of
-    them in vain.
+    them in vain. Who asks for several names at once is left out: it may have some of them, and
+    keep others from them, before it is told of all.
     """
     history = list(history)
+    several = _several(history)
     calm = _free((fault.began, fault.ended) for fault in faults(history))
     asked: dict[str, list[Span]] = defaultdict(list)
     for record in sorted(history, key=lambda record: record.began):
-        if record.kind is Kind.ACQUIRE:
+        if record.kind is Kind.ACQUIRE and record.name not in several:
             asked[record.name].append((record.began, record.ended + BREATH))
     held = beliefs(history)
     longest = []
@@ -62,6 +64,15 @@ def recovers(history: Iterable[Record], bound: float) -> list[Violation]:
         for wait in waits(history)
         if wait.seconds > bound
     ]
+
+
+def _several(history: Iterable[Record]) -> set[str]:
+    """Give the names that were ever asked for together with others."""
+    asked: dict[tuple[str, float], set[str]] = defaultdict(set)
+    for record in history:
+        if record.kind is Kind.ACQUIRE:
+            asked[record.client, record.began].add(record.name)
+    return {name for names in asked.values() if len(names) > 1 for name in names}
 
 
 def _free(taken: Iterable[Span]) -> list[Span]:
