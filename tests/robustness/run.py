@@ -19,7 +19,7 @@ from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
-from tests.robustness.traffic.process import MUTANT, ROOT, Task, Worker
+from tests.robustness.traffic.process import ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
 from tests.robustness.verdict import Logs, judge, unserved
@@ -37,21 +37,19 @@ _PATIENCE = 40.0  # seconds for the workers to end in good order
 class Run:
     """One run. Its folder has the histories, the logs of the workers, and result.json."""
 
-    def __init__(  # noqa: PLR0913 - what a run is given on its command line
+    def __init__(
         self,
         scenario: Scenario,
         seed: int,
         seconds: float,
         out: Path,
         *,
-        control: str | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         self.scenario = scenario
         self.seed = seed
         self.seconds = seconds
         self.out = out.resolve()
-        self.control = control
         self._say = say
         self._histories = self.out / "history"
         self._violations: list[dict[str, str]] = []
@@ -85,8 +83,8 @@ class Run:
             "workers": self.scenario.workers,
             "pairs": self._pairs,
             **said,
-            "control": self.control,
-            "caught": bool(said["violations"]) if self.control else None,
+            "control": None,
+            "caught": None,
             "version": version(),
         }
         for moment in moments(history):
@@ -99,11 +97,10 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        control = {MUTANT: self.control} if self.control else {}
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
-                env={**ServerClock().env, **control},
+                env=ServerClock().env,
                 home=site.client_host(number),
             )
             for number in range(scenario.workers)
