@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.robustness.checkers.rightful import rightful_refused
+from tests.robustness.checkers import rightful
 from tests.robustness.controls import texts
 from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.patches import PATCHES
@@ -75,14 +75,13 @@ def test_a_rightful_holder_that_is_refused_is_told() -> None:
     grant = Record("a", Kind.ACQUIRE, "x", 0.0, 0.1, Outcome.OK, 5, "id", until=1.0)
     late = Record("a", Kind.WRITE, "x", 0.9, 1.1, Outcome.NO, 5, "id")
     early = Record("a", Kind.SEAL, "x", 0.4, 0.5, Outcome.NO, 5, "id")
-    assert rightful_refused([grant, late]) == []
-    assert rightful_refused([grant, early]) == [
-        "x: a was refused with token 5, and held it for 0.500 s more"
-    ]
+    assert rightful([grant, late]) == []
+    (violation,) = rightful([grant, early])
+    assert violation.said == "x: a was refused with token 5, and held it for 0.500 s more"
 
 
 def test_a_holder_that_renewed_is_rightful_until_its_last_renewal_ends() -> None:
     grant = Record("a", Kind.ACQUIRE, "x", 0.0, 0.1, Outcome.OK, 5, "id", until=1.0)
     write = Record("a", Kind.WRITE, "x", 1.2, 1.3, Outcome.NO, 5, "id")
     lost = Record("a", Kind.LOST, "x", 1.31, 1.31, Outcome.OK, 5, "id", until=1.8)
-    assert len(rightful_refused([grant, write, lost])) == 1
+    assert len(rightful([grant, write, lost])) == 1

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.robustness.controls.catalogue import CONTROLS
-from tests.robustness.controls.trial import Control, Trial
+from tests.robustness.controls.trial import SEED, Control, Trial
+from tests.robustness.run import version
 from tests.robustness.simulation.mutants import switched_in
 from tests.robustness.simulation.run import run as simulated
 
@@ -42,6 +44,24 @@ class Verdict:
     @property
     def caught(self) -> bool:
         return bool(self.said) and not self.failed
+
+    def write(self, folder: Path) -> None:
+        """Write result.json, for the report."""
+        told = [{"checker": self.checker, "said": self.said}] if self.said else []
+        result = {
+            "scenario": f"{self.where}: {self.fault}",
+            "engine": self.where,
+            "site": self.where,
+            "seed": SEED,
+            "seconds": round(self.seconds, 1),
+            "rounds": self.rounds,
+            "violations": told,
+            "control": self.control,
+            "caught": self.caught,
+            "version": version(),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
 
     def __str__(self) -> str:
         how = self.failed or self.said or "nothing was said"
@@ -85,6 +105,7 @@ def run(out: Path, chosen: str | None = None, *, mutated: bool = True) -> int:
 
     Without the mutants it is 1 if anything was said: a checker that cries always shows nothing.
     """
+    shutil.rmtree(out, ignore_errors=True)
     began = time.monotonic()
     seconds = PATIENCE if mutated else HEALTHY
     trials: list[Callable[[], Verdict]] = [
@@ -100,11 +121,10 @@ def run(out: Path, chosen: str | None = None, *, mutated: bool = True) -> int:
         for verdict in pool.map(lambda trial: trial(), trials):
             print(verdict, flush=True)
             verdicts.append(verdict)
-    out.mkdir(parents=True, exist_ok=True)
-    said = [{**asdict(verdict), "caught": verdict.caught} for verdict in verdicts]
-    (out / "controls.json").write_text(json.dumps(said, indent=1) + "\n", "utf-8")
+    for verdict in verdicts:
+        verdict.write(out / verdict.control.replace(" ", "-"))
     caught = sum(verdict.caught for verdict in verdicts)
     spent = time.monotonic() - began
-    print(f"{caught} of {len(verdicts)} controls caught in {spent:.0f} s; {out / 'controls.json'}")
+    print(f"{caught} of {len(verdicts)} controls caught in {spent:.0f} s; {out}")
     failed = any(verdict.failed for verdict in verdicts)
     return failed or caught != (len(verdicts) if mutated else 0)

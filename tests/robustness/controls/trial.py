@@ -23,6 +23,7 @@ from tests.servers.process import wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 
+SEED = 1
 SOCKET = "register.sock"
 START = 60.0  # seconds for a worker to begin, on a machine that does much else
 
@@ -72,7 +73,7 @@ class Trial:
             self.site = stack.enter_context(SITES[control.site]())
             self._register = stack.enter_context(Redis(config={"unixsocket": SOCKET}))
             url = f"unix://{self._register.data_path / SOCKET}"
-            task = Task(self.site.url, url, control.workloads, self.ttl, 1, control.hands)
+            task = Task(self.site.url, url, control.workloads, self.ttl, SEED, control.hands)
             self.workers = [
                 Worker(
                     *(number, colour, task, self._folder),
@@ -106,11 +107,19 @@ class Trial:
         """Each in turn."""
         return self.workers[self.round % len(self.workers)]
 
-    def holder(self) -> Worker:
-        """Whoever was granted something last, as far as is known."""
-        grants = [r for r in self.history() if r.kind is Kind.ACQUIRE and r.outcome is Outcome.OK]
-        last = max(grants, key=lambda record: record.ended, default=None)
-        return next((w for w in self.workers if last and w.client == last.client), self.victim)
+    def granted(self) -> Worker:
+        """Wait until somebody is granted something, and tell who."""
+        began = now()
+        wait_until(lambda: bool(self._grants(began)), "something is granted", START)
+        client = self._grants(began)[0].client
+        return next(worker for worker in self.workers if worker.client == client)
+
+    def _grants(self, after: float) -> list[Record]:
+        return [
+            record
+            for record in self.history()
+            if record.kind is Kind.ACQUIRE and record.outcome is Outcome.OK and record.ended > after
+        ]
 
     def prefix(self, worker: Worker) -> str:
         """Tell what the ids of a worker's claims begin with."""
