@@ -22,9 +22,10 @@ from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.process import ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
-from tests.robustness.verdict import Logs, judge
+from tests.robustness.verdict import Logs, judge, unserved
 from tests.servers.clock import ServerClock
 from tests.servers.node import rows
+from tests.servers.process import ServerError
 from tests.servers.redis import Redis
 
 _SOCKET = "register.sock"
@@ -115,7 +116,10 @@ class Run:
         self._broke(
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
         )
-        site.heal()
+        try:
+            site.heal()
+        except ServerError as error:
+            self._broke("harness", [f"the site could not be healed: {error}"])
         # The last to be killed may only just be beginning: it would not know what SIGTERM means.
         with ThreadPoolExecutor(len(workers)) as pool:
             list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
@@ -123,6 +127,10 @@ class Run:
         self._say("healed")
         # Long enough for whatever a dead holder has left to end, and for waiters to be let in.
         time.sleep(scenario.ttl + _SETTLE)
+        while now() < healed + scenario.ttl + scenario.delta:
+            if not unserved(gathered(self._histories), healed):
+                break
+            time.sleep(_SETTLE)  # a busy machine; what is late beyond its bound will be told
         with ThreadPoolExecutor(len(workers)) as pool:
             ended = list(pool.map(lambda worker: worker.end(_PATIENCE), workers))
         self._broke("worker", [told for told in ended if told])
