@@ -76,6 +76,7 @@ class Player:
 
     def _note(self, act: Act, began: float, outcome: Outcome, said: str) -> None:
         broken = ",".join(sorted(breaks(act.kind, self.stage.site)))
+        after = self.stage.site.aftermath.get(act.kind, 0.0)
         with self._lock:
             self._record(
                 Record(
@@ -86,6 +87,10 @@ class Player:
                     ended=time.monotonic(),
                     outcome=outcome,
                     value=said,
-                    extra={"breaks": broken, "asked": f"{act.seconds:.3f}"},
+                    extra={
+                        "breaks": broken,
+                        "asked": f"{act.seconds:.3f}",
+                        **({"aftermath": f"{after:g}"} if after else {}),
+                    },
                 )
             )

@@ -148,6 +148,14 @@ def test_a_fault_says_itself_what_it_breaks() -> None:
     assert check(history, {}, Promises(frozenset({"within_lease"}))) == []
 
 
+def test_what_an_engine_breaks_after_a_fault_is_excused_for_as_long_as_the_fault_says() -> None:
+    taken = grant("a", 1, 3, 4, until=9.0)
+    only = Promises(frozenset({"kept"}))
+    for seconds, excused in (("0", False), ("0.5", False), ("1.5", True)):
+        history = [taken, lost(taken, 5), fault("pause-server", 1, 2, breaks="", aftermath=seconds)]
+        assert (check(history, {}, only) == []) is excused
+
+
 def test_a_lease_that_is_taken_away_before_its_time_is_found() -> None:
     taken = grant("a", 1, 0, 1, until=5.0)
     assert "before its time was over" in said(checkers.kept([taken, lost(taken, 3)]))

@@ -47,6 +47,10 @@ def faults(history: Iterable[Record]) -> list[Fault]:
             said = record.extra.get("breaks")
             breaks = BREAKS.get(record.name, set()) if said is None else re.findall(r"\w+", said)
             found.append(Fault(record.name, frozenset(breaks), record.began, record.ended))
+            # What an engine does wrong when a fault is over: see `aftermath` of its site.
+            if after := float(record.extra.get("aftermath", 0.0)):
+                lost = frozenset({"data"})
+                found.append(Fault(record.name, lost, record.ended, record.ended + after))
     return sorted(found, key=lambda fault: fault.began)
 
 

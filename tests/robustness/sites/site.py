@@ -43,6 +43,8 @@ class Site(Group):
 
     def __init__(self) -> None:
         """Claim a network."""
+        self.aftermath: dict[str, float] = {}
+        """For how many seconds after such a fault it may still lose what it has acknowledged."""
         self.network = Network()
         self.servers: list[Server] = []
         self.proxies: list[Proxy] = []
