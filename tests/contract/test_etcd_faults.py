@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lockfast.core.validity import State
-from lockfast.engines.etcd.messages import DELETE
+from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
-from lockfast.testing.verbs import AnyClient, acquire, release, try_acquire
+from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import EtcdBench
 from tests.servers import Etcd, EtcdCluster, free_port, wait_until
 
@@ -265,5 +265,42 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
         assert met == ["the deletion", [None]]
         assert await actor.entries("x") == []
         assert await actor.is_dead(late)
+
+    run(stage, play())
+
+
+def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage: Stage) -> None:
+    """Nobody was told of its grant, and its client could not reach etcd for longer than it tries
+    to resign. It is on a lease that the client keeps: it would stand there as long as that lives.
+    """
+
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        await release(await acquire(client.lock("x", ttl=0.5)))
+        engine: Any = client._session.engine
+        call, delete = engine._wire.call, engine._holdings.delete
+        cut = True
+
+        async def unheard(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            said: bytes = await call(method, *args, **kwargs)
+            if cut and method == TXN:
+                raise EngineUnavailable("the reply was lost", sent=True)
+            return said
+
+        async def unsent(*args: Any) -> list[bool]:  # noqa: ANN401  # as delete
+            if cut:
+                raise EngineUnavailable("cut off", sent=False)
+            removed: list[bool] = await delete(*args)
+            return removed
+
+        engine._wire.call, engine._holdings.delete = unheard, unsent
+        with pytest.raises(EngineUnavailable):
+            await acquire(client.lock("x", ttl=0.5), 0.3)
+        await stage.colour.until(lambda: not len(client._session.claims), "the heart gives up", 20)
+        assert await queue(other.lock("x")), "nobody has ended it so far"
+        cut = False
+        at_work = await acquire(client.lock("y", ttl=0.5), 5)  # its lease is kept alive
+        await release(await acquire(other.lock("x", ttl=0.5), 6))
+        await release(at_work)
 
     run(stage, play())

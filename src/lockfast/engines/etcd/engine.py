@@ -102,13 +102,18 @@ class EtcdEngine:
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
         holdings = self._holdings
-        if self._now() >= holdings.soonest:
-            await self._places.prune(deadline)
         if doubt:
             holdings.bury(asks)
-        removed = await holdings.delete(
-            [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
-        )
+        try:
+            if self._now() >= holdings.soonest:
+                await self._places.prune(deadline)
+            removed = await holdings.delete(
+                [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
+            )
+        except BaseException:
+            # Whoever asked may give up: a claim ends by itself. Not on a lease that is kept alive.
+            holdings.owe(asks)
+            raise
         self._places.gone(ask.id for ask in asks)
         return removed
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd.codec import text
-from lockfast.engines.etcd.forms import Form
+from lockfast.engines.etcd.forms import Form, form_of
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import (
     CREATE,
@@ -78,9 +78,11 @@ class Holdings:
         self._sessions = sessions
         self._by_id: dict[str, Mine] = {}
         self._lock = threading.Lock()
-        self._over: dict[str, Mine] = {}
-        """Those whose time is over, until they are known to be deleted. They are renewed no more:
-        a deletion that is under way would take from a holder what it was just told it has."""
+        self._over: dict[str, bytes] = {}
+        """The keys of those whose time is over, by id, until they are known to be deleted. They are
+        renewed no more: a deletion that is under way would take from a holder what it was just told
+        it has. And those that were given up in doubt: nothing else would ever end what comes to
+        life of them, as it is on a lease that this process keeps."""
         self._copies: dict[str, int] = {}  # how many were sent of a claim and not answered
         self.tombs: dict[str, float] = {}
         """Ids that must not come to life: all copies of them are sent from here."""
@@ -156,12 +158,22 @@ class Holdings:
         for ask in asks:
             self.tombs[ask.id] = ask.not_after + MARGIN
 
+    def owe(self, asks: Iterable[Ask]) -> None:
+        """Delete what comes of copies that were not answered, however often it takes."""
+        with self._lock:
+            for ask in asks:
+                if ask.id in self._copies:
+                    self._over[ask.id] = form_of(ask.shape).key(ask.id)
+                    self.soonest = self._wire.now()
+
     async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
         """Delete claims by id and key. If a copy of one may still be on its way, the gates move in
         the same step: it will not be let in.
         """
         if len(claims) == 1 and claims[0][0] not in self._copies:
-            return [deleted(await self._wire.call(DELETE, text(1, claims[0][1]), deadline))]
+            there = deleted(await self._wire.call(DELETE, text(1, claims[0][1]), deadline))
+            self._over.pop(claims[0][0], None)
+            return [there]
         removed: list[bool] = []
         for start in range(0, len(claims), AT_ONCE):
             chunk = claims[start : start + AT_ONCE]
@@ -172,8 +184,9 @@ class Holdings:
             for gate, said in zip(gates, reply.replies[len(chunk) :], strict=True):
                 if done(said).succeeded:
                     gate.gate = max(gate.gate, reply.revision)
-            for id_ in doubted:
+            for id_, _ in chunk:
                 self._copies.pop(id_, None)
+                self._over.pop(id_, None)
             removed += [deleted(said) for said in reply.replies[: len(chunk)]]
         return removed
 
@@ -183,20 +196,18 @@ class Holdings:
         with self._lock:
             for mine in list(self._by_id.values()):
                 if mine.until <= now:
-                    self._over[mine.id] = mine
+                    self._over[mine.id] = mine.key
                     self.drop(mine.id)
             left = list(self._by_id.values())
             self.soonest = min((mine.until for mine in left), default=math.inf)
-            over = list(self._over.values())
+            over = list(self._over.items())
         try:
             if over:
-                await self.delete([(mine.id, mine.key) for mine in over], deadline)
+                await self.delete(over, deadline)
         except BaseException:
             self.soonest = now
             raise
-        for mine in over:
-            self._over.pop(mine.id, None)
-        return [mine.id for mine in over]
+        return [id_ for id_, _ in over]
 
     async def extend(self, mines: Iterable[Mine], now: float, deadline: float) -> None:
         """Renew: each for its life from now, as far as its lease goes. Never shorter."""
