@@ -69,7 +69,7 @@ class Claims:
 
     def holding(self, owner: object) -> dict[str, str]:
         """Tell what a thread or task holds: names by ids."""
-        if not self._owners.has(owner):
+        if owner not in self._owners:
             return {}
         with self._lock:
             return self._owners.holding(owner)
@@ -254,7 +254,12 @@ class Claims:
                 return False
             live.loss = Loss.RELEASED
             live.phase = LEAVING
-            self._keep(live, now)  # the heart helps after a whole beat, not in the middle of it
+            live.leaving = now
+            lane = live.lane
+            # The heart is to look after it within a waiter's beat: not if it is about to renew it,
+            # and has taken it out, nor if it was renewed for longer.
+            if lane is None or live not in lane or lane.interval * BEATS > live.shape.wait_ttl:
+                self._keep(live, now)
             return True
 
     def linger(self, live: Live) -> None:
@@ -422,9 +427,10 @@ class Claims:
         if live.phase is ENDED:
             return False
         if live.phase is LEAVING:
-            # Its release has taken a whole beat, or was interrupted twice: help.
-            if now >= live.keep:
-                self._leave(live, now)
+            if now - live.leaving < live.shape.wait_ttl / BEATS:
+                self._keep(live, now)  # in the middle of its release
+            elif now >= live.keep:
+                self._leave(live, now)  # that has taken a whole beat, or was interrupted twice
             return False
         if live.lease() is None:
             if live.handed:
@@ -452,6 +458,7 @@ class Claims:
 
     def _linger(self, live: Live) -> None:
         live.phase = LEAVING
+        live.leaving = -NEVER
         if live.lane is not None:
             live.lane.pop(live, None)
         self._pulse.appoint(live, live.keep)

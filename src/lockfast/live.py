@@ -60,6 +60,7 @@ class Live(Ask, Validity):
         "keep",
         "lane",
         "lease",
+        "leaving",
         "loss",
         "owner",
         "phase",
@@ -108,6 +109,8 @@ class Live(Ask, Validity):
         self.blocker: Blocker | None = None
         self.event: Event | None = None
         self.pushed = self.told = self.announced = False
+        self.leaving = 0.0
+        """When its release began."""
         self.recheck = 0.0
         """When it has an appointment to look whether an expiry lets it in."""
         self.handed = False

@@ -7,40 +7,29 @@ from lockfast.live import HELD, Live
 NAMED = 16  # held names that a waiting claim tells of
 
 
-class Owners:
-    """Claims by the thread or task that made them. One that has none left is forgotten."""
-
-    def __init__(self) -> None:
-        """Begin empty."""
-        self._owned: dict[object, dict[str, Live]] = {}
-
-    def __len__(self) -> int:
-        """Count those that have claims."""
-        return len(self._owned)
+class Owners(dict[object, dict[str, Live]]):
+    """Claims by the thread or task that made them, and by id. One that has none is forgotten."""
 
     def add(self, live: Live) -> None:
         """Take a claim in."""
-        owned = self._owned.get(live.owner)
+        owned = self.get(live.owner)
         if owned is None:
-            self._owned[live.owner] = {live.id: live}
+            self[live.owner] = {live.id: live}
         else:
             owned[live.id] = live
 
     def drop(self, live: Live) -> None:
         """Forget a claim."""
-        owned = self._owned.get(live.owner)
-        if owned is not None:
-            owned.pop(live.id, None)
-            if not owned:
-                self._owned.pop(live.owner, None)
-
-    def has(self, owner: object) -> bool:
-        """Tell whether it has any claims."""
-        return owner in self._owned
+        owned = self.get(live.owner)
+        if owned is not None and live.id in owned:
+            if len(owned) == 1:
+                del self[live.owner]
+            else:
+                del owned[live.id]
 
     def claims(self, owner: object) -> list[Live]:
         """List its claims."""
-        return list(self._owned.get(owner, {}).values())
+        return list(self.get(owner, {}).values())
 
     def holding(self, owner: object) -> dict[str, str]:
         """Tell what it holds: names by ids, the last ones, not too many for a payload."""

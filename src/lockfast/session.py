@@ -22,6 +22,7 @@ from lockfast.url import Target
 IO = 5.0  # seconds after which an unanswered request is given up
 DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
+FIRST = 1 << 40  # the number of a client's first claim, and a digit before it
 
 sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
 """All of this process: whoever counts what is held reads them, from any thread."""
@@ -65,7 +66,7 @@ class Session:
         self.heart: Heart | None = None
         self._starting = threading.Lock()
         self._prefix = secrets.token_hex(11)
-        self._numbers = count()
+        self._numbers = count(FIRST)
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
         )
@@ -73,7 +74,7 @@ class Session:
 
     def new_id(self) -> str:
         """Make the id of a claim: 88 random bits of this client, and a number of 40."""
-        return f"{self._prefix}{next(self._numbers):010x}"
+        return self._prefix + hex(next(self._numbers))[3:]  # without 0x1: half the time of a format
 
     def enter(self) -> None:
         """Make sure that this colour may work here, and that the heart beats."""

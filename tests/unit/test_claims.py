@@ -122,3 +122,40 @@ def test_a_long_wait_has_one_appointment_to_look_again_and_not_one_for_each_beat
             renewals += len(batch)
             claims.renewed(batch, now, [waiting] * len(batch), now)
     assert renewals < 300.0 / 3.0 + 300.0 / 20.0 + 2
+
+
+def test_a_release_that_begins_while_it_is_being_renewed_is_helped_all_the_same() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.work(4.0).renew == [[live]]  # taken out of the timetable
+    assert claims.releasing(live, 4.1)
+    claims.renewed([live], 4.0, [Standing(1, granted=True, left=30.0)], 4.2)
+    assert claims.work(4.3).resign == []
+    assert claims.work(8.0).resign == [live]
+
+
+def test_a_release_is_helped_as_soon_however_long_its_lease_was() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    claims.work(4.0)
+    claims.renewed([live], 4.0, [Standing(1, granted=True, left=30.0)], 4.0)  # good until 34
+    assert claims.releasing(live, 5.0)
+    assert claims.work(9.0).resign == [live]
+
+
+def test_a_beat_in_the_middle_of_a_release_looks_again_later() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.releasing(live, 3.2)
+    assert claims.work(3.4).resign == []
+    assert claims.work(7.0).resign == [live]
+
+
+def test_a_lease_that_stays_taken_is_resigned_when_its_time_has_come_and_not_a_beat_later() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    live.keep = 2.0
+    assert claims.releasing(live, 1.5)
+    claims.linger(live)
+    assert claims.work(1.9).resign == []
+    assert claims.work(2.1).resign == [live]

@@ -121,10 +121,11 @@ class HeartThread:
 
 
 class _Me(threading.local):
-    """Something of which every thread has its own."""
+    """Something of which every thread has its own, and the thread."""
 
     def __init__(self) -> None:
         self.owner = object()
+        self.thread = threading.current_thread()
 
 
 _me = _Me()
@@ -149,7 +150,7 @@ class Threads:
         """Identify and name the running thread. Not by its ident: the next thread may get the same,
         and would be taken for the holder of what this one left.
         """
-        return _me.owner, threading.current_thread().name
+        return _me.owner, _me.thread.name
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""

@@ -134,7 +134,7 @@ class RedisEngine(Routes):
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
                 await self._meet(asks[0], form.bucket, deadline)
-            packet = self._resignation(form, asks[0], doubt, address)
+            packet = packets.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
             reply = await self._wire.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)

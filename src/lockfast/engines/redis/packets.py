@@ -123,7 +123,8 @@ def standing(reply: Any, ask: Ask) -> Standing:
     """Read a standing; one number alone means a sole holder with its whole ttl before it."""
     if type(reply) is bytes:
         ticket = int(reply)
-        return Standing(ticket, True, ask.shape.ttl, 0, 0, ticket, None, None)  # noqa: FBT003  # hot
+        # As `Standing(...)` does it, in half the time: a hot path.
+        return tuple.__new__(Standing, (ticket, True, ask.shape.ttl, 0, 0, ticket, None, None))
     ticket, granted, left, ahead, behind, floor, recheck, *head = reply
     return Standing(
         ticket=int(ticket),
