@@ -10,7 +10,9 @@ from celery import shared_task
 
 import lockfast
 from lockfast.integrations.celery import once
+from tests.servers import wait_until
 
+LONG = 30.0
 URL = os.environ["REDIS_URL"]
 client = lockfast.connect(URL)
 books = redis.Redis.from_url(URL)
@@ -21,7 +23,11 @@ books = redis.Redis.from_url(URL)
 def flaky(self: Any, name: str) -> None:  # noqa: ANN401  # a task, whose class is Celery's
     books.rpush(name, self.request.retries)
     if self.request.retries == 0:
-        raise self.retry(countdown=0)
+        try:
+            raise self.retry(countdown=0)
+        finally:  # the retry is under way, and comes before this run has ended
+            lock = client.lock(f"flaky:{self.request.id}")
+            wait_until(lambda: len(lock.queue()) == 2, "the retry waits", LONG)
 
 
 @shared_task(bind=True, max_retries=0)

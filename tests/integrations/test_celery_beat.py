@@ -22,6 +22,8 @@ class Recording(LeadingScheduler):
     """Sends nothing, and remembers what it would have sent."""
 
     sent: list[str]
+    old_schedulers: dict[str, ScheduleEntry]
+    """Celery's: the schedule that its heap was made of."""
 
     def apply_async(self, entry: ScheduleEntry, *_: Any, **__: Any) -> None:  # noqa: ANN401  # Celery's
         self.sent.append(str(entry.name))
@@ -44,9 +46,16 @@ def beat(app: Celery, tmp_path: Path) -> Iterator[Recording]:
 
 
 def due(beat: Recording, ago: float) -> None:
-    """Let the entry have come due so many seconds ago."""
+    """Let the entry have come due so many seconds ago, as planned by one that led."""
     entry = beat.schedule["every minute"]
     entry.last_run_at = entry.default_now() - timedelta(seconds=60.0 + ago)
+    beat.old_schedulers = dict(beat.schedule)
+    beat.populate_heap()
+
+
+def leads(beat: Recording) -> bool:
+    beat.tick()
+    return beat._candidacy is not None and beat._candidacy.lease is not None
 
 
 def is_due(beat: Recording) -> bool:
@@ -85,14 +94,27 @@ def test_what_came_due_since_the_leader_was_last_seen_is_sent_by_the_next(
     assert not is_due(beat)
 
 
+def test_nothing_counts_as_sent_while_nobody_leads(beat: Recording) -> None:
+    due(beat, ago=5.0)
+    beat._follow()
+    assert is_due(beat)
+
+
+def test_what_another_has_sent_is_not_sent_by_one_that_leads_again(
+    lockfast_lab: Lab, beat: Recording
+) -> None:
+    with lockfast_lab.connect().election("beat", ttl=TTL).campaign():
+        due(beat, ago=5.0)
+        beat.tick()
+    wait_until(lambda: leads(beat), "it leads again")
+    beat.tick()
+    assert not beat.sent
+
+
 def test_a_leader_that_was_stopped_sends_nothing_when_it_goes_on(
     lockfast_lab: Lab, beat: Recording
 ) -> None:
-    def leads() -> bool:
-        beat.tick()
-        return beat._candidacy is not None and beat._candidacy.lease is not None
-
-    wait_until(leads, "it leads")
+    wait_until(lambda: leads(beat), "it leads")
     with lockfast_lab.pause(lockfast_lab.client):
         lockfast_lab.clock.advance(TTL)
         due(beat, ago=0.5)

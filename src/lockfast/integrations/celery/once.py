@@ -9,7 +9,7 @@ from typing import Literal, NoReturn, ParamSpec, TypeVar
 from celery import current_task
 from celery.exceptions import Ignore
 
-from lockfast.client import Client
+from lockfast.client import Client, Lock
 from lockfast.errors import NotAcquired
 from lockfast.nouns.template import Template
 
@@ -46,8 +46,13 @@ def once(
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
             inside = False
+            filled = template.name(args, kwargs)
             lock = client.lock(
-                template.name(args, kwargs), ttl=ttl, at_least=at_least, on_busy="raise"
+                filled,
+                ttl=ttl,
+                timeout=ttl if _follows(client.lock(filled)) else 0.0,
+                purpose=_described(current_task.request.retries),
+                at_least=at_least,
             )
             try:
                 with lock as lease:
@@ -66,6 +71,20 @@ def once(
         return run
 
     return decorate
+
+
+def _described(retries: int) -> str:
+    """Say for what the lock is held: this task, its message, and which try it is."""
+    return f"{current_task.name}[{current_task.request.id}] try {retries}"
+
+
+def _follows(lock: Lock) -> bool:
+    """Tell whether this is a retry, and the run that sent it has not released the lock yet.
+
+    A task sends its retry first and ends then. Nothing else is worth waiting for.
+    """
+    before = {_described(each) for each in range(current_task.request.retries)}
+    return bool(before) and any(each.who.purpose in before for each in lock.holders())
 
 
 def _leave(busy: NotAcquired, later: float | None) -> NoReturn:
