@@ -49,7 +49,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
             lost = True
             while lost:
                 outcome = stage.keep(campaign(election, value, stage.signals))
-                lost = outcome.lost
+                lost = outcome.lost and stage.can_go_on
     except Interrupted as end:
         outcome = Outcome(of_signal(end.number), signal=end.number)
     return leave(outcome)

@@ -25,5 +25,7 @@ Grace = Annotated[
 ]
 Freeze = Annotated[
     bool,
-    typer.Option("--freeze", help="Stop the command while the lease is in jeopardy."),
+    typer.Option(
+        "--freeze", help="Stop the command while the lease has less than half of its ttl left."
+    ),
 ]

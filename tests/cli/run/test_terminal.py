@@ -118,8 +118,11 @@ def test_in_a_pipeline_the_others_keep_the_terminal_until_the_command_asks(
     url: str, name: str
 ) -> None:
     with Terminal() as terminal:
-        line = under(url, name, f"echo re''ady; sleep 0.1; {ASKS}")
-        terminal.enter(f"{line} | sh -c 'read word </dev/tty; echo next: $word; cat'\n")
+        wait = "until test -e $HOME/go; do sleep 0.05; done"
+        line = under(url, name, f"echo re''ady >&2; {wait}; {ASKS}")
+        other = "read word </dev/tty; echo next: $word; touch $HOME/go; cat"
+        terminal.enter(f"{line} | sh -c {shlex.quote(other)}\n")
+        terminal.shows("ready")
         terminal.enter("four\n")
         terminal.shows("next: four")
         terminal.enter("five\n")

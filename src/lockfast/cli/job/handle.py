@@ -47,6 +47,7 @@ class Handle:
             finally:
                 os._exit(0)
         other.close()
+        self.alive = True
 
     def tell(self, order: Order) -> None:
         """Give an order. Whether it is still there, `hear` tells."""
@@ -66,6 +67,7 @@ class Handle:
 
     def kill(self) -> None:
         """Kill it and all that it has. Without children, not even adopted ones, nothing is left."""
+        self.alive = False
         pause = HASTE
         while True:
             tree.send(os.getpid(), self._pid, signal.SIGKILL)

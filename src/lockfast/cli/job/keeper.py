@@ -18,7 +18,6 @@ from lockfast.cli.job.line import (
     Started,
     Stopped,
     Until,
-    Worry,
 )
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Signals
@@ -93,12 +92,15 @@ class Keeper:
         self._told = self._lease.valid_until
         self._watchdog.tell(Start(environment(self._lease), self._told, in_front))
         while True:
-            overdue = now() >= self._plan.overdue_at(self._lease.valid_until)
-            report = self._watchdog.hear(self._signals, 0.0 if overdue else self._plan.ttl / TICKS)
+            left = self._plan.overdue_at(self._lease.valid_until) - now()
+            pause = min(max(left, 0.0), self._plan.ttl / TICKS)
+            report = self._watchdog.hear(self._signals, pause)
             if isinstance(report, Ended):
                 return self._outcome(report)
-            if overdue:
-                raise WatchdogDied("the watchdog was stopped: it and the command were killed")
+            if left <= 0.0:
+                self._watchdog.kill()
+                say("the watchdog did not kill the command in time, so lockfast did")
+                return Outcome(Code.LOST, lost=True)
             if report is not None:
                 self._take(report, in_front=in_front)
             for number in self._signals.take():
@@ -148,7 +150,6 @@ class Keeper:
         worried = state is lockfast.State.JEOPARDY
         if worried is not self._worried:
             self._worried = worried
-            self._watchdog.tell(Worry(worried))
             left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s unless it is"
             said = f"not renewed, {left}" if worried else "renewed again"
             say(f"the lease on {lease.name!r} was {said}")
