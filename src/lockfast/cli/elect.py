@@ -36,7 +36,12 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
     freeze: Freeze = False,
     grace: Grace = None,
 ) -> int:
-    """Run a command for as long as this process leads NAME, and again when it leads again."""
+    """Run a command for as long as this process leads NAME, and again when it leads again.
+
+    Start it on every machine: one runs the command, the others wait. LOCKFAST_TOKEN is the term.
+    A leader that cannot keep its lease has its command ended first, as `run` does, and campaigns
+    again. A command that ends by itself ends lockfast too, with its exit code.
+    """
     plan = Plan.of(ttl, grace)
     try:
         with staged(command, plan, freeze=freeze) as stage, connect(context) as client:
@@ -44,7 +49,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
             lost = True
             while lost:
                 outcome = stage.keep(campaign(election, value, stage.signals))
-                lost = outcome.lost
+                lost = outcome.lost and stage.can_go_on
     except Interrupted as end:
         outcome = Outcome(of_signal(end.number), signal=end.number)
     return leave(outcome)

@@ -12,7 +12,7 @@ Ttl = Annotated[
     typer.Option(
         "--ttl",
         metavar="SECONDS",
-        help="How long the others wait if this machine dies. The lease is renewed until then.",
+        help="How long the others wait if this machine dies. Until then the lease is renewed.",
     ),
 ]
 Grace = Annotated[
@@ -20,10 +20,12 @@ Grace = Annotated[
     typer.Option(
         "--grace",
         metavar="SECONDS",
-        help="From TERM to KILL when the lease cannot be kept.  [default: 5, or ttl / 6 if less]",
+        help="From TERM to KILL when the lease cannot be kept: 5, or a sixth of a short ttl.",
     ),
 ]
 Freeze = Annotated[
     bool,
-    typer.Option("--freeze", help="Stop the command while the lease is in jeopardy."),
+    typer.Option(
+        "--freeze", help="Stop the command while the lease has less than half of its ttl left."
+    ),
 ]

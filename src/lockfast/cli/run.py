@@ -25,7 +25,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     command: Command,
     *,
     nonblock: Annotated[
-        bool, typer.Option("--nonblock", "-n", help="Do not wait: exit with 75 if it is busy.")
+        bool, typer.Option("--nonblock", "-n", help="Do not wait if it is busy.")
     ] = False,
     timeout: Annotated[
         float | None,
@@ -34,7 +34,12 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     conflict: Annotated[
         int,
         typer.Option(
-            "--conflict-exit-code", "-E", metavar="CODE", min=0, max=255, help="Instead of 75."
+            "--conflict-exit-code",
+            "-E",
+            metavar="CODE",
+            min=0,
+            max=255,
+            help="Exit with this instead of 75 if it is busy; with 0, say nothing.",
         ),
     ] = Code.BUSY,
     ttl: Ttl = 30.0,
@@ -47,13 +52,24 @@ def run(  # noqa: PLR0913  # each is an option that users look for
         typer.Option(
             "--at-least",
             metavar="SECONDS",
-            help="Keep it for so long even if the command is quicker: clocks differ.",
+            help="Keep it for so long, however quick the command: the clocks of machines differ.",
         ),
     ] = 0.0,
     freeze: Freeze = False,
     grace: Grace = None,
 ) -> int:
-    """Run a command while holding the lock NAME, and end it before the lock can be another's."""
+    """Run a command while holding the lock NAME, and end it before the lock can be another's.
+
+    The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
+    a process group of its own, and signals that lockfast gets are passed on to it. When it ends,
+    whatever it has left behind is ended too, and then the lock is released.
+
+    If the lease cannot be kept, the command and all its descendants get TERM, and KILL after the
+    grace, before the lease ends.
+
+    Exit codes: the command's own; 75 busy (or -E), 69 engine unreachable, 76 lease lost, 64 wrong
+    usage, 78 wrong configuration, 128+n ended by signal n, 126 and 127 as in a shell.
+    """
     if nonblock and timeout is not None:
         raise typer.BadParameter("-n does not wait and -w does: say one of them")
     if slots is not None and at_least:
@@ -70,7 +86,8 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             )
             outcome = stage.keep(stage.signals.wait_for(lock.acquire))
     except NotAcquired as error:
-        say(str(error))
+        if conflict:  # with -E 0 it is no failure, and cron would send it by mail
+            say(str(error))
         return conflict
     except Interrupted as end:
         outcome = Outcome(of_signal(end.number), signal=end.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -16,7 +17,7 @@ import lockfast
 from tests.cli.run.conftest import Place
 from tests.cli.run.family import MEMBERS, Family
 from tests.cli.run.program import Program
-from tests.servers import wait_until
+from tests.servers import Proxy, Redis, wait_until
 
 TTL = 3.0
 NAME = "nightly"
@@ -67,7 +68,8 @@ def nothing_lives(family: Family, granted: list[float]) -> None:
 def test_a_partition_ends_the_command_before_the_next_holder_begins(
     place: Place, family: Family
 ) -> None:
-    with holding(place.proxied, family) as program:
+    # Stopped first, it must be continued to see its TERM.
+    with holding(place.proxied, family, "--freeze") as program:
         with next_holder(place.url) as granted:
             place.proxy.cut()
         nothing_lives(family, granted)
@@ -75,7 +77,7 @@ def test_a_partition_ends_the_command_before_the_next_holder_begins(
         assert told is not None, "the polite one had its chance"
         assert told < family.traces()["deaf"].seen, "and the deaf one was killed after that"
         assert program.wait() == 76
-        assert "was not kept" in program.stderr
+        assert "was not renewed" in program.stderr
 
 
 def test_lockfast_itself_stopped_beyond_its_ttl_does_not_leave_its_command_running(
@@ -83,7 +85,7 @@ def test_lockfast_itself_stopped_beyond_its_ttl_does_not_leave_its_command_runni
 ) -> None:
     with holding(place.url, family) as program:
         with next_holder(place.url) as granted:
-            program.send(signal.SIGSTOP)
+            os.killpg(program.process.pid, signal.SIGSTOP)  # the whole job, as a shell does
         nothing_lives(family, granted)
         assert family.told() is not None
         program.send(signal.SIGCONT)
@@ -99,18 +101,32 @@ def test_lockfast_killed_takes_its_command_with_it(place: Place, family: Family)
         assert family.told() is not None
 
 
-def test_a_watchdog_killed_takes_the_command_with_it(place: Place, family: Family) -> None:
-    with holding(place.url, family) as program:
-        with next_holder(place.url) as granted:
+def test_a_watchdog_killed_takes_the_command_with_it(url: str, family: Family) -> None:
+    with holding(url, family) as program:
+        with next_holder(url) as granted:
             subprocess.run(["pkill", "-KILL", "-P", str(program.process.pid)], check=True)
             assert program.wait() == 70
         nothing_lives(family, granted)
 
 
-def test_a_watchdog_that_is_stopped_is_replaced_by_lockfast(place: Place, family: Family) -> None:
-    with holding(place.proxied, family) as program:
-        with next_holder(place.url) as granted:
+def test_a_watchdog_that_is_stopped_is_replaced_by_lockfast(family: Family) -> None:
+    with (
+        Redis() as server,
+        Proxy(server.host, server.port) as proxy,
+        holding(f"redis://{proxy.address}", family) as program,
+    ):
+        with next_holder(server.url) as granted:
             subprocess.run(["pkill", "-STOP", "-P", str(program.process.pid)], check=True)
-            place.proxy.cut()
+            proxy.cut()
         nothing_lives(family, granted)
-        assert program.wait() == 70
+        assert program.wait() == 76
+        assert "so lockfast did" in program.stderr
+
+
+def test_a_lease_that_the_engine_no_longer_has_leaves_no_time_for_grace(family: Family) -> None:
+    with Redis() as server, holding(server.url, family, "--ttl", "6") as program:
+        server.command("FLUSHALL")
+        assert program.wait() == 76
+        assert family.alive() == set()
+        assert family.told() is None, "the next holder may be at work already"
+        assert "no longer has it" in program.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Pipe
@@ -15,7 +17,7 @@ from lockfast.cli.job import tree
 from lockfast.cli.job.line import Order, OrderLine, Report
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Signals
-from lockfast.cli.job.watchdog import Watchdog
+from lockfast.cli.job.watchdog import HASTE, NAP, Watchdog
 
 
 class WatchdogDied(Exception):
@@ -40,9 +42,12 @@ class Handle:
                 self._line.close()
                 os.setpgid(0, 0)  # neither Ctrl-C nor Ctrl-Z is for it
                 Watchdog(other, command, plan, freeze=freeze).serve()
+            except Exception:  # noqa: BLE001  # a bug: the command ends with it, and people see why
+                traceback.print_exc()
             finally:
                 os._exit(0)
         other.close()
+        self.alive = True
 
     def tell(self, order: Order) -> None:
         """Give an order. Whether it is still there, `hear` tells."""
@@ -62,6 +67,8 @@ class Handle:
 
     def kill(self) -> None:
         """Kill it and all that it has. Without children, not even adopted ones, nothing is left."""
+        self.alive = False
+        pause = HASTE
         while True:
             tree.send(os.getpid(), self._pid, signal.SIGKILL)
             try:
@@ -69,7 +76,8 @@ class Handle:
                     pass
             except ChildProcessError:
                 return
-            select.select([], [], [], 0.005)
+            time.sleep(pause)
+            pause = min(pause * 2.0, NAP)
 
     def __enter__(self) -> Self:
         """Use it."""

@@ -18,7 +18,6 @@ from lockfast.cli.job.line import (
     Started,
     Stopped,
     Until,
-    Worry,
 )
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Signals
@@ -66,15 +65,13 @@ class Keeper:
 
     def run(self) -> Outcome:
         """Run the command; nothing of it is left when this returns."""
-        lease = self._lease
-        lease.on_lost(self._signals.wake)
-        if not self._settled():
-            return Outcome(Code.LOST, lost=True)
-        self._told = lease.valid_until
-        in_front = self._terminal.is_plain()
-        self._watchdog.tell(Start(environment(lease), self._told, in_front))
+        self._lease.on_lost(self._signals.wake)
         try:
-            return self._watch(in_front=in_front)
+            self._settle()
+            return self._watch()
+        except LeaseLost as error:  # before it could begin
+            say(str(error))
+            return Outcome(Code.LOST, lost=True)
         except WatchdogDied as error:
             self._watchdog.kill()
             say(str(error))
@@ -82,30 +79,33 @@ class Keeper:
         finally:
             self._terminal.take()
 
-    def _watch(self, *, in_front: bool) -> Outcome:
+    def _settle(self) -> None:
+        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
+        begins with what is left to a waiter, and the heart renews it at once.
+        """
+        while self._lease.remaining < self._plan.ttl / 2.0:
+            self._lease.ensure_held()
+            self._watchdog.hear(self._signals, 0.01)
+
+    def _watch(self) -> Outcome:
+        in_front = self._terminal.is_plain()
+        self._told = self._lease.valid_until
+        self._watchdog.tell(Start(environment(self._lease), self._told, in_front))
         while True:
-            overdue = now() >= self._plan.overdue_at(self._lease.valid_until)
-            report = self._watchdog.hear(self._signals, 0.0 if overdue else self._plan.ttl / TICKS)
+            left = self._plan.overdue_at(self._lease.valid_until) - now()
+            pause = min(max(left, 0.0), self._plan.ttl / TICKS)
+            report = self._watchdog.hear(self._signals, pause)
             if isinstance(report, Ended):
                 return self._outcome(report)
-            if overdue:
-                raise WatchdogDied("the watchdog was stopped: it and the command were killed")
+            if left <= 0.0:
+                self._watchdog.kill()
+                say("the watchdog did not kill the command in time, so lockfast did")
+                return Outcome(Code.LOST, lost=True)
             if report is not None:
                 self._take(report, in_front=in_front)
             for number in self._signals.take():
                 self._pass_on(number)
             self._look()
-
-    def _settled(self) -> bool:
-        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
-        begins with what is left to a waiter, and the heart renews it at once.
-        """
-        while self._lease.remaining < self._plan.ttl / 2.0:
-            if self._lease.loss is not None:
-                say(str(LeaseLost(self._lease.name, self._lease.ticket, self._lease.loss)))
-                return False
-            self._watchdog.hear(self._signals, 0.01)
-        return True
 
     def _take(self, report: Report, *, in_front: bool) -> None:
         if isinstance(report, Started):
@@ -150,7 +150,6 @@ class Keeper:
         worried = state is lockfast.State.JEOPARDY
         if worried is not self._worried:
             self._worried = worried
-            self._watchdog.tell(Worry(worried))
             left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s unless it is"
             said = f"not renewed, {left}" if worried else "renewed again"
             say(f"the lease on {lease.name!r} was {said}")

@@ -21,12 +21,6 @@ class Until(NamedTuple):
     until: float
 
 
-class Worry(NamedTuple):
-    """The lease is in jeopardy, or safe again."""
-
-    worried: bool
-
-
 class Forward(NamedTuple):
     """Send a signal to the command's group."""
 
@@ -58,7 +52,7 @@ class Ended(NamedTuple):
     """Whether it was ended because the lease was not kept."""
 
 
-Order = Start | Until | Worry | Forward | Kill
+Order = Start | Until | Forward | Kill
 Report = Started | Stopped | Ended
 OrderLine: TypeAlias = "Connection[Order, Report]"
 ReportLine: TypeAlias = "Connection[Report, Order]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-MARGIN = 1.0  # seconds from KILL to the end of the lease: for the kernel, and for a busy machine
+MARGIN = 2.0  # seconds from KILL to the end of the lease: for the kernel, and for a busy machine
 GRACE = 5.0  # seconds from TERM to KILL
 
 
@@ -24,7 +24,7 @@ class Plan:
         A lease that is renewed in time never has less than half of its ttl left. The plan must fit
         into that half, or it would end a command whose lease is well.
         """
-        margin = min(MARGIN, ttl / 8.0)
+        margin = min(MARGIN, ttl / 6.0)
         longest = ttl / 2.0 - margin
         if grace is None:
             grace = min(GRACE, ttl / 6.0)
@@ -35,8 +35,8 @@ class Plan:
             )
         return cls(ttl, grace, margin)
 
-    def worry_at(self, until: float) -> float:
-        """Tell when a lease that is good until then is in jeopardy, at the latest."""
+    def freeze_at(self, until: float) -> float:
+        """Tell when a lease that is good until then has no longer been renewed as it should be."""
         return until - self.ttl / 2.0
 
     def term_at(self, until: float) -> float:
@@ -49,4 +49,4 @@ class Plan:
 
     def overdue_at(self, until: float) -> float:
         """Tell when somebody else must do it, because KILL was not sent."""
-        return until - self.margin / 2.0
+        return until - self.margin * 0.75

@@ -28,6 +28,11 @@ class Stage:
         self._terminal = terminal
         self.signals = signals
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a command can be started again."""
+        return self._watchdog.alive
+
     def keep(self, lease: lockfast.Lease) -> Outcome:
         """Run the command under a lease, and give the lease back."""
         keeper = Keeper(lease, self._plan, self._watchdog, self.signals, self._terminal)

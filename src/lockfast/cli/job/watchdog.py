@@ -27,7 +27,6 @@ from lockfast.cli.job.line import (
     Started,
     Stopped,
     Until,
-    Worry,
 )
 from lockfast.cli.job.plan import Plan
 from lockfast.runtime.base import now
@@ -44,7 +43,6 @@ class Job:
     until: float
     status: int | None = None
     """How the command itself ended."""
-    worried: bool = False
     frozen: bool = False
     ending: float | None = None
     """Since when it is being ended."""
@@ -100,7 +98,7 @@ class Watchdog:
             return job.haste
         due = self._kill_at(job) if job.ending is not None else self._plan.term_at(job.until)
         if self._freeze and not job.frozen and job.ending is None:
-            due = min(due, self._plan.worry_at(job.until))
+            due = min(due, self._plan.freeze_at(job.until))
         return min(max(due - now(), 0.0), NAP)
 
     def _kill_at(self, job: Job) -> float:
@@ -126,8 +124,6 @@ class Watchdog:
             return  # it has ended a moment ago
         elif isinstance(order, Until):
             job.until = max(job.until, order.until)
-        elif isinstance(order, Worry):
-            job.worried = order.worried
         elif isinstance(order, Kill):
             self._end(job, by_lease=True, at_once=True)
         elif isinstance(order, Forward):
@@ -177,7 +173,7 @@ class Watchdog:
             elif self._alone or time >= self._plan.term_at(job.until):
                 self._end(job, by_lease=True)
             elif self._freeze:
-                self._chill(job, job.worried or time >= self._plan.worry_at(job.until))
+                self._chill(job, time >= self._plan.freeze_at(job.until))
         if job.ending is not None and (job.at_once or time >= self._kill_at(job)):
             if job.at_once:
                 job.haste = min(job.haste * 2.0, NAP)  # one that waits for a disk dies later
