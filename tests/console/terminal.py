@@ -16,7 +16,7 @@ from typing import Self
 
 import pyte
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 _CHUNK = 65536
 
 

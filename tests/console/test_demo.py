@@ -71,7 +71,7 @@ def test_nothing_is_left_of_a_demo_that_is_ended_in_the_middle(
 ) -> None:
     env = {"TMPDIR": str(tmp_path)}
     with Terminal(DEMO, lines=66, env=env) as terminal:
-        terminal.see("STOPPED", timeout=60)
+        terminal.see("STOPPED", timeout=80)
         started = children(terminal.pid)
         assert len(started) == 3  # two workers and a Redis
         if number is signal.SIGINT:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+import lockfast
 from lockfast.core.validity import State
 from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import EtcdBench
-from tests.servers import Etcd, EtcdCluster, free_port, wait_until
+from tests.servers import Etcd, EtcdCluster, Proxy, free_port, wait_until
 
 QUICK = 2.0  # seconds: less than a waiter's beat on a ttl of 30 s, which is 3.3
 
@@ -113,6 +114,14 @@ def test_a_member_that_stands_still_is_passed_over(cluster: EtcdCluster, stage: 
         await release(lease)
 
     run(stage, play())
+
+
+def test_a_member_behind_a_slow_network_can_be_reached(cluster: EtcdCluster) -> None:
+    node = cluster.nodes[0]
+    with Proxy(node.host, node.port) as proxy:
+        proxy.delay(0.0, replies=0.2)
+        with lockfast.connect(f"etcd://{proxy.address}") as client:
+            assert client.lock("nobody's").queue() == []
 
 
 def test_a_watch_goes_on_after_a_leader_change(cluster: EtcdCluster, stage: Stage) -> None:

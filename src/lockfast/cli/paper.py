@@ -18,8 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per li
 
 def console() -> Console:
     """Make a console for standard output, as wide as the terminal if it is one."""
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if known else WIDE)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def show(what: RenderableType) -> None:

@@ -1,5 +1,6 @@
-"""A leash: `python -m` of this module becomes a command that dies with whoever started it. A worker
-that is stopped cannot notice that the demo was killed.
+"""A leash: this file, run by Python, becomes a command that dies with whoever started it.
+
+A worker that is stopped cannot notice that the demo was killed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PDEATHSIG = 1  # of prctl(2); it outlives exec
 
 def leashed(*argv: str) -> list[str]:
     """Give the command line that starts a command on a leash."""
-    return [sys.executable, "-m", "lockfast.cli.theatre.leash", *argv]
+    return [sys.executable, "-I", __file__, *argv]  # as a file: nothing of lockfast is imported
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ LOGIN = 5.0  # seconds for a login: etcd makes checking a password slow, on purp
 OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # How long making a connection may take: three round trips with TLS, and less than IO.
+    ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000),  # etcd takes offence at pings within five seconds
     ("grpc.keepalive_timeout_ms", 3_000),
