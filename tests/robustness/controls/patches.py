@@ -41,7 +41,7 @@ def renewed_from_the_reply(
     sent: float,  # noqa: ARG001  # which it ignores
     standings: Iterable[Standing | Exception | None],
     now: float,
-) -> list[Live]:
+) -> tuple[list[Live], list[Live]]:
     return _renewed(self, lives, now, standings, now)
 
 

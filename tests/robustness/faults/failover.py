@@ -34,7 +34,10 @@ class StaleFailover(Fault):
             site.fail_over(primary)
         except BaseException:
             home()
-            primary.start(_PATIENCE)
+            if site.leader() is primary:
+                primary.start(_PATIENCE)
+            else:  # it was done, but the clients were not led there
+                site.follow(primary)
             raise
 
         def undo() -> None:

@@ -64,6 +64,7 @@ class PostgresSite(Site):
 
     def follow(self, dead: Server) -> None:
         """Make the dead server's host the home of a new replica: the old one knows too much."""
+        self.proxies[0].retarget(self.primary.host, self.primary.port)
         dead.close()
         self.servers.remove(dead)
         self._copy(host_of(dead))
