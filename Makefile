@@ -41,6 +41,7 @@ models: ## Check the models of the protocol, those that must be refuted too
 faults: models ## Every model, 2,000 seeds of the simulation, real faults on every engine
 	LOCKFAST_SEEDS=2000 $(BIN)/python -m pytest tests/robustness/test_simulation.py
 	$(BIN)/python -m tests.robustness ci
+	$(BIN)/python -m tests.robustness controls
 
 torture: ## Faults on every engine with seed after seed, for HOURS=8; build/robustness/torture
 	$(BIN)/python -m tests.robustness torture --hours $(HOURS)

@@ -3,6 +3,7 @@
 python -m tests.robustness redis --seed 7 --seconds 30
 python -m tests.robustness ci
 python -m tests.robustness torture --hours 8
+python -m tests.robustness controls
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.robustness.controls import run as controls
 from tests.robustness.many import ci, torture
 from tests.robustness.run import Run
 from tests.robustness.scenario import load, names
@@ -50,16 +52,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=[*names(), "ci", "torture"])
+    parser.add_argument("what", choices=[*names(), "ci", "torture", "controls"])
     parser.add_argument("--seed", type=int, help="of the plan and of all choices")
     parser.add_argument("--seconds", type=float, help="of faults, at least")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     parser.add_argument("--hours", type=float, default=8.0, help="of torture (8)")
+    parser.add_argument("--control", help="of the controls, this one alone")
+    parser.add_argument(
+        "--healthy", action="store_true", help="controls without their mutants: none may be caught"
+    )
     asked = parser.parse_args()
     if asked.what == "ci":
         return ci(asked.out or BUILD / "ci")
     if asked.what == "torture":
         return torture(asked.out or BUILD / "torture", asked.hours, asked.seed or 1)
+    if asked.what == "controls":
+        return controls.run(
+            asked.out or BUILD / "controls", asked.control, mutated=not asked.healthy
+        )
     return one(asked)
 
 

@@ -247,8 +247,14 @@ def waiting(began: float, ended: float) -> Record:
 
 def test_a_waiter_that_is_not_granted_after_the_faults_is_found() -> None:
     history = [fault("kill-server", 0, 10), waiting(5, 15)]
-    assert "w waited 5.000 s for what nobody held" in said(checkers.recovers(history, 4.0))
+    assert "nobody held it for 5.200 s" in said(checkers.recovers(history, 4.0))
     assert not checkers.recovers(history, 6.0)
+
+
+def test_many_who_wait_for_a_moment_each_wait_together() -> None:
+    history = [waiting(at, at + 0.9) for at in range(8)]
+    assert "nobody held it for 8.1" in said(checkers.recovers(history, 6.0))
+    assert not checkers.recovers([waiting(at, at + 0.7) for at in range(8)], 6.0)
 
 
 def test_time_that_somebody_held_is_not_waited() -> None:

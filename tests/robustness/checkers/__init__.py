@@ -8,6 +8,7 @@ from tests.robustness.checkers.hold import lock_object
 from tests.robustness.checkers.linear import fenced_register
 from tests.robustness.checkers.queue import capacity, ticket_order
 from tests.robustness.checkers.recovery import recovers, waits
+from tests.robustness.checkers.rightful import rightful
 from tests.robustness.checkers.together import all_or_nothing
 from tests.robustness.checkers.tokens import tokens_increase, tokens_unique
 from tests.robustness.checkers.violation import Violation
@@ -30,6 +31,7 @@ __all__ = [
     "marks_never_fall",
     "overlaps",
     "recovers",
+    "rightful",
     "ticket_order",
     "tokens_increase",
     "tokens_unique",

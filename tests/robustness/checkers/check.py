@@ -11,6 +11,7 @@ from tests.robustness.checkers.hold import lock_object
 from tests.robustness.checkers.linear import fenced_register
 from tests.robustness.checkers.queue import capacity, ticket_order
 from tests.robustness.checkers.recovery import recovers
+from tests.robustness.checkers.rightful import rightful
 from tests.robustness.checkers.together import all_or_nothing
 from tests.robustness.checkers.tokens import tokens_increase, tokens_unique
 from tests.robustness.checkers.violation import Violation, Windows, faults
@@ -39,11 +40,12 @@ CHECKERS: dict[str, Checker] = {
     "all_or_nothing": lambda history, _: all_or_nothing(history),
     "within_lease": lambda history, _: within_lease(history),
     "kept": lambda history, _: kept(history),
+    "rightful": lambda history, _: rightful(history),
     "capacity": lambda history, _: capacity(history),
     "ticket_order": lambda history, _: ticket_order(history),
     "lock_object": lambda history, _: lock_object(history),
 }
-EXCUSED = {"within_lease", "kept", "capacity", "ticket_order"}
+EXCUSED = {"within_lease", "kept", "rightful", "capacity", "ticket_order"}
 """Those that a moved clock or lost data excuses: only for what lived through it."""
 ALL = frozenset({*CHECKERS, "recovers"})
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import lockfast
 from lockfast.engines.redis.scripts import RENEW
+from lockfast.engines.redlock.packets import MEMBER
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
-from tests.robustness.checkers.rightful import rightful_refused
-from tests.robustness.controls.trial import Control, Trial
+from tests.robustness.controls.trial import START, Control, Trial
 from tests.robustness.history import Kind
 from tests.robustness.hosts import host_of
 from tests.robustness.verdict import stale_writes
-from tests.servers.process import ServerError
+from tests.servers.process import Server, ServerError, wait_until
+from tests.servers.redis import Redis
 
 # --- who must say it ------------------------------------------------------------------------------
 
@@ -23,7 +25,7 @@ def beliefs(trial: Trial) -> list[str]:
 
 
 def refusals(trial: Trial) -> list[str]:
-    return rightful_refused(trial.history())
+    return [wrong.said for wrong in checkers.rightful(trial.history())]
 
 
 def marks(trial: Trial) -> list[str]:
@@ -68,8 +70,7 @@ def server_stands_still(trial: Trial) -> None:
 def late_replies_to_one_who_is_cut_off(trial: Trial) -> None:
     """Replies to renewals are late, though not too late; then nothing can be renewed any more."""
     trial.proxy.delay(0.0, replies=trial.ttl / 8)
-    trial.wait(0.5)
-    undo = host_of(trial.holder()).cut(incoming=False)
+    undo = host_of(trial.granted()).cut(incoming=False)
     trial.proxy.delay(0.0)
     trial.wait(1.2)
     undo()
@@ -118,6 +119,25 @@ def claims_that_arrive_late(trial: Trial) -> None:
     trial.proxy.release_requests()
 
 
+def emptied_one_after_another(trial: Trial) -> None:
+    """Three of five lose their data in turn, each as soon as the one before it is a member."""
+    trial.granted()
+    for server in trial.site.servers[:3]:
+        server.kill()
+        trial.site.wipe(server)
+        server.start(START)
+        with contextlib.suppress(ServerError):
+            wait_until(partial(_member, server), "it is a member again", timeout=3.0)
+    trial.wait(0.5)
+
+
+def _member(server: Server) -> bool:
+    assert isinstance(server, Redis)
+    with server.connect() as connection:
+        said = connection.command("GET", MEMBER)
+    return isinstance(said, bytes) and said.startswith(b"M ")
+
+
 CONTROLS = (
     Control(
         mutant="",
@@ -129,14 +149,14 @@ CONTROLS = (
     ),
     Control(
         mutant="release without the owner check",
-        checker="within lease",
+        checker="within_lease",
         look=beliefs,
         strike=nothing,
         fault="none: waits that are given up",
     ),
     Control(
         mutant="token minted after the grant",
-        checker="rightful refused",
+        checker="rightful",
         look=refusals,
         strike=token_on_its_way,
         fault="a client cut off while its token is minted",
@@ -146,17 +166,16 @@ CONTROLS = (
     ),
     Control(
         mutant="validity from the reply",
-        checker="within lease",
+        checker="within_lease",
         look=beliefs,
         strike=late_replies_to_one_who_is_cut_off,
         fault="late replies, then a one-way cut",
         workloads=("long",),
-        ttl=2.4,
-        hands=1,
+        ttl=1.8,
     ),
     Control(
         mutant="validity of a whole ttl",
-        checker="within lease",
+        checker="within_lease",
         look=beliefs,
         strike=renewals_on_their_way,
         fault="renewals that arrive late",
@@ -166,7 +185,7 @@ CONTROLS = (
     ),
     Control(
         mutant="renewal that resurrects",
-        checker="within lease",
+        checker="within_lease",
         look=beliefs,
         strike=server_stands_still,
         fault="a server that stands still",
@@ -183,19 +202,39 @@ CONTROLS = (
     ),
     Control(
         mutant="mark without the claim's id",
-        checker="marks never fall",
+        checker="marks_never_fall",
         look=marks,
         strike=nothing,
         fault="tokens that repeat",
         given=("tokens of a second",),
-        workloads=("slow",),
+        workloads=("register",),
+        hands=2,
     ),
     Control(
         mutant="a guard that does not seal",
-        checker="lost updates",
+        checker="lost_updates",
         look=updates,
         strike=cut_off_from_the_engine,
         fault="a client cut off from the engine",
         workloads=("slow",),
+    ),
+    Control(
+        mutant="a ballot without the majority",
+        checker="within_lease",
+        look=beliefs,
+        strike=nothing,
+        fault="none",
+        site="redlock",
+        hands=2,
+    ),
+    Control(
+        mutant="a wiped node that joins at once",
+        checker="within_lease",
+        look=beliefs,
+        strike=emptied_one_after_another,
+        fault="three of five nodes emptied in turn",
+        site="redlock",
+        workloads=("long",),
+        ttl=4.0,
     ),
 )

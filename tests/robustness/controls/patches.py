@@ -6,19 +6,20 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lockfast import port
+from lockfast import acquire, port
 from lockfast.claims import Claims
 from lockfast.core.ballot import Ballot
 from lockfast.core.validity import DRIFT
+from lockfast.engines.redis import packets
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.keys import command
+from lockfast.guards.mark import Holder
 from lockfast.guards.redis.guard import RedisGuardCore
 from lockfast.live import Live
 from lockfast.nouns import lock
-from lockfast.nouns.lease import LeaseCore
 from lockfast.port import Standing
 
-_answered, _renewed, _acquire = Claims.answered, Claims.renewed, lock.acquire
+_answered, _renewed, _acquire = Claims.answered, Claims.renewed, acquire.acquire
 _ballot = Ballot.__init__
 MINT = "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000000 + t[2])"
 WAIT = 0.4
@@ -61,7 +62,7 @@ async def acquire_then_mint(session: Any, *args: Any, **named: Any) -> Any:  # n
     return bearer
 
 
-async def seal_nothing(self: RedisGuardCore, lease: LeaseCore) -> None:
+async def seal_nothing(self: RedisGuardCore, lease: Holder) -> None:
     """Leave the mark as it is."""
 
 
@@ -77,15 +78,18 @@ def from_the_reply() -> None:
 
 
 def of_the_whole_ttl() -> None:
-    Live.observe = observe_the_whole_ttl  # type: ignore[method-assign]  # a mutant
+    Live.observe = observe_the_whole_ttl  # type: ignore[assignment,method-assign]  # a mutant
 
 
 def short_waits() -> None:
-    port.LONGEST_WAIT = WAIT
+    for module in (port, packets):  # both have the name
+        vars(module)["LONGEST_WAIT"] = WAIT
 
 
 def minted_after_the_grant() -> None:
-    lock.acquire = acquire_then_mint  # type: ignore[assignment]  # a mutant
+    if vars(lock)["acquire"] is not _acquire:
+        raise AssertionError("a lock acquires by another way now")
+    vars(lock)["acquire"] = acquire_then_mint
 
 
 def without_a_seal() -> None:

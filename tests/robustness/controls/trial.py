@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from tests.robustness.controls.worker import MUTANT
 from tests.robustness.history import Kind, Outcome, Record, gathered
 from tests.robustness.run import read_logs
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
-from tests.robustness.traffic.process import Task, Worker
+from tests.robustness.traffic.process import MUTANT, Task, Worker
 from tests.robustness.verdict import Logs
 from tests.servers.process import wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 
+SEED = 1
 SOCKET = "register.sock"
 START = 60.0  # seconds for a worker to begin, on a machine that does much else
 
@@ -52,15 +53,6 @@ class Control:
         return self.mutant or self.checker
 
 
-class Mutated(Worker):
-    """A worker that switches mutants in before it begins."""
-
-    def argv(self) -> list[str]:
-        argv = super().argv()
-        argv[argv.index("tests.robustness.traffic.worker")] = "tests.robustness.controls.worker"
-        return argv
-
-
 class Trial:
     """One trial. `with` starts everything, and ends it."""
 
@@ -72,18 +64,18 @@ class Trial:
         self._mutants = (*control.given, *([control.mutant] if mutated else []))
         self._stack = ExitStack()
         self.site: Site
-        self.workers: list[Mutated]
+        self.workers: list[Worker]
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> Self:
         stack, control = self._stack, self.control
         try:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory("-lockfast")))
             self.site = stack.enter_context(SITES[control.site]())
             self._register = stack.enter_context(Redis(config={"unixsocket": SOCKET}))
             url = f"unix://{self._register.data_path / SOCKET}"
-            task = Task(self.site.url, url, control.workloads, self.ttl, 1, control.hands)
+            task = Task(self.site.url, url, control.workloads, self.ttl, SEED, control.hands)
             self.workers = [
-                Mutated(
+                Worker(
                     *(number, colour, task, self._folder),
                     env={MUTANT: ";".join(filter(None, self._mutants))},
                     home=self.site.client_host(number),
@@ -111,22 +103,30 @@ class Trial:
         return self.site.proxies[0]
 
     @property
-    def victim(self) -> Mutated:
+    def victim(self) -> Worker:
         """Each in turn."""
         return self.workers[self.round % len(self.workers)]
 
-    def holder(self) -> Mutated:
-        """Whoever was granted something last, as far as is known."""
-        grants = [r for r in self.history() if r.kind is Kind.ACQUIRE and r.outcome is Outcome.OK]
-        last = max(grants, key=lambda record: record.ended, default=None)
-        return next((w for w in self.workers if last and w.client == last.client), self.victim)
+    def granted(self) -> Worker:
+        """Wait until somebody is granted something, and tell who."""
+        began = now()
+        wait_until(lambda: bool(self._grants(began)), "something is granted", START)
+        client = self._grants(began)[0].client
+        return next(worker for worker in self.workers if worker.client == client)
 
-    def prefix(self, worker: Mutated) -> str:
+    def _grants(self, after: float) -> list[Record]:
+        return [
+            record
+            for record in self.history()
+            if record.kind is Kind.ACQUIRE and record.outcome is Outcome.OK and record.ended > after
+        ]
+
+    def prefix(self, worker: Worker) -> str:
         """Tell what the ids of a worker's claims begin with."""
         wait_until(lambda: any(self._ids(worker)), f"{worker.name} was granted something", START)
         return next(self._ids(worker))[:22]
 
-    def _ids(self, worker: Mutated) -> Iterator[str]:
+    def _ids(self, worker: Worker) -> Iterator[str]:
         return (r.id for r in self.history() if r.client == worker.client and r.id)
 
     def wait(self, ttls: float) -> None:
@@ -135,11 +135,16 @@ class Trial:
     # --- what a checker needs -------------------------------------------------------------------
 
     def history(self) -> list[Record]:
-        """Give what had been told when this began: the files are read one after another, and a
-        grant in the last must not be read without the release in the first that made room for it.
+        """Give what is known, and no grant that was told after this began: the files are read one
+        after another, and a grant in the last must not be read without the release in the first
+        that made room for it.
         """
         before = now()
-        return [record for record in gathered(self._folder) if record.ended <= before]
+        return [
+            record
+            for record in gathered(self._folder)
+            if record.kind is not Kind.ACQUIRE or record.ended <= before
+        ]
 
     def logs(self, *, fenced: bool) -> Logs:
         return read_logs(self._register, fenced=fenced)

@@ -7,13 +7,10 @@ import os
 
 from tests.robustness.controls import texts
 
-MUTANT = "LOCKFAST_MUTANT"
-"""The mutants' names, with a semicolon between two."""
-
 
 def switched_in() -> None:
-    """Switch in what the environment names."""
-    names = [name for name in os.environ.get(MUTANT, "").split(";") if name]
+    """Switch in what LOCKFAST_MUTANT names, with a semicolon between two."""
+    names = [name for name in os.environ["LOCKFAST_MUTANT"].split(";") if name]
     texts.switch_in(names)
     patches = importlib.import_module("tests.robustness.controls.patches").PATCHES
     for name in names:

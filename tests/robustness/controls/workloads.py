@@ -9,17 +9,18 @@ from tests.robustness.traffic.workloads import WORKLOADS, Lock, Register
 
 
 class Long(Lock):
-    """Held for long, so that a fault meets a holder."""
+    """Held for longer than a ttl, so that a fault meets a holder."""
 
     names = 1
     rest = 0.01
-    hold = 8.0
+    long = 1.0
 
 
-class Steady(Long):
+class Steady(Lock):
     """Held for a while, and passed on all the time."""
 
     names = 2
+    rest = 0.01
     hold = 0.3
 
 
@@ -55,4 +56,6 @@ class Hasty(Lock):
 
 def register() -> None:
     """Let workers find them by name."""
-    WORKLOADS.update({"long": Long, "steady": Steady, "slow": Slow, "single": Single, "hasty": Hasty})
+    WORKLOADS.update(
+        {"long": Long, "steady": Steady, "slow": Slow, "single": Single, "hasty": Hasty}
+    )

@@ -13,6 +13,8 @@ from pathlib import Path
 from tests.servers.process import Home, Server
 
 ROOT = Path(__file__).resolve().parents[3]
+MUTANT = "LOCKFAST_MUTANT"
+"""Names the mutants of our own code that a worker runs with: see tests/robustness/controls."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,9 @@ class Worker(Server):
     def argv(self) -> list[str]:
         """Tell the command line."""
         task = self.task
+        module = f"tests.robustness.{'controls' if MUTANT in self.env else 'traffic'}.worker"
         return [
-            *(sys.executable, "-m", "tests.robustness.traffic.worker", "--name", self.client),
+            *(sys.executable, "-m", module, "--name", self.client),
             *("--url", task.url, "--register", task.register),
             *("--workloads", ",".join(task.workloads), "--hands", str(task.hands)),
             *("--ttl", str(task.ttl), "--seed", str(task.seed)),

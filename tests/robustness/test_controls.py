@@ -1,0 +1,87 @@
+"""The controls themselves. `python -m tests.robustness controls` runs all, here is the quickest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.robustness.checkers import rightful
+from tests.robustness.controls import texts
+from tests.robustness.controls.catalogue import CONTROLS
+from tests.robustness.controls.patches import PATCHES
+from tests.robustness.controls.run import SIMULATED, in_the_harness
+from tests.robustness.history import Kind, Outcome, Record
+from tests.robustness.simulation.mutants import MUTANTS
+from tests.robustness.traffic.process import ROOT
+
+QUICKEST = next(each for each in CONTROLS if each.mutant == "mark without the claim's id")
+SWITCH = """
+from tests.robustness.controls.worker import switched_in
+switched_in()
+from lockfast.engines.redis.scripts import RESIGN
+from lockfast.engines.redlock.packets import JOIN
+from lockfast.guards.redis.guard import _SCRIPT
+from lockfast.port import Shape
+print(b"if false then" in RESIGN.source, b"gone = 1e9" in JOIN.source,
+      "above(current, token) then" in _SCRIPT, Shape("a", 1.0).wait_ttl)
+"""
+
+
+@pytest.mark.parametrize("mutant", texts.EDITS)
+def test_the_text_that_a_mutant_replaces_is_still_there(mutant: str) -> None:
+    texts.check([mutant])
+
+
+def test_a_text_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(texts.Rotten, match="is not once in resign"):
+        texts.edited(["no tombstone in doubt"], texts.REDIS, "resign.lua", "return 1")
+
+
+def test_every_control_has_its_mutant() -> None:
+    known = {"", *texts.EDITS, *PATCHES}
+    assert {name for each in CONTROLS for name in (each.mutant, *each.given)} <= known
+    assert known - {name for each in CONTROLS for name in (each.mutant, *each.given)} == set()
+    assert set(SIMULATED) <= set(MUTANTS)
+
+
+def test_mutants_are_switched_in_before_the_code_is_read() -> None:
+    names = [
+        *("no tombstone in doubt", "a wiped node that joins at once"),
+        *("mark without the claim's id", "short waits"),
+    ]
+    env = {"LOCKFAST_MUTANT": ";".join(names), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-c", SWITCH]
+    said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout == "True True True 0.4\n"
+
+
+@pytest.mark.timeout(180)
+def test_a_mutant_is_caught_on_real_servers() -> None:
+    verdict = in_the_harness(QUICKEST, 90.0, mutated=True)
+    assert verdict.caught, verdict
+    assert "two claims wrote with token" in verdict.said
+
+
+@pytest.mark.timeout(180)
+def test_nothing_is_said_without_the_mutant() -> None:
+    verdict = in_the_harness(QUICKEST, 0.0, mutated=False)
+    assert (verdict.said, verdict.failed) == ("", "")
+    assert verdict.rounds == 1
+
+
+def test_a_rightful_holder_that_is_refused_is_told() -> None:
+    grant = Record("a", Kind.ACQUIRE, "x", 0.0, 0.1, Outcome.OK, 5, "id", until=1.0)
+    late = Record("a", Kind.WRITE, "x", 0.9, 1.1, Outcome.NO, 5, "id")
+    early = Record("a", Kind.SEAL, "x", 0.4, 0.5, Outcome.NO, 5, "id")
+    assert rightful([grant, late]) == []
+    (violation,) = rightful([grant, early])
+    assert violation.said == "x: a was refused with token 5, and held it for 0.500 s more"
+
+
+def test_a_holder_that_renewed_is_rightful_until_its_last_renewal_ends() -> None:
+    grant = Record("a", Kind.ACQUIRE, "x", 0.0, 0.1, Outcome.OK, 5, "id", until=1.0)
+    write = Record("a", Kind.WRITE, "x", 1.2, 1.3, Outcome.NO, 5, "id")
+    lost = Record("a", Kind.LOST, "x", 1.31, 1.31, Outcome.OK, 5, "id", until=1.8)
+    assert len(rightful([grant, write, lost])) == 1
