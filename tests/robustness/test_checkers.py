@@ -251,6 +251,15 @@ def test_a_waiter_that_is_not_granted_after_the_faults_is_found() -> None:
     assert not checkers.recovers(history, 6.0)
 
 
+def test_time_in_which_the_engine_cannot_be_reached_is_not_waited() -> None:
+    away = replace(waiting(2, 9), client="v", value="no connection to Redis")
+    (longest,) = checkers.waits([waiting(0, 10), away])
+    assert (longest.began, longest.ended) == (0, 2)
+    busy = replace(waiting(2, 9), client="v", value="busy")
+    (longest,) = checkers.waits([waiting(0, 10), busy])
+    assert longest.seconds == pytest.approx(10.2)
+
+
 def test_many_who_wait_for_a_moment_each_wait_together() -> None:
     history = [waiting(at, at + 0.9) for at in range(8)]
     assert "nobody held it for 8.1" in said(checkers.recovers(history, 6.0))

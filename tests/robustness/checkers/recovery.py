@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tests.robustness.checkers.belief import beliefs
 from tests.robustness.checkers.violation import ALWAYS, NEVER, Violation, faults
-from tests.robustness.history import Kind, Record
+from tests.robustness.history import Kind, Outcome, Record
 
 Span = tuple[float, float]
 BREATH = 0.2  # seconds that may lie between two who ask
@@ -36,6 +36,7 @@ def waits(history: Iterable[Record]) -> list[Wait]:
     history = list(history)
     several = _several(history)
     calm = _free((fault.began, fault.ended) for fault in faults(history))
+    calm = _both(calm, _free(sorted(_troubled(history))))
     asked: dict[str, list[Span]] = defaultdict(list)
     for record in sorted(history, key=lambda record: record.began):
         if record.kind is Kind.ACQUIRE and record.name not in several:
@@ -64,6 +65,17 @@ def recovers(history: Iterable[Record], bound: float) -> list[Violation]:
         for wait in waits(history)
         if wait.seconds > bound
     ]
+
+
+def _troubled(history: Iterable[Record]) -> Iterator[Span]:
+    """Give the times in which a client could not reach its engine, or got no answer: on a machine
+    that is too busy, a server that is whole may be out of reach. Who is told "busy" was answered.
+    """
+    for record in history:
+        if record.kind is Kind.ACQUIRE:
+            unknown = record.outcome is Outcome.UNKNOWN
+            if unknown or (record.outcome is Outcome.NO and record.value not in {"", "busy"}):
+                yield record.began, record.ended
 
 
 def _several(history: Iterable[Record]) -> set[str]:
