@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+import lockfast
+from lockfast.port import Page
 from tests.console.calls import Calls, awaited, crossed
 
 
@@ -28,3 +32,23 @@ def test_a_circle_ends_when_one_of_it_is_broken(call: Calls) -> None:
     with crossed(call.url):
         assert call("break", "left", "--reason", "a circle", "--yes").code == 0
         assert call("deadlocks").code == 0
+
+
+def test_a_circle_that_is_there_in_one_reading_alone_is_none(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with crossed(url), lockfast.connect(url) as looker, lockfast.connect(url) as operator:
+        (holder, *_) = looker.inspect("left")
+        engine = looker._session.engine
+        read = engine.inspect
+        readings: list[Page] = []
+
+        async def inspect(names: str, cursor: str | None, *, exact: bool) -> Page:
+            if readings and readings[-1].cursor is None:  # the first reading is over
+                operator.revoke(holder, "between two readings")
+            readings.append(await read(names, cursor, exact=exact))
+            return readings[-1]
+
+        monkeypatch.setattr(engine, "inspect", inspect)
+        assert looker.deadlocks() == []
+        assert sum(page.cursor is None for page in readings) == 2
