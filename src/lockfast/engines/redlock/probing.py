@@ -18,8 +18,8 @@ ADVISED = 3
 PROMISE = {
     Level.FENCED: (
         "any minority of nodes may be down, paused, wiped or have a wrong clock; a pause of the "
-        "holder or clocks that jump on a majority can let two hold at once, but tokens stay unique "
-        "and in order, so a guarded resource is safe"
+        "holder, or a clock that jumps ahead on a node of its majority, can let two hold at once, "
+        "but tokens stay unique and in order, so a guarded resource is safe"
     ),
     Level.EFFICIENCY: (
         "too few nodes count for themselves, so the loss of one can let two hold at once and "
