@@ -14,7 +14,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[django,etcd,postgres,redis,redlock,sqlalchemy,testing,zookeeper]'
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[cli,django,etcd,postgres,redis,redlock,sqlalchemy,testing,zookeeper]'
 	scripts/install-servers
 
 $(BIN)/python:

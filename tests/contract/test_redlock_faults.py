@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from lockfast.core.validity import State
 from lockfast.engines.redlock import install, packets
+from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import COLOURS, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
@@ -131,6 +133,31 @@ def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stag
                 node.resume()
         tokens += await tokens_of(client, 3)
         assert strictly_rising(tokens)
+
+    stage.colour.run(play())
+
+
+def test_a_release_is_not_overtaken_by_the_hearts_telling_it_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=TTL))
+        engine = client._session.engine
+        assert isinstance(engine, RedlockEngine)
+        scatter, pending = engine._fleet.scatter, [True]
+
+        async def late(*args: Any, heart: bool = False) -> None:  # noqa: ANN401  # handed on
+            if pending and not heart:
+                pending.clear()
+                for node in range(5):  # their lines were lost: they may have missed releases
+                    engine._lost(node)
+                await stage.colour.until(lambda: not engine._chores._lost, "they were told again")
+            await scatter(*args, heart=heart)
+
+        monkeypatch.setattr(engine._fleet, "scatter", late)
+        await release(lease)  # it was there, so it was not lost
+        assert not pending
 
     stage.colour.run(play())
 

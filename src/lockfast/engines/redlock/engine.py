@@ -215,8 +215,14 @@ class RedlockEngine:
                 attempt(ask).dead = True
         parts = [packets.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
         tallies = [Departure(self._size) for _ in asks]
-        self._chores.released(parts, self._now() + max(ask.shape.ttl for ask in asks))
-        for node in await ask_all(self._fleet, tallies, parts, deadline):
+        until = self._now() + max(ask.shape.ttl for ask in asks)
+        try:
+            failed = await ask_all(self._fleet, tallies, parts, deadline)
+        finally:
+            # Not before: a heart that told it again to a node first would leave nothing to be
+            # found there, and a release that finds nothing says that the lease was lost.
+            self._chores.released(parts, until)
+        for node in failed:
             self._lost(node)
         if not tallies[0].confirmed:
             raise EngineUnavailable(
