@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lockfast import acquire, port
 from lockfast.claims import Claims
 from lockfast.core.ballot import Ballot
-from lockfast.core.validity import DRIFT
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.keys import command
@@ -17,37 +16,16 @@ from lockfast.guards.mark import Holder
 from lockfast.guards.redis.guard import RedisGuardCore
 from lockfast.live import Live
 from lockfast.nouns import lock
-from lockfast.port import Standing
+from tests.robustness.simulation.mutants import (
+    answered_from_the_reply,
+    observe_the_whole_ttl,
+    renewed_from_the_reply,
+)
 
-_answered, _renewed, _acquire = Claims.answered, Claims.renewed, acquire.acquire
+_acquire = acquire.acquire
 _ballot = Ballot.__init__
 MINT = "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000000 + t[2])"
 WAIT = 0.4
-
-
-def answered_from_the_reply(
-    self: Claims,
-    live: Live,
-    sent: float,  # noqa: ARG001  # which it ignores
-    standing: Standing | None,
-    now: float,
-) -> None:
-    _answered(self, live, now, standing, now)
-
-
-def renewed_from_the_reply(
-    self: Claims,
-    lives: Iterable[Live],
-    sent: float,  # noqa: ARG001  # which it ignores
-    standings: Iterable[Standing | Exception | None],
-    now: float,
-) -> tuple[list[Live], list[Live]]:
-    return _renewed(self, lives, now, standings, now)
-
-
-def observe_the_whole_ttl(self: Live, sent: float, left: float) -> None:  # noqa: ARG001  # the same
-    self.until = max(self.until, sent + self.shape.ttl * (1.0 - DRIFT))
-    self.worry = sent + self.shape.ttl / 2.0
 
 
 async def acquire_then_mint(session: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401  # handed on

@@ -5,11 +5,11 @@ import contextlib
 import os
 import re
 import socket
-from types import TracebackType
 from typing import Self
 
 from tests.robustness.hosts.host import Host
 from tests.robustness.hosts.ip import ip, links, spaces
+from tests.servers.group import Group
 from tests.servers.process import ServerError
 
 # 198.18.0.0/15 is kept for tests of networks (RFC 2544), so no neighbour of the machine has it.
@@ -18,7 +18,7 @@ _NETWORKS = range(256)
 _OURS = re.compile(r"lf(\d+)[-bv]")
 
 
-class Network:
+class Network(Group):
     """One network of this process. `with` makes it, and leaves nothing behind.
 
     Its number is claimed by an abstract socket, which the kernel frees however the process ends.
@@ -71,23 +71,6 @@ class Network:
             _live.discard(self)
             _remove(self.number)
         self._claim.close()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
 
 def sweep() -> None:
