@@ -7,7 +7,8 @@ BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test models faults bench docs clean
+HOURS ?= 8
+.PHONY: help setup check test models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +37,14 @@ test: ## Run the tests, on real servers that they start themselves
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
 
-faults: models ## Run what takes longer: every model, and 2,000 seeds of the simulation
-	LOCKFAST_SEEDS=2000 $(BIN)/python -m pytest tests/robustness
+# As root: servers and clients are hosts of their own, in network namespaces.
+faults: models ## Every model, 2,000 seeds of the simulation, real faults on every engine
+	LOCKFAST_SEEDS=2000 $(BIN)/python -m pytest tests/robustness/test_simulation.py
+	$(BIN)/python -m tests.robustness ci
+	$(BIN)/python -m tests.robustness controls
+
+torture: ## Faults on every engine with seed after seed, for HOURS=8; build/robustness/torture
+	$(BIN)/python -m tests.robustness torture --hours $(HOURS)
 
 # One after another, even under -j: two at once would measure each other.
 bench: ## Run each benchmark in turn, one JSON result each

@@ -185,6 +185,32 @@ def test_a_stale_replica_whose_clock_is_behind_gives_higher_tokens_all_the_same(
                 third.release()
 
 
+def test_a_promotion_that_missed_how_tokens_were_raised_by_the_one_before_raises_them_higher(
+    shared: Postgres,
+) -> None:
+    def token(timeline: int) -> int:
+        shared.command(
+            "CREATE OR REPLACE FUNCTION lockfast.line_v1() RETURNS text LANGUAGE plpgsql AS "
+            f"$$ BEGIN RETURN '{timeline:08X}'; END $$"
+        )
+        with lockfast.connect(shared.url) as client, client.lock("x") as lease:
+            return lease.token
+
+    try:
+        token(9)
+        # It was raised not long ago, so its counter is ahead of every clock.
+        shared.command("CREATE TABLE stale AS SELECT * FROM lockfast.bucket")
+        missed = token(10)
+        # None of that has reached the next to be promoted.
+        shared.command(
+            "UPDATE lockfast.bucket k SET last = s.last, line = s.line FROM stale s WHERE s.b = k.b"
+        )
+        assert token(11) > missed
+    finally:
+        install(shared.url)
+        shared.command("UPDATE lockfast.bucket SET last = DEFAULT, line = DEFAULT")
+
+
 def test_a_user_who_may_not_know_the_timeline_can_lock_all_the_same(shared: Postgres) -> None:
     shared.command("REVOKE EXECUTE ON FUNCTION pg_walfile_name FROM PUBLIC")
     shared.command("CREATE ROLE blind LOGIN")

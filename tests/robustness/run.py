@@ -19,12 +19,13 @@ from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
-from tests.robustness.traffic.process import MUTANT, ROOT, Task, Worker
+from tests.robustness.traffic.process import ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
-from tests.robustness.verdict import Logs, judge
+from tests.robustness.verdict import Logs, judge, unserved
 from tests.servers.clock import ServerClock
 from tests.servers.node import rows
+from tests.servers.process import ServerError
 from tests.servers.redis import Redis
 
 _SOCKET = "register.sock"
@@ -36,21 +37,19 @@ _PATIENCE = 40.0  # seconds for the workers to end in good order
 class Run:
     """One run. Its folder has the histories, the logs of the workers, and result.json."""
 
-    def __init__(  # noqa: PLR0913 - what a run is given on its command line
+    def __init__(
         self,
         scenario: Scenario,
         seed: int,
         seconds: float,
         out: Path,
         *,
-        control: str | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         self.scenario = scenario
         self.seed = seed
         self.seconds = seconds
         self.out = out.resolve()
-        self.control = control
         self._say = say
         self._histories = self.out / "history"
         self._violations: list[dict[str, str]] = []
@@ -84,8 +83,8 @@ class Run:
             "workers": self.scenario.workers,
             "pairs": self._pairs,
             **said,
-            "control": self.control,
-            "caught": bool(said["violations"]) if self.control else None,
+            "control": None,
+            "caught": None,
             "version": version(),
         }
         for moment in moments(history):
@@ -98,11 +97,10 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        control = {MUTANT: self.control} if self.control else {}
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
-                env={**ServerClock().env, **control},
+                env=ServerClock().env,
                 home=site.client_host(number),
             )
             for number in range(scenario.workers)
@@ -118,7 +116,10 @@ class Run:
         self._broke(
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
         )
-        site.heal()
+        try:
+            site.heal()
+        except ServerError as error:
+            self._broke("harness", [f"the site could not be healed: {error}"])
         # The last to be killed may only just be beginning: it would not know what SIGTERM means.
         with ThreadPoolExecutor(len(workers)) as pool:
             list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
@@ -126,6 +127,10 @@ class Run:
         self._say("healed")
         # Long enough for whatever a dead holder has left to end, and for waiters to be let in.
         time.sleep(scenario.ttl + _SETTLE)
+        while now() < healed + scenario.ttl + scenario.delta:
+            if not unserved(gathered(self._histories), healed):
+                break
+            time.sleep(_SETTLE)  # a busy machine; what is late beyond its bound will be told
         with ThreadPoolExecutor(len(workers)) as pool:
             ended = list(pool.map(lambda worker: worker.end(_PATIENCE), workers))
         self._broke("worker", [told for told in ended if told])
@@ -141,18 +146,22 @@ class Run:
             recorder.add(fault)
             self._say(f"{fault.name}, {fault.ended - fault.began:.1f} s: {fault.value}")
 
+        def wanted(kind: str) -> int:
+            return scenario.more.get(kind, scenario.each)
+
         player = Player(stage, record)
         kinds = sorted(scenario.faults or site.kinds)
         # See the plan: nothing may be lost once a clock was moved.
         moved = "clock-server" in kinds
         again = [kind for kind in kinds if not (moved and "data" in breaks(kind, site))]
+        each = scenario.each
         for number in range(_ROUNDS):
             plan = draw(
                 # A seed that no other run has for its first.
                 *(self.seed + number * 1_000_000, site),
                 ttl=scenario.ttl,
                 kinds=kinds,
-                each=max(scenario.each - player.counts.get(kind, 0) for kind in kinds),
+                each=each,
                 seconds=0.0 if number else self.seconds,
             )
             with (self.out / "plan.txt").open("a", encoding="utf-8") as file:
@@ -164,7 +173,12 @@ class Run:
             except Exception as error:  # noqa: BLE001 - a violation; the run goes on to its end
                 self._broke("harness", [f"a fault could not be undone: {error!r}"])
                 break
-            kinds = [kind for kind in again if player.counts.get(kind, 0) < scenario.each]
+            short = {
+                kind: missing
+                for kind in again
+                if (missing := wanted(kind) - player.counts.get(kind, 0)) > 0
+            }
+            kinds, each = list(short), max(short.values(), default=0)
             if not kinds:
                 break
         recorder.close()

@@ -23,6 +23,9 @@ class Scenario:
     seed: int = 1
     """The seed of CI."""
     each: int = 5
+    """How often each kind of fault comes, at least,"""
+    more: dict[str, int] = field(default_factory=dict)
+    """and those of which there are more."""
     workers: int = 4
     hands: int = 8
     workloads: tuple[str, ...] = ALL
@@ -34,7 +37,7 @@ class Scenario:
     counted: tuple[str, ...] = ()
     """Checkers whose findings are counted and not held against this site."""
     ci: bool = True
-    order: bool = field(default=True)
+    order: bool = True
     """Whether there is a queue, so that grants come in the order of tickets."""
 
 

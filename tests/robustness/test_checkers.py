@@ -239,8 +239,14 @@ def waiting(began: float, ended: float) -> Record:
 
 def test_a_waiter_that_is_not_granted_after_the_faults_is_found() -> None:
     history = [fault("kill-server", 0, 10), waiting(5, 15)]
-    assert "w waited 5.000 s for what nobody held" in said(checkers.recovers(history, 4.0))
+    assert "nobody held it for 5.200 s" in said(checkers.recovers(history, 4.0))
     assert not checkers.recovers(history, 6.0)
+
+
+def test_many_who_wait_for_a_moment_each_wait_together() -> None:
+    history = [waiting(at, at + 0.9) for at in range(8)]
+    assert "nobody held it for 8.1" in said(checkers.recovers(history, 6.0))
+    assert not checkers.recovers([waiting(at, at + 0.7) for at in range(8)], 6.0)
 
 
 def test_time_that_somebody_held_is_not_waited() -> None:
@@ -253,6 +259,13 @@ def test_time_under_a_fault_is_not_waited_and_every_calm_is_looked_at() -> None:
     history = [fault("loss", 2, 4), fault("loss", 3, 6), fault("loss", 13, 20), waiting(1, 21)]
     (longest,) = checkers.waits(history)
     assert (longest.began, longest.ended) == (6, 13)
+
+
+def test_who_waits_for_several_at_once_may_wait_for_another_than_is_free() -> None:
+    both = [waiting(1, 9), replace(waiting(1, 9), name="y")]
+    assert checkers.waits(both) == []
+    (longest,) = checkers.waits([*both, replace(waiting(2, 5), name="z")])
+    assert longest.name == "z"
 
 
 # --- what must hold -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.robustness.hosts import Host, host_of
 from tests.robustness.plan import Act, Plan, Step, draw
 from tests.robustness.player import Player
 from tests.robustness.sites import SITES, RedisSite, Site
-from tests.servers import Server, ServerClock, wait_until
+from tests.servers import Connection, Server, ServerClock, wait_until
 
 _ASKER = """
 import socket, sys, time
@@ -67,6 +67,8 @@ def asker(site: RedisSite) -> Iterator[Asker]:
 
 @pytest.fixture
 def stage(site: RedisSite, asker: Asker) -> Iterator[Stage]:
+    asker.launch()
+    _served(asker)
     yield Stage(site, [asker], ttl=0.5)
     site.heal()
 
@@ -123,10 +125,12 @@ def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(
     wait_until(lambda: proxy.open_connections == 0, "the last request is answered")
     site.redis.command("SET", "asked", 0)
     answered = asker.answers
-    FAULTS["lose-reply"].begin(stage, Order(0.5, 2))
     seen = proxy.connections
+    with Connection(proxy.host, proxy.port) as idle:
+        assert idle.command("PING") == b"PONG"
+        FAULTS["lose-reply"].begin(stage, Order(0.5, 2))
     asker.launch()
-    wait_until(lambda: proxy.connections > seen + 8, "each took its connection along", 30.0)
+    wait_until(lambda: proxy.connections > seen + 9, "each took its connection along", 30.0)
     asker.stop()
     asked = site.redis.command("GET", "asked")
     assert isinstance(asked, bytes)

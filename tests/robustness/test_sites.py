@@ -84,8 +84,9 @@ def test_a_site_serves_again_after_a_crash_and_its_tokens_go_on(site: Site) -> N
     assert before < between < _token(site)
 
 
-def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site) -> None:
-    undo = _begin(site, "cut-minority")
+@pytest.mark.parametrize("turn", [0, 1], ids=["from-its-peers", "from-all"])
+def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site, turn: int) -> None:
+    undo = _begin(site, "cut-minority", turn)
     assert _token(site)
     undo()
     site.wait_served()
@@ -183,8 +184,9 @@ def test_a_request_that_is_doubled_is_carried_out_twice(saving: SavingRedisSite)
     redis = saving.redis
     sha = redis.command("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])")
     assert isinstance(sha, bytes)
-    undo = _begin(saving, "duplicate", seconds=0.1)
     with Connection(proxy.host, proxy.port) as connection:
+        assert connection.command("PING") == b"PONG"
+        undo = _begin(saving, "duplicate", seconds=0.1)
         assert connection.command("EVALSHA", sha, 1, "twice") == 1
         wait_until(lambda: proxy.doubled == 1, "the copy is carried out", 30.0)
     assert redis.command("GET", "twice") == b"2"

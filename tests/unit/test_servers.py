@@ -317,6 +317,47 @@ def test_held_requests_of_a_waiting_client_are_answered(proxy: Proxy) -> None:
         assert client.read() == b"a"
 
 
+def test_a_held_request_tells_whose_it_is(proxy: Proxy) -> None:
+    proxy.hold_requests()
+    with _connect(proxy) as client:
+        assert proxy.holding == set()
+        client.send("ECHO", "a")
+        proxy.wait_held()
+        assert proxy.holding == {"127.0.0.1"}
+        proxy.release_requests()
+
+
+def test_a_doubled_request_is_carried_out_again_though_its_client_is_gone(
+    redis: Redis, proxy: Proxy
+) -> None:
+    proxy.double_requests(lambda request: b"APPEND" in request, 1, after=0.1)
+    with _connect(proxy) as client:
+        client.command("APPEND", "a", "x")
+    wait_until(lambda: proxy.doubled == 1, "the copy is answered")
+    assert redis.command("GET", "a") == b"xx"
+    with _connect(proxy) as client:
+        assert client.command("APPEND", "a", "y") == 3
+    assert proxy.doubled == 1
+
+
+def test_a_copy_that_is_still_under_way_does_not_keep_the_proxy(redis: Redis) -> None:
+    with Proxy(redis.host, redis.port) as proxy, _connect(proxy) as client:
+        proxy.double_requests(lambda request: b"APPEND" in request, 1, after=600.0)
+        assert client.command("APPEND", "a", "x") == 1
+
+
+def test_a_proxy_leads_to_another_server(redis: Redis, proxy: Proxy) -> None:
+    redis.command("SET", "who", "first")
+    with Redis() as other, _connect(proxy) as client:
+        other.command("SET", "who", "second")
+        assert client.command("GET", "who") == b"first"
+        proxy.retarget(other.host, other.port)
+        with pytest.raises(ConnectionResetError):
+            client.command("GET", "who")
+        with _connect(proxy) as again:
+            assert again.command("GET", "who") == b"second"
+
+
 def test_a_broken_predicate_is_told(redis: Redis) -> None:
     proxy = Proxy(redis.host, redis.port).start()
     proxy.hold_requests(lambda request: 1 // len(request[:0]) > 0)

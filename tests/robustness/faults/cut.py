@@ -2,30 +2,29 @@
 
 from tests.robustness.faults.fault import Damage, Fault, Order, Stage, chosen, told
 from tests.robustness.hosts import host_of
+from tests.servers.process import Server
 
 _SHARES = (0.05, 0.2, 0.4)
 
 
 class CutLeader(Fault):
-    """The leader is cut off from everybody, clients and other servers."""
+    """The leader is cut off: from everybody, or from the other servers and not from clients."""
 
     kind = "cut-leader"
 
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Cut it off."""
-        leader = chosen(order.rng, [stage.site.leader()])
-        return Damage(f"cut {told(leader)} off", host_of(leader).cut())
+        return _isolate(chosen(order.rng, [stage.site.leader()]), stage, order)
 
 
 class CutMinority(Fault):
-    """One that does not lead is cut off from everybody."""
+    """One that does not lead is cut off: from everybody, or from the other servers alone."""
 
     kind = "cut-minority"
 
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Cut it off."""
-        server = chosen(order.rng, stage.site.followers())
-        return Damage(f"cut {told(server)} off", host_of(server).cut())
+        return _isolate(chosen(order.rng, stage.site.followers()), stage, order)
 
 
 class CutClient(Fault):
@@ -66,3 +65,12 @@ class Loss(Fault):
         share = _SHARES[order.turn % len(_SHARES)]
         victim = chosen(order.rng, [*stage.workers, *stage.site.servers])
         return Damage(f"lose {share:.0%} of {told(victim)}", host_of(victim).lossy(share))
+
+
+def _isolate(server: Server, stage: Stage, order: Order) -> Damage:
+    others = [host_of(each) for each in stage.site.peers(server)]
+    if others and order.turn % 2 == 0:
+        # Its clients stay, and hear from one that does not know that the others have gone on.
+        undo = host_of(server).cut(*others)
+        return Damage(f"cut {told(server)} off from the other servers", undo)
+    return Damage(f"cut {told(server)} off", host_of(server).cut())

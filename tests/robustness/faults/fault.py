@@ -9,6 +9,7 @@ from typing import ClassVar
 from tests.robustness.hosts import host_of
 from tests.robustness.sites import Site
 from tests.servers.process import Server, ServerError
+from tests.servers.proxy import Proxy
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ def chosen(rng: Random, servers: Sequence[Server]) -> Server:
     if not running:
         raise ServerError("none of them runs")
     return rng.choice(running)
+
+
+def busy(rng: Random, proxies: Sequence[Proxy]) -> Proxy:
+    """Pick one of the proxies that somebody uses: clients of an ensemble may all be at one."""
+    used = [proxy for proxy in proxies if proxy.open_connections]
+    if not used:
+        raise ServerError("nobody is connected")
+    return rng.choice(used)
 
 
 def told(server: Server) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.robustness.faults.fault import Damage, Fault, Order, Stage, told
+from tests.robustness.faults.fault import Damage, Fault, Order, Stage, busy, told
 from tests.robustness.hosts import host_of
 from tests.servers.process import ServerError
 from tests.servers.proxy import Proxy
@@ -18,7 +18,7 @@ class LateRequest(Fault):
 
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Hold some, and kill one of those that sent them."""
-        proxy = order.rng.choice(stage.site.proxies)
+        proxy = busy(order.rng, stage.site.proxies)
         proxy.hold_requests(count=_HELD[order.turn % len(_HELD)])
         try:
             proxy.wait_held(timeout=5.0)
@@ -49,7 +49,7 @@ class Duplicate(Fault):
 
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Double those of the next while; the copies are late by up to as long."""
-        proxy = order.rng.choice(stage.site.proxies)
+        proxy = busy(order.rng, stage.site.proxies)
         after = order.seconds * order.rng.random()
         proxy.double_requests(_is_script, _DOUBLED, after)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.robustness.report.choose import choose
 from tests.robustness.report.page import page
-from tests.robustness.report.results import runs
+from tests.robustness.report.results import controls, runs
 from tests.robustness.report.svg import draw
 from tests.robustness.report.timeline import timeline
 from tests.robustness.report.web import standalone
@@ -27,7 +27,7 @@ def write(folders: list[Path], out: Path, html: Path) -> int:
     pictures = {one.file: draw(timeline(one.moment, one.run.title)) for one in chosen}
     for name, svg in pictures.items():
         (out / name).write_text(svg, "utf-8")
-    text = page(found, chosen)
+    text = page(found, chosen, controls(folders))
     (out / "report.md").write_text(text, "utf-8")
     html.parent.mkdir(parents=True, exist_ok=True)
     html.write_text(standalone(text, pictures), "utf-8")

@@ -36,6 +36,16 @@ def runs(folders: Iterable[Path]) -> list[Run]:
     return sorted(found, key=lambda run: (run.said["scenario"], run.said["seed"]))
 
 
+def controls(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Read what the controls under the folders came to: tests/robustness/controls writes it."""
+    return [
+        verdict
+        for folder in folders
+        for path in sorted(folder.rglob("controls.json"))
+        for verdict in json.loads(path.read_text("utf-8"))
+    ]
+
+
 @dataclass
 class Sums:
     """What many runs on one engine came to."""

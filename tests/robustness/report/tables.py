@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from tests.robustness.report.results import Run, Sums
+from tests.robustness.report.results import Sums
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -120,12 +121,16 @@ def guarantees(engines: dict[str, Sums]) -> list[tuple[str, str, str]]:
     ]
 
 
-def controls(among: Iterable[Run]) -> str:
-    """Which mutants were caught, and by what."""
-    rows = []
-    for run in among:
-        if run.said.get("control") is not None:
-            by = sorted({violation["checker"] for violation in run.said["violations"]})
-            caught = ", ".join(f"`{each}`" for each in by) if run.said["caught"] else "**not**"
-            rows.append([run.said["control"], run.title, caught])
-    return plain(["control", "run", "caught by"], rows) if rows else ""
+def controls(found: Iterable[Mapping[str, Any]]) -> str:
+    """Which mutants were caught, where, and by what."""
+    rows = [
+        [
+            str(each["control"]),
+            str(each["where"]),
+            str(each["fault"]),
+            f"`{each['checker']}`" if each["caught"] else "**not caught**",
+            f"{each['seconds']:.0f}",
+        ]
+        for each in found
+    ]
+    return plain(["control", "where", "fault", "caught by", "seconds"], rows)

@@ -34,6 +34,11 @@ class RedlockSite(Site):
         """Tell the first: none leads."""
         return self.nodes[0]
 
+    def peers(self, server: Server) -> list[Server]:
+        """Tell that it talks with none."""
+        del server
+        return []
+
     def prepare(self) -> None:
         """Make them members."""
         install(self.url)

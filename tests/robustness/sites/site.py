@@ -80,6 +80,10 @@ class Site(Group):
         leader = self.leader()
         return [each for each in self.servers if each.alive and each is not leader]
 
+    def peers(self, server: Server) -> list[Server]:
+        """Tell the servers that one talks with."""
+        return [each for each in self.servers if each is not server]
+
     def client_host(self, place: int) -> Host:
         """Tell the host of a client, which is made when first asked for."""
         if place not in self._clients:

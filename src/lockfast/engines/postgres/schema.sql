@@ -30,6 +30,13 @@ BEGIN
 END
 $$;
 
+-- How many promotions lie between two timelines, one at least where that is not known.
+CREATE OR REPLACE FUNCTION lockfast.promotions_v1(p_from text, p_to text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_to IN (p_from, '') THEN 0 WHEN p_from = '' THEN 1
+    ELSE greatest(1, ('x' || p_to)::bit(32)::bigint - ('x' || p_from)::bit(32)::bigint) END
+$$;
+
 -- Room in every page, so that an update stays in its page and touches no index.
 CREATE TABLE IF NOT EXISTS lockfast.bucket (
   b    integer PRIMARY KEY,
@@ -284,11 +291,12 @@ DECLARE
 BEGIN
   PERFORM lockfast.enter_v1();
   -- Lock and mint in one. On a new timeline a replica was promoted that may have missed tickets, and
-  -- its clock may be behind: an hour is more than either.
+  -- its clock may be behind: an hour is more than either. An hour for each promotion: what it missed
+  -- may be that the one before it was raised, from the same number.
   UPDATE lockfast.bucket k
   SET seen = greatest(k.seen, lockfast.micros_v1()),
       last = greatest(k.last + 1, lockfast.micros_v1() + p_base)
-             + CASE WHEN v_line IN (k.line, '') THEN 0 ELSE 3600000000 END,
+             + 3600000000 * lockfast.promotions_v1(k.line, v_line),
       line = CASE WHEN v_line = '' THEN k.line ELSE v_line END
   WHERE k.b = v_b RETURNING k.seen, k.last INTO v_now, v_ticket;
   IF NOT FOUND THEN
