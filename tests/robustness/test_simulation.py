@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.robustness.simulation import ballots, redlock
 from tests.robustness.simulation.many import cores, run_many
 from tests.robustness.simulation.mutants import MUTANTS, switched_in
-from tests.robustness.simulation.run import run
+from tests.robustness.simulation.run import Outcome, run
 
 FEW = 200
 SEEDS = int(os.environ.get("LOCKFAST_SEEDS", FEW))
@@ -67,7 +68,26 @@ def test_a_broken_way_of_building_it_is_found(mutant: str) -> None:
         assert any(run(seed).broken for seed in range(ENOUGH)), "the simulation cannot tell"
 
 
-def test_a_seed_replays_to_the_last_message() -> None:
-    first = run(11, tracing=True).trace
+@pytest.mark.timeout(900)
+def test_no_rule_is_broken_on_redlock() -> None:
+    seen: Counter[str] = Counter()
+    for batch in run_many(0, SEEDS // 20, 1 if SEEDS <= FEW else cores(), redlock.run):
+        assert batch.broken == {}, "python -m tests.robustness.simulation --redlock --seed N"
+        seen += batch.seen
+    assert [what for what in ("grants", "writes", "wipe", "pause") if not seen[what]] == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mutant", ballots.MUTANTS)
+def test_a_broken_way_of_building_redlock_is_found(mutant: str) -> None:
+    first = ballots.FOUND[mutant]
+    with ballots.switched_in(mutant):
+        seeds = range(first, first + ENOUGH)
+        assert any(redlock.run(seed).broken for seed in seeds), "the simulation cannot tell"
+
+
+@pytest.mark.parametrize("once", [run, redlock.run])
+def test_a_seed_replays_to_the_last_message(once: Callable[..., Outcome]) -> None:
+    first = once(11, tracing=True).trace
     assert len(first) > 100
-    assert run(11, tracing=True).trace == first
+    assert once(11, tracing=True).trace == first

@@ -7,8 +7,9 @@ import sys
 import time
 from collections import Counter
 
+from tests.robustness.simulation import redlock
+from tests.robustness.simulation import run as one
 from tests.robustness.simulation.many import cores, run_many
-from tests.robustness.simulation.run import run
 
 
 def main() -> int:
@@ -18,7 +19,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5000, help="how many to run (5000)")
     parser.add_argument("--first", type=int, default=0, help="from this one on (0)")
     parser.add_argument("--processes", type=int, default=cores(), help="how many at once")
+    parser.add_argument("--redlock", action="store_true", help="on Redlock's five nodes")
     asked = parser.parse_args()
+    run = redlock.run if asked.redlock else one.run
     if asked.seed is not None:
         outcome = run(asked.seed, tracing=True)
         print(*outcome.trace, sep="\n")
@@ -27,7 +30,7 @@ def main() -> int:
     seen: Counter[str] = Counter()
     failed, cpu = 0, 0.0
     began = time.monotonic()
-    for batch in run_many(asked.first, asked.seeds, asked.processes):
+    for batch in run_many(asked.first, asked.seeds, asked.processes, run):
         seen += batch.seen
         failed += len(batch.broken)
         cpu += batch.spent

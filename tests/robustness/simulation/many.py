@@ -7,10 +7,11 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
-from tests.robustness.simulation.run import run
+from tests.robustness.simulation.run import Outcome, run
 
 BATCH = 50  # seeds between two collections of garbage, which cost half of the time otherwise
 
@@ -31,27 +32,29 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def run_many(first: int, seeds: int, processes: int) -> Iterator[Batch]:
+def run_many(
+    first: int, seeds: int, processes: int, one: Callable[[int], Outcome] = run
+) -> Iterator[Batch]:
     """Run seeds, and tell of each batch when it is done."""
     end = first + seeds
     batches = [(start, min(start + BATCH, end)) for start in range(first, end, BATCH)]
     processes = min(processes, len(batches))
     if processes == 1:
-        yield from map(_run, batches)
+        yield from map(partial(_run, one), batches)
         return
     # Spawned and not forked: a fork would take over whatever threads the caller has.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_run, batches)
+        yield from pool.imap_unordered(partial(_run, one), batches)
 
 
-def _run(batch: tuple[int, int]) -> Batch:
+def _run(one: Callable[[int], Outcome], batch: tuple[int, int]) -> Batch:
     seen: Counter[str] = Counter()
     broken: dict[int, str] = {}
     collecting, began = gc.isenabled(), time.process_time()
     gc.disable()
     try:
         for seed in range(*batch):
-            outcome = run(seed)
+            outcome = one(seed)
             seen += outcome.seen
             if outcome.broken:
                 broken[seed] = outcome.broken

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
 from lockfast.aio import AsyncClient
 from lockfast.errors import LockfastError
 from lockfast.live import Live
+from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.session import Session
 from tests.robustness.simulation.deeds import Deeds
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.plan import FAULTY, Plan
 from tests.robustness.simulation.register import Place
-from tests.robustness.simulation.remote import Remote
-from tests.robustness.simulation.server import Server
 from tests.robustness.simulation.world import FOREVER, Process, World
 
 LOOK = 0.5  # seconds after which a waiter that holds something looks for a circle
@@ -28,7 +28,8 @@ class Party:
     def __init__(  # noqa: PLR0913, PLR0917  # the whole of its world
         self,
         number: int,
-        server: Server,
+        opener: Callable[[Process, str], Callable[[], Engine]],
+        seen: Counter[str],
         place: Place,
         network: Network,
         plan: Plan,
@@ -39,12 +40,12 @@ class Party:
             world, f"client {number}", start=1000.0 * number, rate=1.0 + plan.drifts[number]
         )
         self._world = world
-        self._seen = server.witness.seen
+        self._seen = seen
         self._plan = plan
         self._rng = rng
         prefix = f"{number + 1:022x}"
-        remote = Remote(self.process, server, prefix)
-        self.session = Session(lambda: remote, Aio(self.process.time), deadlock_after=LOOK)
+        open_engine = opener(self.process, prefix)
+        self.session = Session(open_engine, Aio(self.process.time), deadlock_after=LOOK)
         self.session._prefix = prefix  # the same in every replay
         self.client = AsyncClient(self.session)
         self._deeds = Deeds(self.client, self.process, place, network, plan, rng)
@@ -80,7 +81,8 @@ class Party:
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._seen[type(error).__name__] += 1
                 if self._world.tracing:
-                    self._world.say(self.process.name, f"is told {type(error).__name__}: {error}")
+                    said = str(error).partition(": held by")[0]  # what follows names this process
+                    self._world.say(self.process.name, f"is told {type(error).__name__}: {said}")
                 if not isinstance(error, LockfastError):
                     raise error
         self.working -= 1

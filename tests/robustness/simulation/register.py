@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lockfast.errors import StaleToken
 from lockfast.guards import mark
 from lockfast.guards.mark import Mark, Shown
+from tests.robustness.simulation.votes import Votes
 from tests.robustness.simulation.witness import Witness
 from tests.robustness.simulation.world import Process
 
@@ -14,7 +15,7 @@ from tests.robustness.simulation.world import Process
 class Register:
     """A counter whose every access shows a token: the check and the write are one step."""
 
-    def __init__(self, witness: Witness) -> None:
+    def __init__(self, witness: Witness | Votes) -> None:
         self._witness = witness
         self._mark: Mark | None = None
         self.value = 0
@@ -65,7 +66,7 @@ class Twin:
 class Place:
     """Where the resources are: a counter and its twin for each name."""
 
-    def __init__(self, process: Process, witness: Witness, names: Iterable[str]) -> None:
+    def __init__(self, process: Process, witness: Witness | Votes, names: Iterable[str]) -> None:
         self.process = process
         self.resources = {name: (Register(witness), Twin()) for name in names}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -13,11 +15,13 @@ from unittest.mock import patch
 from lockfast import acquire, port, session
 from lockfast.errors import LockfastError
 from lockfast.heart import log
+from lockfast.port import Engine
 from tests.robustness.simulation.deeds import TTLS
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.party import Party
 from tests.robustness.simulation.plan import FAULTY, LATEST, LOCKS, Plan, draw
 from tests.robustness.simulation.register import Place
+from tests.robustness.simulation.remote import Remote
 from tests.robustness.simulation.server import Server
 from tests.robustness.simulation.witness import Witness
 from tests.robustness.simulation.world import Broken, Process, World
@@ -51,29 +55,38 @@ class Ear(logging.Filter):
         return False
 
 
-def run(seed: int, *, tracing: bool = False) -> Outcome:
-    """Run a seed. The same seed gives the same run, to the last message."""
-    random.seed(seed)  # the jitter of the code under test
-    simulation = Simulation(Random(seed), tracing=tracing)  # noqa: S311  # no secret
+@contextmanager
+def quiet() -> Iterator[list[str]]:
+    """Make the client's times short and its log silent; give what hearts stumbled over."""
     ear, level = Ear(), log.level
     log.addFilter(ear)
     log.setLevel(logging.ERROR)
-    broken = None
     try:
         with (
             patch.object(port, "LONGEST_WAIT", WAIT),
             patch.object(session, "IO", IO),
             patch.object(acquire, "LONGEST_LOOK", LOOK),
         ):
-            simulation.run()
-        if ear.stumbles:
-            raise Broken(f"a heart stumbled: {ear.stumbles[0]}")
-    except Broken as error:
-        broken = str(error)
+            yield ear.stumbles
     finally:
-        simulation.clear()
         log.setLevel(level)
         log.removeFilter(ear)
+
+
+def run(seed: int, *, tracing: bool = False) -> Outcome:
+    """Run a seed. The same seed gives the same run, to the last message."""
+    random.seed(seed)  # the jitter of the code under test
+    simulation = Simulation(Random(seed), tracing=tracing)  # noqa: S311  # no secret
+    broken = None
+    with quiet() as stumbles:
+        try:
+            simulation.run()
+            if stumbles:
+                raise Broken(f"a heart stumbled: {stumbles[0]}")
+        except Broken as error:
+            broken = str(error)
+        finally:
+            simulation.clear()
     return Outcome(seed, broken, simulation.witness.seen, simulation.world.trace)
 
 
@@ -92,9 +105,16 @@ class Simulation:
         self.place = Place(Process.new(self.world, "resource"), self.witness, self.plan.names)
         for number in range(self.plan.clients):
             self.witness.parties.append(
-                Party(number, self.server, self.place, self.network, self.plan, self.world, rng)
+                Party(
+                    *(number, self._opener, self.witness.seen, self.place),
+                    *(self.network, self.plan, self.world, rng),
+                )
             )
         self.parties = self.witness.parties
+
+    def _opener(self, process: Process, prefix: str) -> Callable[[], Engine]:
+        remote = Remote(process, self.server, prefix)
+        return lambda: remote
 
     def run(self) -> None:
         """Begin, break things, stop breaking them, and look at what is left."""

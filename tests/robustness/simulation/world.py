@@ -111,6 +111,8 @@ class Process(asyncio.AbstractEventLoop):
         self.tasks: list[asyncio.Task[Any]] = []
         self.after: Callable[[], None] | None = None
         """Called after everything that happens in it."""
+        self.dial: Callable[..., Coroutine[Any, Any, Any]] | None = None
+        """Connects it to a host, where there is a network that knows connections."""
 
     @classmethod
     def new(cls, world: World, name: str, *, start: float = 0.0, rate: float = 1.0) -> Self:
@@ -166,6 +168,16 @@ class Process(asyncio.AbstractEventLoop):
         task = asyncio.Task(coro, loop=self, name=name or "worker", context=context)
         self.tasks.append(task)
         return task
+
+    async def create_connection(  # type: ignore[override]  # what is used of it
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        del port
+        assert self.dial is not None
+        made: tuple[asyncio.Transport, asyncio.Protocol] = await self.dial(
+            self, protocol_factory, host
+        )
+        return made
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
