@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -280,7 +280,8 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
 
 def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage: Stage) -> None:
     """Nobody was told of its grant, and its client could not reach etcd for longer than it tries
-    to resign. It is on a lease that the client keeps: it would stand there as long as that lives.
+    to resign; the heart was so late that it did not even try. It is on a lease that the client
+    keeps: it would stand there as long as that lives.
     """
 
     async def play() -> None:
@@ -302,12 +303,16 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
             removed: list[bool] = await delete(*args)
             return removed
 
-        engine._wire.call, engine._holdings.delete = unheard, unsent
+        async def late(asks: Sequence[object], *_: object, **__: object) -> list[bool]:
+            raise EngineUnavailable(f"no time was left for {len(asks)}", sent=False)
+
+        resign = engine.resign
+        engine._wire.call, engine._holdings.delete, engine.resign = unheard, unsent, late
         with pytest.raises(EngineUnavailable):
             await acquire(client.lock("x", ttl=0.5), 0.3)
         await stage.colour.until(lambda: not len(client._session.claims), "the heart gives up", 20)
         assert await queue(other.lock("x")), "nobody has ended it so far"
-        cut = False
+        cut, engine.resign = False, resign
         at_work = await acquire(client.lock("y", ttl=0.5), 5)  # its lease is kept alive
         await release(await acquire(other.lock("x", ttl=0.5), 6))
         await release(at_work)

@@ -80,9 +80,9 @@ class Attempt:
         ask, same_base = self.ask, self._sessions.same_base()
         return inner(forms.claim(self.form, ask.id.encode(), ask.payload, holder, None, same_base))
 
-    async def send(self, ids: list[str], request: bytes) -> Done:
-        """Send a transaction that carries the claims of these ids."""
-        return done(await self._holdings.send_all(ids, request, self._deadline))
+    async def send(self, asks: list[Ask], request: bytes) -> Done:
+        """Send a transaction that carries these claims."""
+        return done(await self._holdings.send_all(asks, request, self._deadline))
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
         """Take in that the claim was put where nobody was; None if it was not put."""
@@ -104,7 +104,7 @@ class Attempt:
             request = forms.claim(form, id_, ask.payload, holder, waiter, same_base)
         else:
             request = forms.attempt(form, id_, ask.payload, holder, same_base)
-        reply = await self._holdings.send(ask.id, request, self._deadline)
+        reply = await self._holdings.send(ask, request, self._deadline)
         said = forms.claimed(reply, form)
         if said is not None:
             return said
@@ -149,7 +149,7 @@ class Attempt:
             return Standing(0, granted=False, left=0.0, ahead=len(queue), blocker=head)
         same_base = self._sessions.same_base()
         request = forms.squeeze(self.form, ask.id, ask.payload, holder, same_base, revision)
-        reply = await self._holdings.send(ask.id, request, self._deadline)
+        reply = await self._holdings.send(ask, request, self._deadline)
         said = forms.squeezed(reply)
         return None if said is None else await self._entered(said, holder, None)
 
@@ -190,8 +190,8 @@ async def together(attempts: list[Attempt]) -> dict[str, Standing]:
         return {}
     holders = [await attempt.session() for attempt in attempts]
     requests = [attempt.request(holder) for attempt, holder in zip(attempts, holders, strict=True)]
-    ids = [attempt.ask.id for attempt in attempts]
-    said = await attempts[0].send(ids, txn(b"", requests, []))
+    asks = [attempt.ask for attempt in attempts]
+    said = await attempts[0].send(asks, txn(b"", requests, []))
     found = zip(attempts, holders, said.replies, strict=True)
     standings = ((each.ask.id, each.alone(reply, holder)) for each, holder, reply in found)
     return {id_: standing for id_, standing in standings if standing is not None}

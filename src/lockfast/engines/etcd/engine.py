@@ -104,16 +104,11 @@ class EtcdEngine:
         holdings = self._holdings
         if doubt:
             holdings.bury(asks)
-        try:
-            if self._now() >= holdings.soonest:
-                await self._places.prune(deadline)
-            removed = await holdings.delete(
-                [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
-            )
-        except BaseException:
-            # Whoever asked may give up: a claim ends by itself. Not on a lease that is kept alive.
-            holdings.owe(asks)
-            raise
+        if self._now() >= holdings.soonest:
+            await self._places.prune(deadline)
+        removed = await holdings.delete(
+            [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
+        )
         self._places.gone(ask.id for ask in asks)
         return removed
 

@@ -81,9 +81,13 @@ class Holdings:
         self._over: dict[str, bytes] = {}
         """The keys of those whose time is over, by id, until they are known to be deleted. They are
         renewed no more: a deletion that is under way would take from a holder what it was just told
-        it has. And those that were given up in doubt: nothing else would ever end what comes to
-        life of them, as it is on a lease that this process keeps."""
+        it has. And those that were never answered: nothing else would ever end what comes to life
+        of them, as it is on a lease that this process keeps."""
         self._copies: dict[str, int] = {}  # how many were sent of a claim and not answered
+        self._unsure: dict[str, tuple[float, bytes]] = {}
+        """Those of them whose outcome is not known: until when another copy may be sent, and the
+        key. Whoever asked may have given up by then without having been able to tell us: it counts
+        on a claim to end by itself."""
         self.tombs: dict[str, float] = {}
         """Ids that must not come to life: all copies of them are sent from here."""
         self.soonest = math.inf
@@ -106,24 +110,27 @@ class Holdings:
         """Forget one that is not there any more."""
         self._by_id.pop(id_, None)
 
-    async def send(self, id_: str, request: bytes, deadline: float) -> bytes:
+    async def send(self, ask: Ask, request: bytes, deadline: float) -> bytes:
         """Send a copy of a claim, and know for how many there was no answer."""
-        return await self.send_all((id_,), request, deadline)
+        return await self.send_all((ask,), request, deadline)
 
-    async def send_all(self, ids: Sequence[str], request: bytes, deadline: float) -> bytes:
+    async def send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
         """Send a copy of several claims, in one transaction."""
         if not self._wire.enter(deadline):
             raise EngineUnavailable("too many claims are under way", sent=False)
+        ids = [ask.id for ask in asks]
         for id_ in ids:
             self._copies[id_] = self._copies.get(id_, 0) + 1
         try:
             reply = await self._wire.call(TXN, request, deadline)
-        except EngineUnavailable as error:
-            if not error.sent:
-                self._answered(ids)
-            raise
         except EngineRefused:
             self._answered(ids)
+            raise
+        except BaseException as error:
+            if isinstance(error, EngineUnavailable) and not error.sent:
+                self._answered(ids)
+            else:
+                self._doubt(asks)
             raise
         finally:
             self._wire.leave()
@@ -158,13 +165,12 @@ class Holdings:
         for ask in asks:
             self.tombs[ask.id] = ask.not_after + MARGIN
 
-    def owe(self, asks: Iterable[Ask]) -> None:
-        """Delete what comes of copies that were not answered, however often it takes."""
+    def _doubt(self, asks: Iterable[Ask]) -> None:
+        """See to it that nothing stays of a copy that was not answered."""
         with self._lock:
             for ask in asks:
-                if ask.id in self._copies:
-                    self._over[ask.id] = form_of(ask.shape).key(ask.id)
-                    self.soonest = self._wire.now()
+                self._unsure[ask.id] = (ask.not_after, form_of(ask.shape).key(ask.id))
+                self.soonest = min(self.soonest, ask.not_after)
 
     async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
         """Delete claims by id and key. If a copy of one may still be on its way, the gates move in
@@ -198,8 +204,14 @@ class Holdings:
                 if mine.until <= now:
                     self._over[mine.id] = mine.key
                     self.drop(mine.id)
-            left = list(self._by_id.values())
-            self.soonest = min((mine.until for mine in left), default=math.inf)
+            for id_, (end, key) in list(self._unsure.items()):
+                if end <= now or id_ not in self._copies or id_ in self._by_id:
+                    del self._unsure[id_]
+                    if id_ in self._copies and id_ not in self._by_id:
+                        self._over[id_] = key
+            left = [mine.until for mine in self._by_id.values()]
+            left += [end for end, _ in self._unsure.values()]
+            self.soonest = min(left, default=math.inf)
             over = list(self._over.items())
         try:
             if over:
