@@ -3,6 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRAS := alembic,apscheduler,celery,cli,django,etcd,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
 BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
@@ -14,7 +15,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[cli,django,etcd,postgres,redis,redlock,sqlalchemy,testing,zookeeper]'
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
 	scripts/install-servers
 
 $(BIN)/python:
@@ -40,8 +41,9 @@ models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
 
 # As root: servers and clients are hosts of their own, in network namespaces.
-faults: models ## Every model, 2,000 seeds of the simulation, real faults on every engine
-	LOCKFAST_SEEDS=2000 $(BIN)/python -m pytest tests/robustness/test_simulation.py
+faults: models ## Every model, 5,000 seeds of the simulation, real faults on every engine, mutants
+	$(BIN)/python -m tests.robustness.simulation --seeds 5000
+	$(BIN)/python -m tests.robustness.simulation --redlock --seeds 100
 	$(BIN)/python -m tests.robustness ci
 	$(BIN)/python -m tests.robustness controls
 
