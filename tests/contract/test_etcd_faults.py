@@ -318,3 +318,25 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
         await release(at_work)
 
     run(stage, play())
+
+
+def test_an_inspection_bears_that_one_of_its_own_claims_ends_meanwhile(stage: Stage) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=5.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=5.0), 10))
+        engine: Any = client._session.engine
+        ask = engine._wire.call_all
+
+        async def meanwhile(*args: Any) -> list[bytes]:  # noqa: ANN401  # handed on
+            engine._holdings.drop(lease.id)  # as a release does, in another thread or task
+            told: list[bytes] = await ask(*args)
+            return told
+
+        engine._wire.call_all = meanwhile
+        assert (await queue(client.lock("x")))[0].id == lease.id
+        engine._wire.call_all = ask
+        await release(lease)
+        await release(await waiting.result())
+
+    run(stage, play())

@@ -219,4 +219,4 @@ def test_both_colours_have_the_same_methods() -> None:
         "tokens",
         "wait_lost",
     ]
-    assert public(lockfast.Election) == ["campaign", "leader", "name", "observe", "run"]
+    assert public(lockfast.Election) == ["campaign", "leader", "name", "observe", "run", "ttl"]

@@ -53,15 +53,15 @@ async def _entries(
     # What its own client knows to be over is left out; others see it until it is deleted.
     shown = [row for row in every if (mine := holdings.get(row.id)) is None or mine.until > now]
     shown.sort(key=lambda row: (row.prefix, row.revision))
-    times = await _times_to_live(
-        wire, {row.lease for row in shown if holdings.get(row.id) is None}, deadline
-    )
+    # Found once: another may end one of ours while the others' leases are asked about.
+    own = {row.id: mine for row in shown if (mine := holdings.get(row.id)) is not None}
+    times = await _times_to_live(wire, {row.lease for row in shown if row.id not in own}, deadline)
     entries = []
     for _, group in groupby(shown, key=lambda row: row.prefix):
         queue = list(group)
         holders = granted(queue)
         for place, row in enumerate(queue):
-            mine = holdings.get(row.id)
+            mine = own.get(row.id)
             entries.append(
                 Entry(
                     name=row.name,
