@@ -77,8 +77,9 @@ def test_the_shell_completes_commands_and_the_names_that_are_held_now(url: str) 
 
 
 def test_the_script_for_a_shell_is_to_be_had() -> None:
+    # From a bash, which it is to find among its ancestors; the last command of -c would replace it.
     done = subprocess.run(
-        [sys.executable, "-m", "lockfast.cli", "--show-completion", "bash"],
+        ["bash", "-c", f"{sys.executable} -m lockfast.cli --show-completion && true"],
         capture_output=True,
         text=True,
         timeout=60,

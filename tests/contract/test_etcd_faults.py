@@ -286,7 +286,7 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
 
     async def play() -> None:
         client, other = stage.client(), stage.client()
-        await release(await acquire(client.lock("x", ttl=0.5)))
+        await release(await acquire(client.lock("x", ttl=2.0)))
         engine: Any = client._session.engine
         call, delete = engine._wire.call, engine._holdings.delete
         cut = True
@@ -309,12 +309,12 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
         resign = engine.resign
         engine._wire.call, engine._holdings.delete, engine.resign = unheard, unsent, late
         with pytest.raises(EngineUnavailable):
-            await acquire(client.lock("x", ttl=0.5), 0.3)
+            await acquire(client.lock("x", ttl=2.0), 0.3)
         await stage.colour.until(lambda: not len(client._session.claims), "the heart gives up", 20)
         assert await queue(other.lock("x")), "nobody has ended it so far"
         cut, engine.resign = False, resign
-        at_work = await acquire(client.lock("y", ttl=0.5), 5)  # its lease is kept alive
-        await release(await acquire(other.lock("x", ttl=0.5), 6))
+        at_work = await acquire(client.lock("y", ttl=2.0), 5)  # its lease is kept alive
+        await release(await acquire(other.lock("x", ttl=2.0), 6))
         await release(at_work)
 
     run(stage, play())
