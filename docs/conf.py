@@ -45,9 +45,12 @@ def setup(app: Sphinx) -> None:
 def _listed(*args: object) -> None:
     lines = args[-1]
     assert isinstance(lines, list)  # noqa: S101  # what Sphinx hands over
+    made: list[str] = []
     within = False
-    for i, line in enumerate(lines):
+    for line in lines:
         starts = re.match(r"`[\w=]+`: ", line) is not None
+        if starts and not within:
+            made.append("")  # a list begins after a paragraph
         within = starts or (within and bool(line))
-        if within:
-            lines[i] = ("* " if starts else "  ") + line
+        made.append(("* " if starts else "  ") + line if within else line)
+    lines[:] = made
