@@ -55,10 +55,12 @@ class Colour(ABC):
     def close(self) -> None:  # noqa: B027  # threads have nothing to give back
         """Give back what `run` needed."""
 
-    async def together(self, *coroutines: Coroutine[Any, Any, T]) -> list[T]:
+    async def together(
+        self, *coroutines: Coroutine[Any, Any, T], timeout: float = PATIENCE
+    ) -> list[T]:
         """Let all work at once, and give their results in order."""
         jobs = [self.start(each) for each in coroutines]
-        return [await job.result() for job in jobs]
+        return [await job.result(timeout) for job in jobs]
 
     async def until(
         self, condition: Callable[[], object], what: str, timeout: float = PATIENCE

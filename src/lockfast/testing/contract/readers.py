@@ -50,6 +50,9 @@ class Library:
         await within(lock.write() if writes else lock.read(), body)
 
 
+CROWD = 80.0  # seconds for all of them: a matter of computing, not of waiting
+
+
 class ManyReadersContract(Contract):
     """500 readers and 5 writers."""
 
@@ -66,7 +69,8 @@ class ManyReadersContract(Contract):
             *(
                 library.visit(clients[number % CLIENTS], chance.uniform(0.0, 0.3), writes=each)
                 for number, each in enumerate(writes)
-            )
+            ),
+            timeout=CROWD,
         )
         visits = library.visits
         assert len(visits) == len(writes)
