@@ -28,15 +28,14 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/lint-imports
 
 # Most tests wait, so three at once keep two cores busy. Those of the second line count threads,
-# interrupt, or measure, and want the machine for themselves. A test that failed is run once more, alone,
-# and named: what passes only then waits for something too short a time.
-AGAIN := $(BIN)/python -m pytest -v --last-failed --last-failed-no-failures=none
+# interrupt, or measure, and want the machine for themselves. A test that failed among others is run
+# once more, alone, and named by -ra: what passes only then waits for something too short a time.
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py
 
 test: ## Run the tests, on real servers that they start themselves
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
-		|| $(AGAIN)
-	$(BIN)/python -m pytest $(ALONE) || $(AGAIN)
+		|| $(BIN)/python -m pytest -v --last-failed --last-failed-no-failures=none
+	$(BIN)/python -m pytest $(ALONE)
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
