@@ -263,7 +263,11 @@ def main(url: str) -> None:
     }
     for line in sys.stdin:
         order, *arguments = line.split()
-        print(json.dumps(orders[order](*arguments)), flush=True)  # noqa: T201  # its answer
+        answer = json.dumps(orders[order](*arguments))
+        # A signal while a long line goes into a pipe makes CPython 3.11 drop the rest of the line.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print(answer, flush=True)  # noqa: T201  # its answer
+        signal.signal(signal.SIGINT, victim.storm.strike)
     victim.client.close()
 
 
