@@ -17,7 +17,7 @@ from tests.servers import EtcdCluster, Postgres, Proxy, Redis, RedlockSet, ZooKe
 
 FEW = 60  # round trips, greetings included
 CHUNK = 40  # claims that are made at once
-SLOW = 0.05  # seconds that a reply takes
+SLOW = 0.3  # seconds that a reply takes
 
 
 def crowd(client: lockfast.Client, names: int) -> None:

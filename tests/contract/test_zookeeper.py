@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
 from kazoo import retry
 from kazoo.protocol import connection
 
+from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.testing import (
     BodyContract,
     ClientContract,
@@ -51,8 +53,21 @@ class TestProcesses(ProcessContract):
     pass
 
 
+class ReapedMachine(SteadyMachine):
+    """The same; but the reaper sleeps by the real clock, so it is woken when time was moved."""
+
+    def set_time(self, wanted: float, step: float) -> None:
+        super().set_time(wanted, step)
+        engine = self.actor.engine
+        assert isinstance(engine, ZooKeeperEngine)
+        while engine._ledger.doomed(self.stage.bench.now()):
+            with engine._reaper._awake:
+                engine._reaper._awake.notify()
+            time.sleep(0.001)
+
+
 class TestMachine(MachineContract):
-    machine = SteadyMachine  # a claim's time is counted by its own process
+    machine = ReapedMachine  # a claim's time is counted by its own process
     examples = MachineContract.examples // 10
 
     @pytest.fixture

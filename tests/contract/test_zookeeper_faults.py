@@ -479,3 +479,28 @@ def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
         await release(lease)
 
     stage.colour.run(play())
+
+
+def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
+    stage: Stage, proxy: Proxy
+) -> None:
+    async def play() -> None:
+        past = through(stage, proxy)
+        waiter = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        holder = stage.actor()
+        held, asked = holder.ask(ttl=30), waiter.ask(ttl=30)
+        await holder.claim(held)
+        assert not (await waiter.claim(asked)).granted
+        engine = waiter.engine
+        assert isinstance(engine, ZooKeeperEngine)
+        (mine,) = engine._ledger.within(nodes.folder(engine._address.root, "x"))
+        # What tells of the end comes while a look is under way, which finds it too.
+        proxy.delay(0.0, replies=0.3)
+        await holder.resign(held)
+        engine._ears._worth_a_look(mine.session, mine.folder)
+        pushes = await engine.listen(stage.bench.now())
+        pushes += await engine.listen(stage.bench.now() + 1.0)
+        assert [wake.id for wake in pushes if wake.granted] == [asked.id]
+
+    stage.colour.run(play())

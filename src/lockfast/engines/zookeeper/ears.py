@@ -100,5 +100,7 @@ class Ears:
                 await self.look.watch(mine, line, place, deadline)
             else:
                 standing = await self.look.standing(mine, line, now, deadline)
-                if standing is not None and standing.granted:
+                if standing is None or not standing.granted:
+                    continue
+                if self._ledger.tell(mine, self._colour.now()):  # a watch may have told meanwhile
                     self._pushes.append(Wake(mine.id, granted=True, floor=standing.floor))

@@ -153,11 +153,14 @@ class ZooKeeperEngine:
             until = sent + (shape.ttl if granted else shape.wait_ttl)
             if not self._ledger.extend(mine, until, self._now()):
                 return None
-            return await self._look.standing(mine, line, sent, deadline)
+            standing = await self._look.standing(mine, line, sent, deadline)
         except SessionLost:
             return None
         except EngineError as error:
             return error
+        if standing is not None and standing.granted:
+            self._ledger.tell(mine, self._now())
+        return standing
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good."""

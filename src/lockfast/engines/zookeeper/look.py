@@ -61,7 +61,10 @@ class Look:
     async def standing(
         self, mine: Mine, line: Line, sent: float, deadline: float
     ) -> Standing | None:
-        """Report on a claim, and watch whom it waits for; None if it is gone."""
+        """Report on a claim, and watch whom it waits for; None if it is gone.
+
+        Whoever passes on that it is granted notes it in the ledger.
+        """
         session, folder = mine.session, mine.folder
         while True:
             place = line.place(mine.child or "")
@@ -76,8 +79,6 @@ class Look:
                 break
             except NoNodeError:  # the head has gone: the list was old
                 line = await lined(self._colour, session, folder, deadline)
-        if granted:
-            self._ledger.tell(mine, self._now())
         until = min(mine.deadline, session.anchor + session.timeout)
         return Standing(
             ticket=mine.ticket,

@@ -120,10 +120,13 @@ class Recipe:
             await self.withdraw(mine, deadline)
             raise
         standing = await self._look.standing(mine, line, sent, deadline)
-        if standing is None or standing.granted or ask.queue:
-            return standing
-        await self.withdraw(mine, deadline)
-        return Standing(0, granted=False, left=0.0, ahead=standing.ahead, blocker=standing.blocker)
+        if standing is not None and standing.granted:
+            self._ledger.tell(mine, self._now())
+        elif standing is not None and not ask.queue:
+            await self.withdraw(mine, deadline)
+            blocker = standing.blocker
+            return Standing(0, granted=False, left=0.0, ahead=standing.ahead, blocker=blocker)
+        return standing
 
     async def withdraw(self, mine: Mine, deadline: float) -> None:
         """Take back a claim that is not kept; what fails now, the reaper does."""
