@@ -121,7 +121,8 @@ def torture(out: Path, hours: float, first: int) -> int:
         say(figures.line(result))
         if not result["violations"]:
             # The report needs its result and its moments, and an hour has gigabytes of the rest.
-            shutil.rmtree(out / f"{result['scenario']}-{result['seed']}" / "history")
+            for kept in ("history", "logs"):
+                shutil.rmtree(out / f"{result['scenario']}-{result['seed']}" / kept)
         (out / "torture.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")
     print(figures.table())
     return bool(figures.broken)

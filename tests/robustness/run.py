@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from tests.robustness.traffic.register import Entry, entries, key
 from tests.robustness.verdict import Logs, judge, unserved
 from tests.servers.clock import ServerClock
 from tests.servers.node import rows
-from tests.servers.process import ServerError
+from tests.servers.process import Server, ServerError
 from tests.servers.redis import Redis
 
 _SOCKET = "register.sock"
@@ -35,7 +36,7 @@ _PATIENCE = 40.0  # seconds for the workers to end in good order
 
 
 class Run:
-    """One run. Its folder has the histories, the logs of the workers, and result.json."""
+    """One run. Its folder has the histories, the logs of workers and servers, and result.json."""
 
     def __init__(
         self,
@@ -52,12 +53,14 @@ class Run:
         self.out = out.resolve()
         self._say = say
         self._histories = self.out / "history"
+        self._logs = self.out / "logs"
         self._violations: list[dict[str, str]] = []
         self._pairs = 0
 
     def run(self) -> dict[str, Any]:
         """Run, judge, and write result.json."""
         self._histories.mkdir(parents=True)
+        self._logs.mkdir()
         began = time.monotonic()
         # A socket in the file system is in reach from every network, also a broken one.
         with SITES[self.scenario.site]() as site, Redis(config={"unixsocket": _SOCKET}) as register:
@@ -65,8 +68,9 @@ class Run:
             try:
                 healed = self._traffic(site, workers)
             finally:
+                for server in [*workers, *site.servers]:
+                    self._keep_log(server)
                 for worker in workers:
-                    self._keep_log(worker)
                     worker.close()
             logs = {fenced: read_logs(register, fenced=fenced) for fenced in (True, False)}
         self._say("checking")
@@ -186,9 +190,9 @@ class Run:
     def _broke(self, checker: str, told: list[str]) -> None:
         self._violations += [{"checker": checker, "said": said} for said in told]
 
-    def _keep_log(self, worker: Worker) -> None:
-        log = worker.log_path.read_text("utf-8", "replace") if worker.log_path.exists() else ""
-        (self.out / f"{worker.name}.log").write_text(log, "utf-8")
+    def _keep_log(self, server: Server) -> None:
+        if server.log_path.exists():
+            shutil.copy(server.log_path, self._logs / f"{server.folder.name}.log")
 
 
 def read_logs(register: Redis, *, fenced: bool) -> Logs:

@@ -55,6 +55,8 @@ def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "history").iterdir()} >= {
         *("faults", "worker0.1", "worker1.1")
     }
+    logs = {path.name.partition("-")[0] for path in (tmp_path / "logs").iterdir()}
+    assert logs == {"redis", "worker0", "worker1"}
     assert "healed" in said
 
 

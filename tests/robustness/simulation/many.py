@@ -52,6 +52,7 @@ def _run(one: Callable[[int], Outcome], batch: tuple[int, int]) -> Batch:
     broken: dict[int, str] = {}
     collecting, began = gc.isenabled(), time.process_time()
     gc.disable()
+    gc.freeze()  # what is there already is no garbage: no collection has to look at it
     try:
         for seed in range(*batch):
             outcome = one(seed)
@@ -60,6 +61,7 @@ def _run(one: Callable[[int], Outcome], batch: tuple[int, int]) -> Batch:
                 broken[seed] = outcome.broken
     finally:
         gc.collect()
+        gc.unfreeze()
         if collecting:
             gc.enable()
     return Batch(batch[1] - batch[0], seen, broken, time.process_time() - began)

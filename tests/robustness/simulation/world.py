@@ -43,10 +43,6 @@ class Happening(asyncio.TimerHandle):
         """Let it not happen: it is passed over when its time comes."""
         self._cancelled = True
 
-    def run(self) -> None:
-        """Let it happen."""
-        self._context.run(self._callback, *self._args)
-
 
 class World:
     """The time, and everything that will happen."""
@@ -72,29 +68,29 @@ class World:
         self.halted = False
         agenda = self.agenda
         set_running = asyncio._set_running_loop
-        while not self.halted:
-            if not agenda or agenda[0][0] > limit:
-                self.now = limit
-                return False
-            when, tie, process, what = heapq.heappop(agenda)
-            if what._cancelled:
-                continue
-            if process.frozen > when:  # it happens when the process goes on, in the same order
-                if process.frozen < FOREVER:
-                    heapq.heappush(agenda, (process.frozen, tie, process, what))
-                continue
-            self.now = when
-            set_running(process)
-            try:
-                what.run()
-            except Broken:
-                raise
-            except Exception as error:
-                raise Broken(f"an error that nobody caught: {error!r}") from error
-            finally:
-                set_running(None)
-            if process.after is not None:
-                process.after()
+        try:
+            while not self.halted:
+                if not agenda or agenda[0][0] > limit:
+                    self.now = limit
+                    return False
+                when, tie, process, what = heapq.heappop(agenda)
+                if what._cancelled:
+                    continue
+                if process.frozen > when:  # it happens when the process goes on, in the same order
+                    if process.frozen < FOREVER:
+                        heapq.heappush(agenda, (process.frozen, tie, process, what))
+                    continue
+                self.now = when
+                set_running(process)
+                what._context.run(what._callback, *what._args)
+                if process.after is not None:
+                    process.after()
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken(f"an error that nobody caught: {error!r}") from error
+        finally:
+            set_running(None)
         return True
 
 
