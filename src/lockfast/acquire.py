@@ -179,7 +179,8 @@ async def _claim_again(
         live.copies += 1
         try:
             deadline = session.deadline(sent, until, live.shape.wait_ttl)
-            return sent, await session.engine.claim(live, deadline)
+            # A copy that waits for a connection must not be sent when its id is dead.
+            return sent, await session.engine.claim(live, min(deadline, live.not_after))
         except EngineUnavailable as again:
             error = again
 

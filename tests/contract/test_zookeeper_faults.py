@@ -504,3 +504,39 @@ def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
         assert [wake.id for wake in pushes if wake.granted] == [asked.id]
 
     stage.colour.run(play())
+
+
+def test_an_answer_out_of_order_costs_the_connection_and_not_the_session(stage: Stage) -> None:
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        (session,) = engine_of(client)._pool.all()
+        # As if the server had left out the answer to an earlier request.
+        session._client._pending.append((None, engine_of(client)._colour.reply(), 0))
+        fresh = await acquire(client.lock("y", ttl=30.0), SOON)
+        assert engine_of(client)._pool.all() == [session]
+        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SOON)
+        await release(fresh)
+        await release(lease)
+
+    stage.colour.run(play())
+
+
+def test_a_copy_that_waited_for_a_connection_until_its_id_was_dead_is_not_sent(
+    stage: Stage, proxy: Proxy
+) -> None:
+    async def play() -> None:
+        through(stage, proxy)
+        actor = stage.actor()
+        await actor.claim(actor.ask("other", ttl=30))  # there is a session
+        proxy.cut()
+        proxy.reset()
+        ask = actor.ask(ttl=30)
+        ask.not_after = stage.bench.now() + 0.5
+        sending = stage.colour.start(actor.is_dead(ask))
+        await stage.colour.sleep(1.0)
+        proxy.heal()
+        assert await sending.result(SOON)
+        assert await actor.entries("x") == []
+
+    stage.colour.run(play())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from lockfast import aio
 from lockfast.testing import verbs
 from lockfast.testing.colour import COLOURS, Colour
 from tests.robustness.traffic.bench import Bench
+from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Register
 from tests.robustness.traffic.workloads import WORKLOADS, Workload
@@ -57,8 +59,19 @@ async def _work(colour: Colour, asked: argparse.Namespace, stop: Stop) -> None:
     recorder.close()
 
 
+class _Lines(logging.Formatter):
+    """Lines with the time of the histories: the log's own clock may be moved."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{now():.4f} {super().format(record)}"
+
+
 def main() -> None:
     """Work."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.INFO)  # it tells of its sessions
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", required=True, help="the engine")
     parser.add_argument("--register", required=True, help="the resource's Redis")

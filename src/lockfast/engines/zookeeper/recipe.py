@@ -45,7 +45,10 @@ class Recipe:
             _agree(ask, line)
             if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
                 return await self._look.refused(session, folder, line, deadline)
-        mine = Mine(ask, folder, session, self._now() + ask.shape.wait_ttl)
+        now = self._now()
+        if self._ledger.is_dead(ask, now):  # it has waited for a connection until now
+            return None
+        mine = Mine(ask, folder, session, now + ask.shape.wait_ttl)
         self._ledger.enter(mine)
         self._reaper.expect(mine.deadline)
         return await self._append(mine, deadline)
@@ -58,7 +61,7 @@ class Recipe:
         mine.session.anchor = max(mine.session.anchor, asked)
         if await self._look.identified(mine, line, deadline):
             return await self._joined(mine, line, asked, deadline)
-        if mine.child is None:
+        if mine.child is None and not self._ledger.is_dead(mine.ask, self._now()):
             return await self._append(mine, deadline)  # no copy has come, and none will
         self._ledger.take(mine)
         return None

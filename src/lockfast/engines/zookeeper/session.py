@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
+    ConnectionDropped,
     ConnectionLoss,
     NodeExistsError,
     NoNodeError,
@@ -114,6 +115,8 @@ class Session:
         self._client.add_listener(self._changed)
         connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
         self._invoke, connection._invoke = connection._invoke, self._spy  # noqa: SLF001  # the same
+        self._read = connection._read_response  # noqa: SLF001  # see `_in_order`
+        connection._read_response = self._in_order  # noqa: SLF001  # the same
         self.acl = address.acl
         self._client.start_async()
 
@@ -125,6 +128,17 @@ class Session:
         if isinstance(request, Connect):
             self.negotiated = answer[0].time_out
         return answer
+
+    def _in_order(self, header: Any, buffer: object, offset: int) -> Any:  # noqa: ANN401  # kazoo's
+        """Read an answer; one that is out of order costs the connection, and not the session.
+
+        A server that a session has moved to may leave out an answer (ZOOKEEPER-2684). ZooKeeper's
+        own client connects anew then; kazoo's thread would end, and all leases with it (#254).
+        """
+        pending = self._client._pending  # noqa: SLF001  # what kazoo waits for
+        if pending and pending[0][2] != header.xid:
+            raise ConnectionDropped(f"expected answer {pending[0][2]}, and got {header.xid}")
+        return self._read(header, buffer, offset)
 
     def _changed(self, state: str) -> None:
         if self.lost:
