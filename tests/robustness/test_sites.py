@@ -15,7 +15,14 @@ from tests.robustness.faults import FAULTS, Stage
 from tests.robustness.faults.fault import Order
 from tests.robustness.hosts import host_of
 from tests.robustness.hosts.network import traces
-from tests.robustness.sites import SITES, PostgresSite, SavingRedisSite, SentinelSite, Site
+from tests.robustness.sites import (
+    SITES,
+    PostgresSite,
+    RedlockSite,
+    SavingRedisSite,
+    SentinelSite,
+    Site,
+)
 from tests.servers import Connection, ServerError, wait_until
 
 _TTL = 1.0
@@ -227,3 +234,12 @@ class Counting:
 
     def __exit__(self, *_ended: object) -> None:
         self._thread.join()
+
+
+def test_a_node_that_was_restarted_counts_as_no_member_until_it_has_joined() -> None:
+    with RedlockSite() as site:
+        site.wait_sound()
+        assert site._members() == len(site.nodes)
+        site.nodes[0].kill()
+        site.nodes[0].start()  # with its data, and nobody there to let it join
+        assert site._members() == len(site.nodes) - 1
