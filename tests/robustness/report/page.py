@@ -47,6 +47,7 @@ def page(
 
 
 def _summary(among: Sequence[Run], engines: dict[str, Sums]) -> str:
+    among = [run for run in among if run.said.get("control") is None]
     sums = list(engines.values())
     counts = {
         key: sum(each.counts[key] for each in sums)
