@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -109,6 +110,8 @@ class Server(ABC):
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=guard().folder))
         self.log_path = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._changing = threading.RLock()
+        """Two faults at once may both end it, or both start it again."""
 
     @abstractmethod
     def argv(self) -> list[str]:
@@ -121,14 +124,16 @@ class Server(ABC):
     @property
     def alive(self) -> bool:
         """Whether the process runs (or is paused)."""
-        return self._process is not None and self._process.poll() is None
+        process = self._process
+        return process is not None and process.poll() is None
 
     @property
     def pid(self) -> int:
         """The id of the process."""
-        if self._process is None:
+        process = self._process
+        if process is None:
             raise ServerError(f"{self.name} does not run")
-        return self._process.pid
+        return process.pid
 
     @property
     def pids(self) -> list[int]:
@@ -154,40 +159,43 @@ class Server(ABC):
 
     def launch(self) -> None:
         """Start the process, unless it runs, and wait for nothing: some serve only together."""
-        if self.alive:
-            return
-        self._reap()
-        argv = self.argv() if self.home is None else self.home.inside(self.argv())
-        with self.log_path.open("ab") as log:
-            # A group of its own: Ctrl-C at the tests must not end a server under a test.
-            self._process = subprocess.Popen(
-                argv,
-                cwd=self.folder,
-                env={**os.environ, **self.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        guard().watch(self._process.pid)
-        _live.add(self)
+        with self._changing:
+            if self.alive:
+                return
+            self._reap()
+            argv = self.argv() if self.home is None else self.home.inside(self.argv())
+            with self.log_path.open("ab") as log:
+                # A group of its own: Ctrl-C at the tests must not end a server under a test.
+                self._process = subprocess.Popen(
+                    argv,
+                    cwd=self.folder,
+                    env={**os.environ, **self.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            guard().watch(self._process.pid)
+            _live.add(self)
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the process in good order, or by force when that takes too long."""
-        if self._process is not None and self.alive:
+        process = self._process
+        if process is not None and self.alive:
             # A paused process would not see the SIGTERM.
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout)
+                process.wait(timeout)
         self.kill()
 
     def kill(self) -> None:
         """End the process at once, as a crash does."""
-        if self._process is not None and self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._reap()
+        with self._changing:
+            if self.alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            self._reap()
 
     def pause(self) -> None:
         """Stop the process where it is; its sockets stay open. Returns once it stands still."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,6 +76,25 @@ def test_a_server_that_never_serves_is_ended() -> None:
         server.start(timeout=0.1)
     assert not server.alive
     server.close()
+
+
+class _Sleeper(Server):
+    def argv(self) -> list[str]:
+        return ["sleep", "60"]
+
+    def is_ready(self) -> bool:
+        return True
+
+
+def test_a_server_may_be_killed_and_started_by_several_at_once() -> None:
+    server = _Sleeper("sleeper")
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            turns = [pool.submit(each) for each in [server.kill, server.launch] * 100]
+            for turn in turns:
+                turn.result()
+    finally:
+        server.close()
 
 
 def test_servers_die_with_a_killed_session() -> None:

@@ -60,9 +60,10 @@ class Worker(Server):
 
     def launch(self) -> None:
         """Begin a new life, unless there is one."""
-        if not self.alive:
-            self.life += 1
-        super().launch()
+        with self._changing:
+            if not self.alive:
+                self.life += 1
+            super().launch()
 
     def argv(self) -> list[str]:
         """Tell the command line."""
