@@ -16,13 +16,7 @@ from lockfast.errors import LeaseLost, NotAcquired
 from lockfast.testing import Contract, Stage, driven
 from lockfast.testing.lab import AsyncLab, Lab
 from lockfast.testing.verbs import acquire, release
-from tests.contract.benches import MemoryUrlBench
 from tests.servers.process import wait_until
-
-
-@pytest.fixture
-def bench() -> MemoryUrlBench:
-    return MemoryUrlBench()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import lockfast
@@ -13,19 +11,7 @@ from lockfast.guards.mark import Shown, refused
 from lockfast.testing import Contract, Stage, driven
 from lockfast.testing.lab import Lab
 from lockfast.testing.verbs import acquire, release, try_acquire, within
-from tests.contract.benches import MemoryUrlBench
 from tests.telemetry.seen import Seen, instrumented
-
-
-@pytest.fixture
-def bench() -> MemoryUrlBench:
-    return MemoryUrlBench()
-
-
-@pytest.fixture
-def seen() -> Iterator[Seen]:
-    with instrumented() as seen:
-        yield seen
 
 
 class TestBothColours(Contract):

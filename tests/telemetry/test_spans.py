@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
@@ -11,19 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import lockfast
 from lockfast.testing import Contract, Stage, driven
 from lockfast.testing.verbs import acquire, release, try_acquire
-from tests.contract.benches import MemoryUrlBench
-from tests.telemetry.seen import Seen, instrumented
-
-
-@pytest.fixture
-def bench() -> MemoryUrlBench:
-    return MemoryUrlBench()
-
-
-@pytest.fixture
-def seen() -> Iterator[Seen]:
-    with instrumented() as seen:
-        yield seen
+from tests.telemetry.seen import Seen
 
 
 class TestBothColours(Contract):
