@@ -531,6 +531,8 @@ def test_a_copy_that_waited_for_a_connection_until_its_id_was_dead_is_not_sent(
         await actor.claim(actor.ask("other", ttl=30))  # there is a session
         proxy.cut()
         proxy.reset()
+        (held,) = _mine([actor])
+        await stage.colour.until(lambda: not held.session.usable, "the driver has noticed")
         ask = actor.ask(ttl=30)
         ask.not_after = stage.bench.now() + 0.5
         sending = stage.colour.start(actor.is_dead(ask))
