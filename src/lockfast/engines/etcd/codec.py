@@ -39,15 +39,18 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Read a message: each field's number and value, in the order of the wire."""
     at, end = 0, len(message)
     while at < end:
-        tag, at = _varint(message, at)
+        tag = message[at]
+        at += 1
+        if tag > 127:  # noqa: PLR2004  # a field beyond the fifteenth
+            tag, at = _varint(message, at - 1)
         kind = tag & 7
         if kind == 0:
             value, at = _varint(message, at)
             yield tag >> 3, value - 2 * SIGN if value >= SIGN else value
         elif kind == 2:  # noqa: PLR2004  # length-delimited
             size, at = _varint(message, at)
-            yield tag >> 3, message[at : at + size]
-            at += size
+            begin, at = at, at + size
+            yield tag >> 3, message[begin:at]
         elif kind in (1, 5):  # of a later version: no field of ours is fixed
             at += 8 if kind == 1 else 4
         else:

@@ -1,8 +1,9 @@
-"""The waiters of a client, and what each watches: nobody is woken who cannot be granted.
+"""The waiters of a client, and what they watch: nobody is woken who cannot be granted.
 
-A waiter for a lock watches the claim before it and nothing else. One of many sharers watches the
-deletions on its name. A watch begins where the waiter's snapshot ended, so nothing is missed,
-however late it begins.
+A waiter for a lock watches the claim before it and nothing else. Those for many sharers watch the
+deletions on their name, all with one watch: a departure is told to a client once, however many of
+its waiters it concerns. A watch goes on where the oldest snapshot of its waiters ended, so nothing
+is missed, however late it begins.
 """
 
 from __future__ import annotations
@@ -21,34 +22,51 @@ class Wait:
     just before it, and `sure` tells whether that one is the head.
     """
 
-    __slots__ = ("ahead", "capacity", "id", "ident", "key", "revision", "since", "sure", "weight")
+    __slots__ = ("ahead", "alone", "capacity", "id", "load", "revision", "since", "sure", "target")
 
     def __init__(
         self, row: Row, ahead: Sequence[tuple[bytes, int, int]], since: int, *, sure: bool
     ) -> None:
         """`ahead`: key, revision and weight of each; `since`: the revision of the snapshot."""
         self.id = row.id
-        self.key = row.key
         self.revision = row.revision
-        self.weight = row.weight
         self.capacity = row.capacity
         self.ahead = {key: (revision, weight) for key, revision, weight in ahead}
+        self.load = row.weight + sum(weight for _, _, weight in ahead)
+        self.alone = row.capacity == 1
+        self.target = ahead[0][0] if self.alone else row.key[:-32]
         self.since = since
         self.sure = sure
-        self.ident = 0
 
-    def request(self) -> bytes:
-        """Ask etcd to watch what matters to it."""
-        if self.capacity == 1:
-            (before,) = self.ahead
-            return watch(self.ident, before, b"", self.since + 1)
-        prefix = self.key[:-32]
-        return watch(self.ident, prefix, end(prefix), self.since + 1)
+    def gone(self, key: bytes) -> None:
+        """Take in that a claim has gone. Nothing is counted anew: each of many sharers hears of
+        each that leaves.
+        """
+        _, weight = self.ahead.pop(key, (0, 0))
+        self.load -= weight
 
     def let_in(self) -> bool:
         """Apply the rule to what is left ahead of it."""
-        weight = sum(weight for _, weight in self.ahead.values())
-        return weight + self.weight <= self.capacity
+        return self.load <= self.capacity
+
+
+class Watch:
+    """One watch, and the waiters for whom it is."""
+
+    __slots__ = ("alone", "at", "ident", "target", "waits")
+
+    def __init__(self, ident: int, wait: Wait) -> None:
+        """Watch what a waiter waits for."""
+        self.ident = ident
+        self.target = wait.target
+        self.alone = wait.alone
+        self.at = wait.since  # the revision up to which all of them know what has gone
+        self.waits: dict[str, Wait] = {}
+
+    def request(self) -> bytes:
+        """Ask etcd to watch, from where it is."""
+        until = b"" if self.alone else end(self.target)
+        return watch(self.ident, self.target, until, self.at + 1)
 
 
 class Waits:
@@ -59,27 +77,40 @@ class Waits:
         self._base = base
         self._lock = threading.Lock()
         self._idents = count(1)
-        self._by_id: dict[str, Wait] = {}
-        self._by_ident: dict[int, Wait] = {}
+        self._waits: dict[str, Wait] = {}
+        self._by_target: dict[bytes, Watch] = {}
+        self._by_ident: dict[int, Watch] = {}
 
     def __len__(self) -> int:
         """Count them."""
-        return len(self._by_id)
+        return len(self._waits)
 
     def add(self, wait: Wait) -> list[bytes]:
         """Take a waiter in, or take in what has become of it; give what to tell etcd."""
         with self._lock:
-            old = self._by_id.get(wait.id)
-            if old is not None and (old.ahead.keys() == wait.ahead.keys() or wait.capacity > 1):
-                # The same claim before it, or a watch on the whole name: that watch goes on.
-                old.sure = old.sure or wait.sure
+            old = self._waits.get(wait.id)
+            if old is not None and old.target == wait.target:
+                old.sure = old.sure or wait.sure  # it has heard, and will, what has gone since
                 return []
-            return [*self._drop(wait.id), self._take(wait)]
+            told = self._drop(wait.id)
+            watch = self._by_target.get(wait.target)
+            if watch is None:
+                watch = self._by_target[wait.target] = Watch(0, wait)
+                told += self._begin(watch)
+            elif wait.since < watch.at:
+                # What has gone in between was told before this one came. To hear of a departure
+                # twice is harmless.
+                watch.at = wait.since
+                told += self._begin(watch)
+            watch.waits[wait.id] = self._waits[wait.id] = wait
+            return told
 
-    def _take(self, wait: Wait) -> bytes:
-        wait.ident = next(self._idents)
-        self._by_id[wait.id] = self._by_ident[wait.ident] = wait
-        return wait.request()
+    def _begin(self, watch: Watch) -> list[bytes]:
+        """Begin a watch, or begin it anew."""
+        told = [unwatch(watch.ident)] if self._by_ident.pop(watch.ident, None) else []
+        watch.ident = next(self._idents)
+        self._by_ident[watch.ident] = watch
+        return [*told, watch.request()]
 
     def drop(self, ids: Iterable[str]) -> list[bytes]:
         """Forget waiters; give what to tell etcd."""
@@ -87,40 +118,45 @@ class Waits:
             return [said for id_ in ids for said in self._drop(id_)]
 
     def _drop(self, id_: str) -> list[bytes]:
-        wait = self._by_id.pop(id_, None)
+        wait = self._waits.pop(id_, None)
         if wait is None:
             return []
-        del self._by_ident[wait.ident]
-        return [unwatch(wait.ident)]
+        watch = self._by_target[wait.target]
+        del watch.waits[id_]
+        if watch.waits:
+            return []
+        del self._by_target[watch.target], self._by_ident[watch.ident]
+        return [unwatch(watch.ident)]
 
     def again(self) -> list[bytes]:
-        """Watch everything anew, on another stream, from where each began."""
+        """Watch everything anew, on another stream, from where each watch is."""
         with self._lock:
-            return [wait.request() for wait in self._by_id.values()]
+            return [watch.request() for watch in self._by_ident.values()]
 
     def hear(self, messages: Iterable[bytes]) -> tuple[list[Wake], list[Wait], list[bytes]]:
         """Take in what the watches say: who is let in, who has to look, what to tell etcd."""
-        wakes, unsure, told = [], [], []
+        wakes: list[Wake] = []
+        unsure: list[Wait] = []
+        told: list[bytes] = []
         with self._lock:
             for message in messages:
                 ident, ended, gone = heard(message)
-                wait = self._by_ident.get(ident)
-                if wait is None:
+                watch = self._by_ident.get(ident)
+                if watch is None or not (ended or gone):
                     continue
-                if ended:  # compacted, or given up by the server: only a look can tell
-                    self._drop(wait.id)
-                    wakes.append(Wake(wait.id, granted=False))
-                    continue
-                for key, _ in gone:
-                    wait.ahead.pop(key, None)
-                if not gone:
-                    continue
-                if wait.capacity == 1 and not wait.sure:
-                    told += self._drop(wait.id)
-                    unsure.append(wait)
-                elif wait.let_in():
-                    told += self._drop(wait.id)
-                    wakes.append(Wake(wait.id, granted=True, floor=self._floor(wait)))
+                watch.at = max([watch.at, *(when for _, when in gone)])
+                for wait in list(watch.waits.values()):
+                    for key, _ in gone:
+                        wait.gone(key)
+                    if ended:  # compacted, or given up by the server: only a look can tell
+                        self._drop(wait.id)
+                        wakes.append(Wake(wait.id, granted=False))
+                    elif wait.alone and not wait.sure:
+                        told += self._drop(wait.id)
+                        unsure.append(wait)
+                    elif wait.let_in():
+                        told += self._drop(wait.id)
+                        wakes.append(Wake(wait.id, granted=True, floor=self._floor(wait)))
         return wakes, unsure, told
 
     def _floor(self, wait: Wait) -> int:

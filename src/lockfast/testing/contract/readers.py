@@ -50,7 +50,7 @@ class Library:
         await within(lock.write() if writes else lock.read(), body)
 
 
-CROWD = 80.0  # seconds for all of them: a matter of computing, not of waiting
+CROWD = 40.0  # seconds for all of them: a matter of computing, not of waiting
 
 
 class ManyReadersContract(Contract):
