@@ -14,8 +14,8 @@ _QUIET = (0.1, 0.5)  # seconds between two steps: without some, nothing is acqui
 _PAIRED = 0.6  # how likely an act has another beside it
 # These end or start servers themselves. Two at once would only be one, muddled.
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
-# A failover is a play of several acts already, and needs both servers in reach.
-_ALONE = "stale-failover"
+# Plays of several acts already, which need all servers in reach.
+_ALONE = frozenset({"move-slot", "stale-failover"})
 # What no engine with a clock promises: tokens in order when the counter is lost and the clock
 # reads less than it once did. So clocks move only after the last loss.
 _CLOCK = "clock-server"
@@ -126,7 +126,8 @@ def _step(rng: Random, at: float, pool: list[str], turns: dict[str, int], ttl: f
 
 
 def _together(one: str, other: str) -> bool:
-    return one != other and _ALONE not in {one, other} and not {one, other} <= _RESTARTS
+    kinds = {one, other}
+    return one != other and not kinds & _ALONE and not kinds <= _RESTARTS
 
 
 def _act(rng: Random, kind: str, turns: dict[str, int], ttl: float, after: float) -> Act:

@@ -17,6 +17,7 @@ from tests.robustness.hosts import host_of
 from tests.robustness.hosts.network import traces
 from tests.robustness.sites import (
     SITES,
+    ClusterSite,
     PostgresSite,
     RedlockSite,
     SavingRedisSite,
@@ -24,6 +25,7 @@ from tests.robustness.sites import (
     Site,
 )
 from tests.servers import Connection, ServerError, wait_until
+from tests.servers.node import rows
 
 _TTL = 1.0
 
@@ -34,9 +36,9 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def sentinel() -> Iterator[SentinelSite]:
-    with SentinelSite() as started:
+@pytest.fixture(scope="module", params=[SentinelSite, ClusterSite])
+def replicated(request: pytest.FixtureRequest) -> Iterator[SentinelSite | ClusterSite]:
+    with request.param() as started:
         yield started
 
 
@@ -99,19 +101,43 @@ def test_a_minority_that_is_cut_off_keeps_nobody_from_the_rest(site: Site, turn:
     site.wait_served()
 
 
-def test_a_failover_of_redis_loses_what_was_acknowledged(sentinel: SentinelSite) -> None:
-    before = _token(sentinel)
-    primary = sentinel.leader()
-    with primary.connect(1.0) as line, Counting(lambda: line.command("INCR", "n")) as counting:
-        sentinel.group.wait_in_step(60.0)
-        undo = _begin(sentinel, "stale-failover", seconds=1.0)
-    assert sentinel.leader() is not primary
-    found = sentinel.leader().command("GET", "n")
+def test_a_failover_of_redis_loses_what_was_acknowledged(
+    replicated: SentinelSite | ClusterSite,
+) -> None:
+    site = replicated
+    before = _token(site)
+    primary = site.leader()
+    key = "{0}:n"  # in a cluster, the leader has it
+    with primary.connect(1.0) as line, Counting(lambda: line.command("INCR", key)) as counting:
+        site.wait_in_step()
+        undo = _begin(site, "stale-failover", seconds=1.0)
+    assert site.leader() is not primary
+    found = site.leader().command("GET", key)
     assert isinstance(found, bytes)
     assert 0 < int(found) < counting.acknowledged
-    assert _token(sentinel) > before
+    site.leader().command("DEL", key)
+    assert _token(site) > before
     undo()
-    assert sentinel.serves()
+    assert site.serves()
+
+
+@pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)
+def test_slots_that_move_take_their_locks_along(replicated: ClusterSite) -> None:
+    with lockfast.connect(replicated.url) as client:
+        leases = [client.lock(f"job-{n}", ttl=30).acquire(timeout=10) for n in range(32)]
+        owned = set(_slots(replicated))
+        for turn in range(3):
+            _begin(replicated, "move-slot", turn)()
+        assert len(owned - set(_slots(replicated))) == 3
+        for lease in leases:
+            assert [each.token for each in client.lock(lease.name).holders()] == [lease.token]
+            lease.release()
+
+
+def _slots(site: ClusterSite) -> list[int]:
+    """Tell the slots of the leader's keys."""
+    keys = rows(site.leader().command("KEYS", "*"))
+    return [site.cluster.slot_of(key) for key in keys if isinstance(key, bytes)]
 
 
 def test_a_failover_of_postgresql_loses_what_was_acknowledged(postgres: PostgresSite) -> None:

@@ -1,17 +1,39 @@
 """A Redis Cluster: three primaries that share the slots, and the moving of a slot."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
 from tests.servers.group import Group
 from tests.servers.node import rows, text
-from tests.servers.process import ServerError, free_port, program, run, wait_until
+from tests.servers.process import (
+    Home,
+    ServerError,
+    address_of,
+    free_port,
+    program,
+    run,
+    spread,
+    wait_until,
+)
 from tests.servers.redis import Redis
 
 _PRIMARIES = 3
 _NODE_TIMEOUT = 1000
 _ALL = 1_000_000
+
+
+def _node(home: Home | None, env: Mapping[str, str] | None = None) -> Redis:
+    config = {
+        "cluster-enabled": "yes",
+        "cluster-node-timeout": str(_NODE_TIMEOUT),
+        "cluster-announce-ip": address_of(home),
+        # By default it is 10000 higher, where another may listen.
+        "cluster-port": str(free_port()),
+        # A replica may follow its primary however long it has not heard of it.
+        "cluster-replica-validity-factor": "0",
+    }
+    return Redis(config=config, env=env, home=home)
 
 
 class SlotMove:
@@ -41,7 +63,7 @@ class SlotMove:
     def finish(self) -> None:
         """Move the keys that are left, and the slot itself: the source answers MOVED."""
         self.move_keys(*self.keys())
-        for node in [self.target, self.source, *self._cluster.nodes]:
+        for node in [self.target, self.source, *self._cluster.primaries()]:
             node.command("CLUSTER", "SETSLOT", self.slot, "NODE", self._cluster.id_of(self.target))
         self._cluster.wait_agreed()
 
@@ -52,20 +74,21 @@ class SlotMove:
 
 
 class Cluster(Group):
-    """Three primaries. `with` starts them and makes them a cluster."""
+    """Three primaries, with replicas if asked for. `with` starts them and makes them a cluster."""
 
-    def __init__(self, *, odd: Mapping[str, str] | None = None) -> None:
-        """Write the configurations; `odd` is the environment of the last node."""
-        config = {
-            "cluster-enabled": "yes",
-            "cluster-node-timeout": str(_NODE_TIMEOUT),
-            "cluster-announce-ip": "127.0.0.1",
-        }
-        # The port of the cluster bus is by default 10000 higher, where another may listen.
-        self.nodes = [
-            Redis(config={**config, "cluster-port": str(free_port())}, env=env)
-            for env in [None] * (_PRIMARIES - 1) + [odd]
-        ]
+    def __init__(
+        self,
+        *,
+        odd: Mapping[str, str] | None = None,
+        replicas: int = 0,
+        homes: Sequence[Home] | None = None,
+    ) -> None:
+        """Write the configurations; `odd` is the environment of the last node, `replicas` those of
+        each primary.
+        """
+        self._replicas = replicas
+        places = spread(homes, _PRIMARIES * (1 + replicas))
+        self.nodes = [_node(home) for home in places[:-1]] + [_node(places[-1], odd)]
 
     @property
     def url(self) -> str:
@@ -77,7 +100,8 @@ class Cluster(Group):
         for node in self.nodes:
             node.start()
         addresses = [node.address for node in self.nodes]
-        run(program("redis-cli"), "--cluster", "create", *addresses, "--cluster-yes")
+        how = ("--cluster-replicas", str(self._replicas), "--cluster-yes")
+        run(program("redis-cli"), "--cluster", "create", *addresses, *how)
         self.wait_ok()
         return self
 
@@ -101,6 +125,10 @@ class Cluster(Group):
             timeout,
         )
 
+    def fix(self) -> None:
+        """End the moves of slots that were given up half-way, one way or the other."""
+        run(program("redis-cli"), "--cluster", "fix", self._any().address, "--cluster-yes")
+
     def id_of(self, node: Redis) -> str:
         """Tell a node's id in the cluster."""
         return text(node.command("CLUSTER", "MYID"))
@@ -112,14 +140,33 @@ class Cluster(Group):
             raise ServerError(f"not a slot: {slot!r}")
         return slot
 
+    def primaries(self) -> list[Redis]:
+        """Tell the running nodes that are no replicas."""
+        running = (node for node in self.nodes if node.alive)
+        return [node for node in running if node.info("replication")["role"] == "master"]
+
     def owner(self, slot: int) -> Redis:
         """Tell the node that says a slot is its own."""
-        return next(node for node in self.nodes if node.alive and self._owns(node, slot))
+        return next(node for node in self.nodes if node.alive and self.owns(node, slot))
+
+    def owns(self, node: Redis, slot: int, patience: float = 5.0) -> bool:
+        """Tell whether a node says that a slot is its own."""
+        # The node's own line is marked "myself" and ends with its ranges of slots; a slot on
+        # the move stands in brackets besides.
+        with node.connect(patience) as connection:
+            said = text(connection.command("CLUSTER", "NODES"))
+        for line in said.splitlines():
+            fields = line.split()
+            if "myself" in fields[2].split(","):
+                ranges = [field for field in fields[8:] if not field.startswith("[")]
+                ends = [(part.split("-")[0], part.split("-")[-1]) for part in ranges]
+                return any(int(first) <= slot <= int(last) for first, last in ends)
+        return False
 
     def begin_move(self, slot: int, target: Redis | None = None) -> SlotMove:
         """Begin to move a slot, to the target or any other node; finish() it later."""
         source = self.owner(slot)
-        others = (node for node in self.nodes if node.alive and node is not source)
+        others = (node for node in self.primaries() if node is not source)
         return SlotMove(self, slot, source, target or next(others))
 
     def move_slot(self, slot: int, target: Redis | None = None) -> Redis:
@@ -138,10 +185,13 @@ class Cluster(Group):
         return next(node for node in self.nodes if node.alive)
 
     def _is_ok(self, node: Redis) -> bool:
-        if not node.alive:
-            return True
+        return not node.alive or self.in_order(node)
+
+    def in_order(self, node: Redis) -> bool:
+        """Tell whether a node finds the cluster complete, and itself in step if it is a replica."""
         lines = text(node.command("CLUSTER", "INFO")).splitlines()
-        return {"cluster_state:ok", f"cluster_known_nodes:{_PRIMARIES}"} <= set(lines)
+        complete = {"cluster_state:ok", f"cluster_known_nodes:{len(self.nodes)}"} <= set(lines)
+        return complete and (node.info("replication")["role"] == "master" or node.is_linked())
 
     @staticmethod
     def _view(node: Redis) -> frozenset[tuple[str, ...]]:
@@ -151,14 +201,3 @@ class Cluster(Group):
             (fields[0], fields[6], *(each for each in fields[8:] if not each.startswith("[")))
             for fields in map(str.split, lines)
         )
-
-    def _owns(self, node: Redis, slot: int) -> bool:
-        # The node's own line is marked "myself" and ends with its ranges of slots; a slot on
-        # the move stands in brackets besides.
-        for line in text(node.command("CLUSTER", "NODES")).splitlines():
-            fields = line.split()
-            if "myself" in fields[2].split(","):
-                ranges = [field for field in fields[8:] if not field.startswith("[")]
-                ends = [(part.split("-")[0], part.split("-")[-1]) for part in ranges]
-                return any(int(first) <= slot <= int(last) for first, last in ends)
-        return False

@@ -134,6 +134,14 @@ class Redis(Node):
         except ConnectionError:  # a Sentinel that makes it a replica cuts its clients off
             return False
 
+    def wait_in_step(self, primary: "Redis", timeout: float = 10.0) -> None:
+        """Wait until this replica has what its primary has written so far."""
+        written = int(primary.info("replication")["master_repl_offset"])
+        wait_until(lambda: self._has(written), f"{self.address} is in step", timeout)
+
+    def _has(self, written: int) -> bool:
+        return self.is_linked() and int(self.info("replication")["slave_repl_offset"]) >= written
+
     def wait_linked(self, timeout: float = 10.0) -> None:
         """Wait until this replica's link to its primary is up and the first copy is made."""
         wait_until(

@@ -125,9 +125,9 @@ class SentinelSet(Group):
 
     def wait_in_step(self, timeout: float = 10.0) -> None:
         """Wait until every running replica has what the primary has written so far."""
-        written = int(self.primary().info("replication")["master_repl_offset"])
+        primary = self.primary()
         for replica in self.replicas():
-            wait_until(partial(_has, replica, written), f"{replica.address} is in step", timeout)
+            replica.wait_in_step(primary, timeout)
 
     def kill_primary(self) -> Redis:
         """Crash the primary and return it; wait_failover tells who follows it."""
@@ -187,10 +187,6 @@ class SentinelSet(Group):
         if len(named) != 1 or old in named:
             return False
         return named.pop().info("replication")["role"] == "master"
-
-
-def _has(replica: Redis, written: int) -> bool:
-    return replica.is_linked() and int(replica.info("replication")["slave_repl_offset"]) >= written
 
 
 def _is_cut(replica: Redis) -> bool:

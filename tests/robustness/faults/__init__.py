@@ -9,6 +9,7 @@ from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
 from tests.robustness.faults.late import Duplicate, LateRequest
 from tests.robustness.faults.pause import PauseClient, PauseServer
 from tests.robustness.faults.replies import Delay, LoseReply
+from tests.robustness.faults.reshard import MoveSlot
 from tests.robustness.sites import Site
 
 FAULTS: dict[str, Fault] = {
@@ -32,6 +33,7 @@ FAULTS: dict[str, Fault] = {
         ClockClient(),
         SlowFsync(),
         StaleFailover(),
+        MoveSlot(),
     )
 }
 

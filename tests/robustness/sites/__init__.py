@@ -1,5 +1,6 @@
 """Sites: the servers of each engine, every one on a host of its own."""
 
+from tests.robustness.sites.cluster import ClusterSite
 from tests.robustness.sites.etcd import EtcdSite
 from tests.robustness.sites.postgres import PostgresSite
 from tests.robustness.sites.redis import RedisSite, SavingRedisSite
@@ -12,6 +13,7 @@ SITES: dict[str, type[Site]] = {
     "redis": RedisSite,
     "redis-aof": SavingRedisSite,
     "redis-sentinel": SentinelSite,
+    "redis-cluster": ClusterSite,
     "redlock": RedlockSite,
     "etcd": EtcdSite,
     "zookeeper": ZooKeeperSite,
@@ -20,6 +22,7 @@ SITES: dict[str, type[Site]] = {
 
 __all__ = [
     "SITES",
+    "ClusterSite",
     "EtcdSite",
     "PostgresSite",
     "RedisSite",

@@ -45,6 +45,11 @@ class SentinelSite(Site):
         leader = self.leader()
         return [node for node in self.group.nodes if node.alive and node is not leader]
 
+    def wait_in_step(self) -> None:
+        """Wait until the leader's replicas have what it has written so far."""
+        for replica in self.replicas():
+            replica.wait_in_step(self.leader(), _PATIENCE)
+
     def serves(self) -> bool:
         """Tell whether all Sentinels name one primary, which has its replicas."""
         named = {self.group._primary_by(each) for each in self.group.sentinels}
