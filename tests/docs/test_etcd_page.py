@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused, Level
-from tests.servers import EtcdCluster, wait_until
+from tests.docs.everything import do_everything
+from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines" / "etcd.md"
@@ -68,29 +68,8 @@ def test_a_full_database_refuses_claims_and_keeps_leases(alone: EtcdCluster) -> 
 
 def test_a_user_with_the_documented_permission_can_do_everything() -> None:
     assert "readwrite --prefix=true" in PAGE.read_text("utf-8")  # what the cluster's user has
-    with (
-        EtcdCluster(1, password=SECRET) as cluster,
-        lockfast.connect(cluster.url) as client,
-        lockfast.connect(cluster.url) as other,
-    ):
-        assert client.guarantees().engine
-        lock = client.lock("x", ttl=1)
-        lease = lock.acquire()
-        assert other.lock("x").try_acquire() is None
-
-        def wait() -> None:
-            with other.lock("x", ttl=1):
-                pass
-
-        waiters = [threading.Thread(target=wait) for _ in range(2)]
-        for waiter in waiters:
-            waiter.start()
-        assert not lease.wait_lost(1.5)  # renewed, with others in the queue
-        wait_until(lambda: len(lock.queue()) == 3, "two wait")
-        lease.release()
-        for waiter in waiters:
-            waiter.join(5)
-        assert lock.queue() == []
+    with EtcdCluster(1, password=SECRET) as cluster:
+        do_everything(cluster.url)
 
 
 def test_a_claim_is_found_where_the_page_says(alone: EtcdCluster) -> None:
