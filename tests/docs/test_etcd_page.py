@@ -10,7 +10,7 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused, Level
-from tests.docs.everything import do_everything
+from tests.docs.rights import do_everything
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
 

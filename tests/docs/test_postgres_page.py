@@ -11,7 +11,7 @@ import pytest
 import lockfast
 from lockfast import EngineRefused
 from lockfast.engines.postgres import install
-from tests.docs.everything import do_everything
+from tests.docs.rights import do_everything
 from tests.servers import Postgres
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines" / "postgres.md"

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import lockfast
-from tests.docs.everything import do_everything
+from tests.docs.rights import do_everything, documented_acl
 from tests.servers import Redis
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines" / "redis.md"
 
 
-def documented_acl() -> str:
-    """Read the line on ACL: everything in backticks that begins with +, ~ or &."""
-    text = PAGE.read_text("utf-8")
-    line = re.search(r"^- ACL:.*?(?=^-|^#)", text, re.MULTILINE | re.DOTALL)
-    assert line is not None
-    words = " ".join(re.findall(r"`([^`]+)`", line[0])).split()
-    return " ".join(["resetkeys", "resetchannels", "-@all", *words])
-
-
 def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
-    with Redis(username="locks", password="s3cret", acl=documented_acl()) as server:  # noqa: S106  # a test's
+    with Redis(username="locks", password="s3cret", acl=documented_acl(PAGE)) as server:  # noqa: S106  # a test's
         do_everything(server.url)
 
 

@@ -2,60 +2,31 @@
 
 from __future__ import annotations
 
-import re
-import threading
 from pathlib import Path
 
 import pytest
 
 import lockfast
 from lockfast.engines.redlock import install, packets
+from tests.docs.rights import do_everything, documented_acl
 from tests.servers import Redis, RedlockSet, ServerClock, wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines" / "redlock.md"
 
 
-def documented_acl() -> str:
-    """Read the line on ACL: everything in backticks that begins with +, ~ or &."""
-    line = re.search(r"^- ACL:.*?(?=^-|^#)", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert line is not None
-    words = " ".join(re.findall(r"`([^`]+)`", line[0])).split()
-    return " ".join(["resetkeys", "resetchannels", "-@all", *words])
-
-
 def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
     clock = ServerClock()
-    acl = documented_acl()
+    acl = documented_acl(PAGE)
     nodes = [
         Redis(username="locks", password="s3cret", acl=acl, env=clock.env)  # noqa: S106  # a test's
         for _ in range(3)
     ]
-    with (
-        RedlockSet(nodes) as servers,
-        lockfast.connect(servers.url) as client,
-        lockfast.connect(servers.url) as other,
-    ):
-        lock = client.lock("x", ttl=1)
-        lease = lock.acquire()
-        assert other.lock("x").try_acquire() is None
-
-        def wait() -> None:
-            with other.lock("x", ttl=1):
-                pass
-
-        waiters = [threading.Thread(target=wait) for _ in range(2)]
-        for waiter in waiters:
-            waiter.start()
-        assert not lease.wait_lost(1.5)  # renewed, while others wait
-        assert len(lock.queue()) == 3
-        lease.release()
-        for waiter in waiters:
-            waiter.join(5)
-        assert lock.queue() == []
+    with RedlockSet(nodes) as servers, lockfast.connect(servers.url) as client:
+        do_everything(servers.url)
         nodes[0].command("FLUSHALL")
 
         def noticed() -> bool:
-            lock.acquire().release()
+            client.lock("x").acquire().release()
             return nodes[0].command("GET", packets.MEMBER) is not None
 
         wait_until(noticed, "it is noticed")

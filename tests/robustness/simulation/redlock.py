@@ -24,7 +24,7 @@ from tests.robustness.simulation.node import EPOCH, Node
 from tests.robustness.simulation.party import Party
 from tests.robustness.simulation.plan import FAULTY, LOCKS, draw
 from tests.robustness.simulation.register import Place
-from tests.robustness.simulation.run import Outcome, quiet
+from tests.robustness.simulation.run import Outcome, broken
 from tests.robustness.simulation.tcp import Cable
 from tests.robustness.simulation.votes import Votes
 from tests.robustness.simulation.world import Broken, Process, World
@@ -38,18 +38,9 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     """Run a seed."""
     random.seed(seed)  # the jitter of the code under test
     election = Ballot(Random(seed), tracing=tracing)  # noqa: S311  # no secret
-    with quiet() as stumbles:
-        broken = None
-        try:
-            with patch.object(engine_module, "time", SimpleNamespace(time_ns=election.wall)):
-                election.run()
-            if stumbles:
-                raise Broken(f"a heart stumbled: {stumbles[0]}")
-        except Broken as error:
-            broken = str(error)
-        finally:
-            election.clear()
-    return Outcome(seed, broken, election.votes.seen, election.world.trace)
+    with patch.object(engine_module, "time", SimpleNamespace(time_ns=election.wall)):
+        why = broken(election.run, election.clear)
+    return Outcome(seed, why, election.votes.seen, election.world.trace)
 
 
 class Ballot:

@@ -73,21 +73,26 @@ def quiet() -> Iterator[list[str]]:
         log.removeFilter(ear)
 
 
+def broken(play: Callable[[], None], clear: Callable[[], None]) -> str | None:
+    """Play a run to its end, and clear up; tell what broke."""
+    with quiet() as stumbles:
+        try:
+            play()
+            if stumbles:
+                raise Broken(f"a heart stumbled: {stumbles[0]}")
+        except Broken as error:
+            return str(error)
+        finally:
+            clear()
+    return None
+
+
 def run(seed: int, *, tracing: bool = False) -> Outcome:
     """Run a seed. The same seed gives the same run, to the last message."""
     random.seed(seed)  # the jitter of the code under test
     simulation = Simulation(Random(seed), tracing=tracing)  # noqa: S311  # no secret
-    broken = None
-    with quiet() as stumbles:
-        try:
-            simulation.run()
-            if stumbles:
-                raise Broken(f"a heart stumbled: {stumbles[0]}")
-        except Broken as error:
-            broken = str(error)
-        finally:
-            simulation.clear()
-    return Outcome(seed, broken, simulation.witness.seen, simulation.world.trace)
+    why = broken(simulation.run, simulation.clear)
+    return Outcome(seed, why, simulation.witness.seen, simulation.world.trace)
 
 
 class Simulation:

@@ -1,15 +1,25 @@
-"""Everything that a user's rights must be enough for: claim, refuse, wait, renew, look, release."""
+"""Rights: what a page says that a user needs, and everything that they must be enough for."""
 
 from __future__ import annotations
 
+import re
 import threading
+from pathlib import Path
 
 import lockfast
 from tests.servers import wait_until
 
 
+def documented_acl(page: Path) -> str:
+    """Read a page's line on ACL: everything in backticks."""
+    line = re.search(r"^- ACL:.*?(?=^-|^#)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert line is not None
+    words = " ".join(re.findall(r"`([^`]+)`", line[0])).split()
+    return " ".join(["resetkeys", "resetchannels", "-@all", *words])
+
+
 def do_everything(url: str) -> None:
-    """Do it with two clients, as the user of the URL."""
+    """Claim, refuse, wait, renew, look and release, with two clients, as the user of the URL."""
     with lockfast.connect(url) as client, lockfast.connect(url) as other:
         assert client.guarantees().engine
         lock = client.lock("x", ttl=1)
