@@ -9,6 +9,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 
 .DEFAULT_GOAL := help
 HOURS ?= 8
+SEED ?= 1
 .PHONY: help setup check test models faults torture bench docs clean
 
 help: ## List the targets
@@ -47,8 +48,8 @@ faults: models ## Every model, 5,000 seeds of the simulation, real faults on eve
 	$(BIN)/python -m tests.robustness ci
 	$(BIN)/python -m tests.robustness controls
 
-torture: ## Faults on every engine with seed after seed, for HOURS=8; build/robustness/torture
-	$(BIN)/python -m tests.robustness torture --hours $(HOURS)
+torture: ## Faults on every engine with seed after seed from SEED=1, for HOURS=8; build/robustness/torture
+	$(BIN)/python -m tests.robustness torture --hours $(HOURS) --seed $(SEED)
 
 # One after another, even under -j: two at once would measure each other.
 bench: ## Run each benchmark in turn, one JSON result each

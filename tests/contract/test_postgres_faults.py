@@ -31,7 +31,7 @@ from tests.servers import PgBouncer, Postgres, ServerClock, wait_until
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Postgres]:
-    with Postgres() as server:
+    with Postgres(config={"log_connections": "on"}) as server:
         install(server.url)
         yield server
 
@@ -251,3 +251,21 @@ class TestPgBouncerWithAnEar(QueueContract, WakeContract, ListenContract, CrowdC
         pooled.url = f"{without}?listen={pooled.server.url}"
         yield pooled
         pooled.url = without
+
+
+def test_a_crowd_shares_ten_connections_and_the_heart_has_its_own(
+    shared: Postgres, stage: Stage
+) -> None:
+    def opened() -> int:
+        return shared.log_path.read_bytes().count(b"connection authorized")
+
+    async def play() -> None:
+        client = stage.client()
+        before = opened()
+        locks = [client.lock(f"job {n}", ttl=30) for n in range(60)]
+        leases = await stage.colour.together(*(acquire(lock) for lock in locks))
+        for lease in leases:
+            await release(lease)
+        assert opened() - before <= 11
+
+    stage.colour.run(play())

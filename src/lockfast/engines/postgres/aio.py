@@ -10,12 +10,9 @@ import asyncio
 import socket
 
 from lockfast.engines.postgres.address import Address
-from lockfast.engines.postgres.link import READ, WRITE, Link, Row
-from lockfast.engines.postgres.wire import Wire
-from lockfast.errors import EngineUnavailable
+from lockfast.engines.postgres.link import READ, WRITE, Link
+from lockfast.engines.postgres.wire import AT_ONCE, Wire
 from lockfast.runtime.base import Bell, Clock
-
-AT_ONCE = 10  # requests under way; the others wait for a connection
 
 
 class AioWire(Wire):
@@ -25,24 +22,19 @@ class AioWire(Wire):
         """Belong to the running loop."""
         super().__init__(address, ear, bell, clock)
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def call(self, sql: bytes, deadline: float, *, heart: bool = False) -> list[Row]:
-        """Run statements, when it is this task's turn; the heart does not wait for one."""
-        if heart:
-            return await super().call(sql, deadline, heart=True)
-        if self._turn.locked():
-            try:
-                async with asyncio.timeout(max(deadline - self._now(), 0.0)):
-                    await self._turn.acquire()
-            except TimeoutError as error:
-                raise EngineUnavailable("no connection was free in time", sent=False) from error
-        else:
-            await self._turn.acquire()
+    async def _enter(self, deadline: float) -> bool:
+        if not self._turns.locked():
+            return await self._turns.acquire()
         try:
-            return await super().call(sql, deadline)
-        finally:
-            self._turn.release()
+            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
+                return await self._turns.acquire()
+        except TimeoutError:
+            return False
+
+    def _leave(self) -> None:
+        self._turns.release()
 
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         descriptor = link.fileno()

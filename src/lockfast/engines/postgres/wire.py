@@ -11,7 +11,7 @@ from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock
 
 IO = 5.0  # seconds after which an attempt to connect is given up
-IDLE = 10  # connections that are kept while nobody uses them
+AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
 
 
 class Wire(ABC):
@@ -32,6 +32,14 @@ class Wire(ABC):
         self._buried: list[Link] = []
 
     @abstractmethod
+    async def _enter(self, deadline: float) -> bool:
+        """Wait for a turn, of `AT_ONCE`; False when the deadline came first."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Give the turn to another."""
+
+    @abstractmethod
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         """Wait for a connection's socket; False when the deadline came first."""
 
@@ -40,14 +48,23 @@ class Wire(ABC):
         """Give the addresses of a host."""
 
     async def call(self, sql: bytes, deadline: float, *, heart: bool = False) -> list[Row]:
-        """Run statements and give the rows of the last; on the heart's own connection or not."""
+        """Run statements and give the rows of the last: on the heart's own connection, or on one of
+        the others when it is the caller's turn.
+        """
         if heart:
-            link = self._ear or await self._open_ear(deadline)
-        else:
+            return await self._call(sql, self._ear or await self._open_ear(deadline), deadline)
+        if not await self._enter(deadline):
+            raise EngineUnavailable("no connection was free in time", sent=False)
+        try:
             try:
                 link = self._idle.pop()
             except IndexError:
                 link = await self._open(self._address, deadline)
+            return await self._call(sql, link, deadline)
+        finally:
+            self._leave()
+
+    async def _call(self, sql: bytes, link: Link, deadline: float) -> list[Row]:
         try:
             events = link.send(sql)
             while True:
@@ -70,10 +87,7 @@ class Wire(ABC):
             for each in idle:
                 each.close()
         elif link is not self._ear:
-            if len(self._idle) < IDLE:
-                self._idle.append(link)
-            else:
-                link.close()
+            self._idle.append(link)
 
     async def _open(self, address: Address, deadline: float) -> Link:
         now = self._now()
