@@ -134,6 +134,19 @@ def test_slots_that_move_take_their_locks_along(replicated: ClusterSite) -> None
             lease.release()
 
 
+@pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)
+def test_a_move_that_was_given_up_half_way_is_repaired(replicated: ClusterSite) -> None:
+    with lockfast.connect(replicated.url) as client:
+        leases = [client.lock(f"job-{n}", ttl=30).acquire(timeout=10) for n in range(32)]
+        move = replicated.cluster.begin_move(_slots(replicated)[0])
+        move.move_keys(*move.keys()[:1])
+        move.target.command("CLUSTER", "SETSLOT", move.slot, "STABLE")  # it knows of nothing now
+        replicated.repair()
+        for lease in leases:
+            assert [each.token for each in client.lock(lease.name).holders()] == [lease.token]
+            lease.release()
+
+
 def _slots(site: ClusterSite) -> list[int]:
     """Tell the slots of the leader's keys."""
     keys = rows(site.leader().command("KEYS", "*"))

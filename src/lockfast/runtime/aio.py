@@ -43,6 +43,29 @@ class TaskEvent:
             self._future.set_result(False)
 
 
+class TaskTurns:
+    """Turns that tasks take."""
+
+    def __init__(self, size: int, clock: Clock) -> None:
+        """Begin with nobody's."""
+        self._now = clock
+        self._free = asyncio.Semaphore(size)
+
+    async def enter(self, deadline: float) -> bool:
+        """Suspend until one is free."""
+        if not self._free.locked():  # the common case, without a timer
+            return await self._free.acquire()
+        try:
+            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
+                return await self._free.acquire()
+        except TimeoutError:
+            return False
+
+    def leave(self) -> None:
+        """Give it back."""
+        self._free.release()
+
+
 class TaskBell:
     """A bell made of an event. It belongs to the running loop, and rings from elsewhere too."""
 
@@ -156,6 +179,10 @@ class Aio:
     def event(self) -> TaskEvent:
         """Make an event."""
         return TaskEvent(asyncio.get_running_loop(), self.now)
+
+    def turns(self, size: int) -> TaskTurns:
+        """Make so many turns, for tasks of the running loop."""
+        return TaskTurns(size, self.now)
 
     def bell(self) -> TaskBell:
         """Make a bell."""

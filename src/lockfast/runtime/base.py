@@ -47,6 +47,17 @@ class Bell(Protocol):
         """Let go of it: nobody sleeps here any more."""
 
 
+class Turns(Protocol):
+    """So many at once, and the others wait."""
+
+    async def enter(self, deadline: float) -> bool:
+        """Take a turn; False when the deadline came first."""
+        ...
+
+    def leave(self) -> None:
+        """Give the turn to another."""
+
+
 class Running(Protocol):
     """A heart's thread or task."""
 
@@ -73,6 +84,10 @@ class Runtime(Protocol):
 
     def event(self) -> Event:
         """Make an event."""
+        ...
+
+    def turns(self, size: int) -> Turns:
+        """Make so many turns."""
         ...
 
     def bell(self) -> Bell:

@@ -39,6 +39,23 @@ class ThreadEvent:
         return self._gate.acquire(timeout=min(max(left, 0.0), threading.TIMEOUT_MAX))
 
 
+class ThreadTurns:
+    """Turns that threads take."""
+
+    def __init__(self, size: int, clock: Clock) -> None:
+        """Begin with nobody's."""
+        self._now = clock
+        self._free = threading.Semaphore(size)
+
+    async def enter(self, deadline: float) -> bool:
+        """Block until one is free."""
+        return self._free.acquire(timeout=max(deadline - self._now(), 0.0))
+
+    def leave(self) -> None:
+        """Give it back."""
+        self._free.release()
+
+
 class ThreadBell:
     """A bell made of a pair of sockets, so that poll hears it beside another socket."""
 
@@ -141,6 +158,10 @@ class Threads:
     def event(self) -> ThreadEvent:
         """Make an event."""
         return ThreadEvent(self.now)
+
+    def turns(self, size: int) -> ThreadTurns:
+        """Make so many turns."""
+        return ThreadTurns(size, self.now)
 
     def bell(self) -> ThreadBell:
         """Make a bell."""

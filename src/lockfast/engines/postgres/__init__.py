@@ -17,6 +17,7 @@ from lockfast.runtime.threads import Threads
 from lockfast.url import Target, parse
 
 OURS = ("listen", "token_base")
+AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
 
 
 def schema() -> str:
@@ -44,7 +45,8 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
 
     def open_engine() -> Engine:
         colour = ThreadWire if isinstance(runtime, Threads) else AioWire
-        return PostgresEngine(colour(address, ear, runtime.bell(), runtime.now), runtime.now, base)
+        wire = colour(address, ear, runtime.bell(), runtime.turns(AT_ONCE), runtime.now)
+        return PostgresEngine(wire, runtime.now, base)
 
     return open_engine
 

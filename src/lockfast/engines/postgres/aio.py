@@ -11,30 +11,19 @@ import socket
 
 from lockfast.engines.postgres.address import Address
 from lockfast.engines.postgres.link import READ, WRITE, Link
-from lockfast.engines.postgres.wire import AT_ONCE, Wire
-from lockfast.runtime.base import Bell, Clock
+from lockfast.engines.postgres.wire import Wire
+from lockfast.runtime.base import Bell, Clock, Turns
 
 
 class AioWire(Wire):
     """Connections of an asyncio client."""
 
-    def __init__(self, address: Address, ear: Address | None, bell: Bell, clock: Clock) -> None:
+    def __init__(
+        self, address: Address, ear: Address | None, bell: Bell, turns: Turns, clock: Clock
+    ) -> None:
         """Belong to the running loop."""
-        super().__init__(address, ear, bell, clock)
+        super().__init__(address, ear, bell, turns, clock)
         self._loop = asyncio.get_running_loop()
-        self._turns = asyncio.Semaphore(AT_ONCE)
-
-    async def _enter(self, deadline: float) -> bool:
-        if not self._turns.locked():
-            return await self._turns.acquire()
-        try:
-            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
-                return await self._turns.acquire()
-        except TimeoutError:
-            return False
-
-    def _leave(self) -> None:
-        self._turns.release()
 
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         descriptor = link.fileno()

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 
-from lockfast.engines.postgres.address import Address
 from lockfast.engines.postgres.link import READ, WRITE, Link
-from lockfast.engines.postgres.wire import AT_ONCE, Wire
-from lockfast.runtime.base import Bell, Clock
+from lockfast.engines.postgres.wire import Wire
 
 EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
 
 class ThreadWire(Wire):
     """Connections of a blocking client: one per thread at work, and one for the heart."""
-
-    def __init__(self, address: Address, ear: Address | None, bell: Bell, clock: Clock) -> None:
-        """Nothing is open yet."""
-        super().__init__(address, ear, bell, clock)
-        self._turns = threading.Semaphore(AT_ONCE)
-
-    async def _enter(self, deadline: float) -> bool:
-        return self._turns.acquire(timeout=max(deadline - self._now(), 0.0))
-
-    def _leave(self) -> None:
-        self._turns.release()
 
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         poll = select.poll()

@@ -8,18 +8,20 @@ from lockfast.engines.hearing import patience
 from lockfast.engines.postgres.address import Address, is_name
 from lockfast.engines.postgres.link import Link, Row
 from lockfast.errors import EngineUnavailable
-from lockfast.runtime.base import Bell, Clock
+from lockfast.runtime.base import Bell, Clock, Turns
 
 IO = 5.0  # seconds after which an attempt to connect is given up
-AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
 
 
 class Wire(ABC):
     """What both colours share: all but the waiting."""
 
-    def __init__(self, address: Address, ear: Address | None, bell: Bell, clock: Clock) -> None:
-        """`ear` is where the heart connects, if not where the others do."""
+    def __init__(
+        self, address: Address, ear: Address | None, bell: Bell, turns: Turns, clock: Clock
+    ) -> None:
+        """`ear` is where the heart connects, if not where the others do; `turns` are for them."""
         self.bell = bell
+        self._turns = turns
         self.offset: float | None = None
         """What to add to our clock for at most the server's; None before the first connection."""
         self.deaf = False
@@ -30,14 +32,6 @@ class Wire(ABC):
         self._idle: list[Link] = []
         self._ear: Link | None = None
         self._buried: list[Link] = []
-
-    @abstractmethod
-    async def _enter(self, deadline: float) -> bool:
-        """Wait for a turn, of `AT_ONCE`; False when the deadline came first."""
-
-    @abstractmethod
-    def _leave(self) -> None:
-        """Give the turn to another."""
 
     @abstractmethod
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
@@ -53,7 +47,7 @@ class Wire(ABC):
         """
         if heart:
             return await self._call(sql, self._ear or await self._open_ear(deadline), deadline)
-        if not await self._enter(deadline):
+        if not await self._turns.enter(deadline):
             raise EngineUnavailable("no connection was free in time", sent=False)
         try:
             try:
@@ -62,7 +56,7 @@ class Wire(ABC):
                 link = await self._open(self._address, deadline)
             return await self._call(sql, link, deadline)
         finally:
-            self._leave()
+            self._turns.leave()
 
     async def _call(self, sql: bytes, link: Link, deadline: float) -> list[Row]:
         try:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lockfast.engines.zookeeper.colour import Late, Reply
-from lockfast.runtime.base import Clock
-
-AT_ONCE = 64
+from lockfast.engines.zookeeper.colour import AT_ONCE, Late, Reply
+from lockfast.runtime.aio import TaskTurns
+from lockfast.runtime.base import Clock, Turns
 
 
 class TaskReply:
@@ -48,7 +47,7 @@ class TaskColour:
         self.now = clock
         self._loop = asyncio.get_running_loop()
         self._bell = asyncio.Event()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self.turns: Turns = TaskTurns(AT_ONCE, clock)
 
     def reply(self) -> TaskReply:
         """Make a reply to come."""
@@ -87,18 +86,3 @@ class TaskColour:
                 if timer is not None:
                     timer.cancel()
         self._bell.clear()
-
-    async def enter(self, deadline: float) -> bool:
-        """Suspend until it is our turn."""
-        if not self._turns.locked():
-            await self._turns.acquire()
-            return True
-        try:
-            async with asyncio.timeout(max(deadline - self.now(), 0.0)):
-                return await self._turns.acquire()
-        except TimeoutError:
-            return False
-
-    def leave(self) -> None:
-        """Give the turn back."""
-        self._turns.release()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from lockfast.runtime.base import Clock
+from lockfast.runtime.base import Clock, Turns
+
+AT_ONCE = 64  # turns: kazoo's way to its thread holds a few hundred requests, then it blocks
 
 
 class Late(Exception):
@@ -27,6 +29,7 @@ class Colour(Protocol):
     """One colour."""
 
     now: Clock
+    turns: Turns
 
     def reply(self) -> Reply:
         """Make a reply to come."""
@@ -40,10 +43,3 @@ class Colour(Protocol):
 
     async def rest(self, deadline: float | None) -> None:
         """Sleep until the bell rings."""
-
-    async def enter(self, deadline: float) -> bool:
-        """Take a turn: kazoo's way to its thread holds a few hundred requests, then it blocks."""
-        ...
-
-    def leave(self) -> None:
-        """Give the turn back."""

@@ -63,10 +63,10 @@ class ZooKeeperEngine:
         except SessionLost:
             return None  # it is gone with its session, and its id with it
         finally:
-            self._colour.leave()
+            self._colour.turns.leave()
 
     async def _enter(self, deadline: float) -> None:
-        if not await self._colour.enter(deadline):
+        if not await self._colour.turns.enter(deadline):
             raise EngineUnavailable("too many requests are under way", sent=False)
 
     async def _session(self, ttl: float, deadline: float) -> Session:
@@ -101,7 +101,7 @@ class ZooKeeperEngine:
                     chunk = all_mine[start : start + CHUNK]
                     await self._renew(session, chunk, found, deadline)
         finally:
-            self._colour.leave()
+            self._colour.turns.leave()
         return found
 
     async def _renew(
@@ -175,7 +175,7 @@ class ZooKeeperEngine:
                 removed += await self._resign(asks[start : start + CHUNK], deadline)
             return removed
         finally:
-            self._colour.leave()
+            self._colour.turns.leave()
 
     async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
         for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:

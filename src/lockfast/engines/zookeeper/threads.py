@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lockfast.engines.zookeeper.colour import Late, Reply
-from lockfast.runtime.base import Clock
-
-AT_ONCE = 64
+from lockfast.engines.zookeeper.colour import AT_ONCE, Late, Reply
+from lockfast.runtime.base import Clock, Turns
+from lockfast.runtime.threads import ThreadTurns
 
 
 class ThreadReply:
@@ -46,7 +45,7 @@ class ThreadColour:
         """Begin silent."""
         self.now = clock
         self._bell = threading.Event()
-        self._turns = threading.Semaphore(AT_ONCE)
+        self.turns: Turns = ThreadTurns(AT_ONCE, clock)
 
     def reply(self) -> ThreadReply:
         """Make a reply to come."""
@@ -70,11 +69,3 @@ class ThreadColour:
         """Block until it rings."""
         self._bell.wait(None if deadline is None else max(deadline - self.now(), 0.0))
         self._bell.clear()
-
-    async def enter(self, deadline: float) -> bool:
-        """Block until it is our turn."""
-        return self._turns.acquire(timeout=max(deadline - self.now(), 0.0))
-
-    def leave(self) -> None:
-        """Give the turn back."""
-        self._turns.release()
