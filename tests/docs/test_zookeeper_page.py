@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 import lockfast
 from lockfast import EngineRefused, EngineUnavailable, Level
 from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.guarantees import SOUND
 from tests.servers import ZooKeeper, wait_until
 from tests.servers.certificates import Certificates
 
@@ -35,6 +36,10 @@ def test_the_documented_node_is_the_one_that_is_used() -> None:
     documented = re.findall(r"`(/lockfast/locks/[^`]*)`", PAGE.read_text("utf-8"))
     assert documented == [nodes.folder("/lockfast", "invoice:42")]
     assert f"{nodes.BUCKETS} buckets" in PAGE.read_text("utf-8")
+
+
+def test_the_page_names_the_version_that_the_finding_names() -> None:
+    assert f"before {'.'.join(map(str, SOUND))} may forget" in PAGE.read_text("utf-8")
 
 
 def test_the_documented_bounds_are_those_of_a_server_as_it_comes(server: ZooKeeper) -> None:

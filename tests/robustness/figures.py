@@ -62,10 +62,11 @@ class Figures:
         if not result["engine"]:
             return f"{where}: {said}"
         refused = result["writes"]["fenced"]["refused"]
+        lapse = f"; {result['lapse']}" if result.get("lapse") else ""
         return (
             f"{where}: {said}; {result['acquisitions']} acquisitions, "
             f"{sum(result['faults'].values())} faults, {refused} stale writes refused, "
-            f"{result['seconds']:.0f} s"
+            f"{result['seconds']:.0f} s{lapse}"
         )
 
     def short(self) -> list[str]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
+LAPSE = "lapse"
+"""The name of a fault that nobody made: the engine lost what it had acknowledged."""
+
 
 class Kind(StrEnum):
     """What a record is about."""

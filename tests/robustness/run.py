@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.robustness.faults import Stage, breaks
-from tests.robustness.history import Record, gathered
+from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered
 from tests.robustness.moments import moments
 from tests.robustness.plan import draw
 from tests.robustness.player import Player
@@ -139,7 +139,27 @@ class Run:
             ended = list(pool.map(lambda worker: worker.end(_PATIENCE), workers))
         self._broke("worker", [told for told in ended if told])
         self._say("workers have ended")
+        self._ask_after_lapses(site)
         return healed
+
+    def _ask_after_lapses(self, site: Site) -> None:
+        """Record what the engine lost by itself as a fault, from when it may have done harm."""
+        try:
+            lapse = site.lapse()
+        except ServerError as error:
+            self._broke("harness", [str(error)])
+            return
+        if lapse is not None:
+            self._say(f"{LAPSE}: {lapse.said}; all that was built on it since then is excused")
+            recorder = Recorder(self._histories / "faults.jsonl", "faults")
+            recorder.add(
+                Record(
+                    *("faults", Kind.FAULT, LAPSE, lapse.since, now(), Outcome.OK),
+                    value=lapse.said,
+                    extra={"breaks": "data"},
+                )
+            )
+            recorder.close()
 
     def _play(self, stage: Stage) -> None:
         """Play a plan; then what was missed, because whom it was for was dead just then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 
 from tests.robustness.faults import FAULTS
 from tests.robustness.figures import Figures
-from tests.robustness.history import Kind, Outcome, Record
+from tests.robustness.history import LAPSE, Kind, Outcome, Record
 from tests.robustness.run import Run
 from tests.robustness.scenario import Scenario, load, names
 from tests.robustness.sites import SITES
+from tests.robustness.sites.site import Lapse
+from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.workloads import WORKLOADS
-from tests.robustness.verdict import unserved
+from tests.robustness.verdict import judge, unserved
 
 
 @pytest.mark.parametrize("name", names())
@@ -32,7 +35,10 @@ def test_every_site_has_a_scenario() -> None:
     assert {load(name).site for name in names()} == SITES.keys()
 
 
-def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
+def test_a_short_run_from_its_site_to_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SITES["redis"], "lapse", lambda _: Lapse(now(), "it lost a write"))
     scenario = Scenario(
         name="short",
         site="redis",
@@ -52,12 +58,33 @@ def test_a_short_run_from_its_site_to_its_result(tmp_path: Path) -> None:
     assert result["acquisitions"] > 0
     assert result["writes"]["fenced"]["applied"] > 0
     assert result["faults"] == {"kill-client": 1, "pause-client": 1}
+    assert result["lapse"] == "it lost a write"
     assert {path.stem for path in (tmp_path / "history").iterdir()} >= {
         *("faults", "worker0.1", "worker1.1")
     }
     logs = {path.name.partition("-")[0] for path in (tmp_path / "logs").iterdir()}
     assert logs == {"redis", "worker0", "worker1"}
     assert "healed" in said
+
+
+def test_a_wait_is_excused_by_what_the_engine_lost_by_itself_and_by_nothing_else() -> None:
+    scenario = Scenario(name="n", site="zookeeper", why="w", ttl=1.0, seconds=0.0, delta=4.0)
+    wait = Record("a", Kind.ACQUIRE, "lock:1", 10.0, 20.0, Outcome.NO, value="busy")
+    lapse = Record(
+        *("faults", Kind.FAULT, LAPSE, 9.0, 21.0, Outcome.OK),
+        value="it lost 3 of 7 writes",
+        extra={"breaks": "data"},
+    )
+    alone = judge(scenario, [wait], {}, {}, healed=9.5)
+    assert [each["checker"] for each in alone["violations"]] == ["recovers", "recovers"]
+    assert alone["lapse"] == ""
+    excused = judge(scenario, [wait, lapse], {}, {}, healed=9.5)
+    assert (excused["violations"], excused["faults"]) == ([], {})
+    assert excused["lapse"] == lapse.value
+    # What was over when the first of it was acknowledged has no excuse.
+    early = replace(wait, began=1.0, ended=8.0)
+    told = judge(scenario, [early, lapse], {}, {}, healed=0.5)
+    assert [each["checker"] for each in told["violations"]] == ["recovers"]
 
 
 def test_work_that_is_never_granted_again_is_told() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
-from tests.robustness.history import Kind, Outcome, Record
+from tests.robustness.history import LAPSE, Kind, Outcome, Record
 from tests.robustness.scenario import Scenario
 from tests.robustness.traffic.register import Entry
 
@@ -45,14 +45,16 @@ def judge(
     scenario: Scenario, history: list[Record], fenced: Logs, bare: Logs, healed: float
 ) -> dict[str, Any]:
     """Check all, and give what result.json says of it."""
-    faults = [record for record in history if record.kind is Kind.FAULT]
+    lapses = [record for record in history if record.name == LAPSE]
+    faults = [r for r in history if r.kind is Kind.FAULT and r not in lapses]
     done = [record for record in faults if record.outcome is Outcome.OK]
     work = [record for record in history if record.kind is not Kind.FAULT]
     bound = scenario.ttl + scenario.delta
     found: dict[str, list[str]] = {name: [] for name in sorted(checkers.ALL)}
     for violation in checkers.check(history, fenced, checkers.Promises(bound=bound)):
         found[violation.checker].append(violation.said)
-    found["recovers"] += unserved(work, healed)
+    if not lapses:
+        found["recovers"] += unserved(work, healed)
     order = found["ticket_order"]
     if not scenario.order:
         found["ticket_order"] = []
@@ -86,6 +88,7 @@ def judge(
         },
         "faults": dict(sorted(Counter(record.name for record in done).items())),
         "missed": len(faults) - len(done),
+        "lapse": "; ".join(record.value for record in lapses),
         "overlaps": {
             "count": len(overlaps),
             "longest": round(max(lengths, default=0.0), 3),

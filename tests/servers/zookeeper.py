@@ -1,6 +1,7 @@
 """ZooKeeper: real processes, alone or as an ensemble of three."""
 
 import contextlib
+import os
 import socket
 import struct
 import zlib
@@ -21,8 +22,10 @@ from tests.servers.process import (
     wait_until,
 )
 
-# Its manifest names the others, all but one that TLS needs.
-_JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar"
+# Its manifest names the others, all but one that TLS needs and one that writes its log.
+_JARS = os.environ.get("LOCKFAST_ZOOKEEPER_JARS") or ":".join(
+    f"/usr/share/java/{name}.jar" for name in ("zookeeper", "netty-codec", "slf4j-simple")
+)
 _JVM = ("-Xmx64m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -53,6 +56,8 @@ class ZooKeeper(Server):
             "zookeeper.admin.enableServer": "false",
             "zookeeper.forceSync": "no",  # what a power cut would cost is no part of the tests
             "zookeeper.extendedTypesEnabled": "true",
+            "org.slf4j.simpleLogger.showDateTime": "true",
+            "org.slf4j.simpleLogger.dateTimeFormat": "HH:mm:ss.SSS",
             **(properties or {}),
         }
         self._lines = {

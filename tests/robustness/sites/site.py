@@ -3,7 +3,7 @@
 import contextlib
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from tests.robustness.hosts import Host, Network, host_of
 from tests.servers.group import Group
@@ -25,6 +25,13 @@ COMMON = (
 # What takes a proxy between the clients and the servers.
 PROXIED = ("lose-reply", "delay", "late-request")
 _PATIENCE = 60.0
+
+
+class Lapse(NamedTuple):
+    """What an engine lost by itself: since when nothing can be built on it, and what that was."""
+
+    since: float
+    said: str
 
 
 class Site(Group):
@@ -72,6 +79,12 @@ class Site(Group):
 
     def wait_sound(self) -> None:
         """Wait until it can bear that a server is killed. Most can at any time."""
+
+    def lapse(self) -> Lapse | None:
+        """Tell, at the end, whether it lost what it had acknowledged, though no fault that was made
+        explains it. Most are not asked.
+        """
+        return None
 
     def wipe(self, server: Server) -> None:
         """Remove what a server that does not run has stored."""

@@ -18,6 +18,9 @@ from lockfast.guarantees import Finding, Guarantees, Level
 QUORUM = 3
 FOR_EVER = 2_000_000.0  # seconds
 USUAL = 30.0  # seconds: a lock's ttl, where its user says nothing
+SOUND = (3, 9, 4)
+"""The first version whose servers keep what was acknowledged while one of them caught up:
+ZOOKEEPER-4643, -4646 and -4712 are fixed in 3.9.3, and -4925, which came with it, in 3.9.4."""
 KEEPS = (
     "a grant survives the failure of any minority of the servers, and tokens stay unique and in "
     "order through it; a holder that was paused for longer than its ttl is fenced by its token"
@@ -51,6 +54,15 @@ async def ask(colour: Colour, session: Session, address: Address, deadline: floa
                 f"voting members = {members}",
                 "the failure of one stops every lock, and the loss of its data rewinds tokens",
                 "Run an ensemble of three or five",
+            )
+        )
+    elif re.match(r"\d", version) and tuple(map(int, version.split("."))) < SOUND:
+        findings.append(
+            Finding(
+                f"version = {version}",
+                "a server that is cut off while it catches up may lead afterwards, and the "
+                "ensemble then forgets grants of that time; tokens stay unique and in order",
+                f"Upgrade to {'.'.join(map(str, SOUND))} or later",
             )
         )
     shortest, longest = bounds

@@ -1,0 +1,60 @@
+"""The ledger: it loses nothing with a server that crashes, and knows when an ensemble has."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.robustness.sites.ledger import Ledger
+from tests.robustness.traffic.clock import now
+from tests.servers import ZooKeeperEnsemble, wait_until
+
+
+@pytest.fixture
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(properties={"zookeeper.forceSync": "yes"}) as started:
+        yield started
+
+
+@pytest.fixture
+def ledger(ensemble: ZooKeeperEnsemble) -> Iterator[Ledger]:
+    ledger = Ledger([server.address for server in ensemble.servers])
+    ledger.start()
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def _wait_for_more(ledger: Ledger) -> None:
+    before = len(ledger.told)
+    wait_until(lambda: len(ledger.told) > before + 30, "thirty entries", 30.0)
+
+
+def test_a_crash_loses_nothing_that_was_acknowledged(
+    ensemble: ZooKeeperEnsemble, ledger: Ledger
+) -> None:
+    _wait_for_more(ledger)
+    leader = ensemble.leader()
+    leader.kill()
+    _wait_for_more(ledger)
+    leader.start(timeout=30.0)
+    assert ledger.since() is None
+    places = {name.partition("-")[0] for name in ledger.told if "last" in name}
+    assert places == {"0", "1", "2"}  # each was looked at to the end
+
+
+def test_what_an_ensemble_lost_is_told(ensemble: ZooKeeperEnsemble, ledger: Ledger) -> None:
+    began = now()
+    _wait_for_more(ledger)
+    for server in ensemble.servers:
+        server.kill()
+    lost = now()
+    for server in ensemble.servers[:2]:
+        shutil.rmtree(server.data_path / "version-2")
+        server.launch()
+    ensemble.wait_leader()
+    ensemble.start()
+    since = ledger.since()
+    assert since is not None
+    assert began < since < lost
