@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_tls_is_spoken_and_the_server_is_checked(server: ZooKeeper) -> None:
         client.lock("x", ttl=4).acquire(timeout=0.5)
     with lockfast.connect(f"{url}?ssl=true&ssl_verify=false") as client:
         client.lock("x", ttl=4).acquire(timeout=5).release()
+
+
+def test_an_ensemble_that_was_set_back_refuses_who_has_seen_more_and_a_base_keeps_the_order() -> (
+    None
+):
+    with ZooKeeper() as server, lockfast.connect(server.url) as before:
+        for _ in range(5):
+            with before.lock("x", ttl=2) as lease:
+                highest = lease.token
+        server.kill()
+        shutil.rmtree(server.data_path / "version-2")
+        server.start()
+        with lockfast.connect(server.url) as after, after.lock("x", ttl=2) as lease:
+            assert lease.token < highest  # what the base is for
+        with pytest.raises(EngineUnavailable, match="no connection"):
+            before.lock("x", ttl=2).acquire(timeout=3)
+        url = f"{server.url}?token_base={highest}"
+        with lockfast.connect(url) as after, after.lock("x", ttl=2) as lease:
+            assert lease.token > highest
 
 
 def test_the_token_base_lifts_every_new_token_and_a_lower_one_is_refused(
