@@ -40,7 +40,7 @@ class Ledger:
         self.lost: dict[str, float] = {}
         """What of it a server did not have, later."""
         self._ended = threading.Event()
-        self._unread: list[str] = []
+        self._unread = set(addresses)
         self._writers = [
             threading.Thread(target=self._keep, args=(place, address), name=f"ledger-{place}")
             for place, address in enumerate(addresses)
@@ -62,7 +62,8 @@ class Ledger:
         """End; tell when the first of what was lost had been acknowledged."""
         self.close()
         if self._unread:
-            raise ServerError(f"the ledger could not be read at {', '.join(self._unread)}")
+            unread = ", ".join(sorted(self._unread))
+            raise ServerError(f"the ledger was not read to its end at {unread}")
         return min(self.lost.values(), default=None)
 
     def _keep(self, place: int, address: str) -> None:
@@ -78,9 +79,9 @@ class Ledger:
             for number in itertools.count(1):
                 with contextlib.suppress(KazooException, KazooTimeoutError):
                     self._write(client, f"{place}-last-{number}", look=True)
+                    self._unread.discard(address)
                     return
                 if time.monotonic() > deadline:
-                    self._unread.append(address)
                     return
                 time.sleep(_PACE)
 
