@@ -143,6 +143,18 @@ def test_a_moved_clock_excuses_what_lived_through_it_and_a_pause_does_not(
     assert check(before, {}, only) != []
 
 
+@pytest.mark.parametrize(("token", "excused"), [(1, True), (3, False)])
+def test_who_was_numbered_first_and_told_last_is_excused_by_a_clock_that_moved_in_between(
+    token: int, *, excused: bool
+) -> None:
+    late = grant("late", token, 0, 3, until=4.0)  # its answers were under way for three seconds
+    history = [late, grant("b", 2, 2, 2.5, until=5.0)]
+    assert checkers.within_lease(history) != []
+    moved = [*history, fault("clock-server", 0.5, 1)]
+    assert (check(moved, {}, Promises(frozenset({"within_lease"}))) == []) is excused
+    assert (checkers.overlaps(moved)[0].allowed == ["clock-server"]) is excused
+
+
 def test_a_fault_says_itself_what_it_breaks() -> None:
     history = [*held("a", 1, 0, 5), *held("b", 2, 3, 9), fault("new", 1, 4, breaks="clock pause")]
     assert check(history, {}, Promises(frozenset({"within_lease"}))) == []

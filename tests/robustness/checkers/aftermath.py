@@ -52,4 +52,4 @@ def by_fault(history: Sequence[Record], ttl: float) -> dict[str, dict[str, int]]
 def _blamed(overlap: Overlap, broken: list[Fault]) -> list[str]:
     """Name the kinds that explain it: that of a right to believe is no pause."""
     breaks = ("clock", "data") if overlap.rightful else BREAKING
-    return Windows(broken, breaks).kinds(overlap.first.asked, overlap.ended)
+    return Windows(broken, breaks).kinds(overlap.since, overlap.ended)

@@ -57,6 +57,10 @@ class Overlap(NamedTuple):
         return self.ended - self.began
 
     @property
+    def since(self) -> float:
+        return _since(self.first, self.second)
+
+    @property
     def rightful(self) -> bool:
         """Whether both had a right to believe, each by its own clock."""
         return self.began < self.first.until and self.began < self.second.until
@@ -116,7 +120,7 @@ def overlaps(history: Iterable[Record]) -> list[Overlap]:
                 continue
             if latest is not None and belief.began < latest.ended:
                 ended = min(latest.ended, belief.ended)
-                allowed = broken.kinds(latest.asked, ended)
+                allowed = broken.kinds(_since(latest, belief), ended)
                 overlap = Overlap(name, latest, belief, belief.began, ended, allowed)
                 if not overlap.rightful:
                     allowed.append(LATE)
@@ -124,6 +128,13 @@ def overlaps(history: Iterable[Record]) -> list[Overlap]:
             if latest is None or belief.ended > latest.ended:
                 latest = belief
     return [overlap for overlap in told if overlap.seconds > 0]
+
+
+def _since(first: Belief, second: Belief) -> float:
+    """Tell from when a fault may explain that both were granted: that forgot the one with the lower
+    token, which is the first to be told unless its answers came late.
+    """
+    return first.asked if first.token < second.token else min(first.asked, second.asked)
 
 
 def within_lease(history: Iterable[Record]) -> list[Violation]:
@@ -142,7 +153,7 @@ def within_lease(history: Iterable[Record]) -> list[Violation]:
                     f"{latest.until - belief.began:.3f} s more when {belief.client} (token "
                     f"{belief.token}) was told"
                 )
-                wrong.append(Violation("within_lease", said, latest.asked, latest.until))
+                wrong.append(Violation("within_lease", said, _since(latest, belief), latest.until))
             if latest is None or belief.until > latest.until:
                 latest = belief
     return wrong
