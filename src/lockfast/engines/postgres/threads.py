@@ -12,7 +12,9 @@ EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLI
 
 
 class ThreadWire(Wire):
-    """Connections of a blocking client: one per thread at work, and one for the heart."""
+    """Connections of a blocking client: one per thread at work, ten at most, and one for the
+    heart.
+    """
 
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
         poll = select.poll()
