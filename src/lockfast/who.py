@@ -12,6 +12,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 REMEMBERED = 1024  # workers whose description is kept
+LARGEST = 65_536  # bytes of a payload: what is larger is not read
+RESERVED = 8_192  # bytes of it that what is held leaves to what a leader publishes
+LONGEST_HOST, LONGEST_WORKER, LONGEST_SERVICE, LONGEST_PURPOSE = 255, 128, 64, 256  # characters
+LONGEST_VALUE = 1024  # bytes that a leader may publish
+HIGHEST_PID = 2**32
+LATEST = 2.0**40  # seconds since 1970: no clock shows more
+LONGEST_TTL = 86_400.0  # seconds, as the port has it
+LONGEST_NAME = 512  # bytes, as any name
+ID = 32  # hexadecimal digits of a claim's id
+UNREADABLE = "unreadable payload"
 _written: dict[tuple[str, str, float], tuple[float, bytes]] = {}
 
 
@@ -44,13 +54,19 @@ def payload(  # noqa: PLR0913, PLR0917  # each is a part of the description; a h
 ) -> bytes:
     """Describe the running thread or task.
 
+    `purpose`: for people to read. It is cut: everybody who waits is sent it.
     `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
+    Of a worker that holds many hundreds only the first are written.
     `value`: what a leader publishes.
     """
+    if len(purpose) > LONGEST_PURPOSE:
+        purpose = purpose[:LONGEST_PURPOSE]
     known = _written.get((worker, purpose, ttl))
     raw = known[1] if known is not None and now < known[0] else _write(worker, purpose, ttl, now)
     if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
         each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
+        if len(raw) + len(each) > LARGEST - RESERVED:
+            each = _fitting(holding, LARGEST - RESERVED - len(raw))
         raw = b'%b, "holding": {%b}}' % (raw[:-1], each.encode())
     if value:
         raw = b'%b, "value": %b}' % (raw[:-1], _quoted(value).encode())
@@ -62,10 +78,10 @@ def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
     if len(_written) >= REMEMBERED:
         _written.clear()
     said: dict[str, object] = {
-        "host": socket.gethostname(),
+        "host": socket.gethostname()[:LONGEST_HOST],
         "pid": os.getpid(),
-        "worker": worker[:128],
-        "service": os.path.basename(sys.argv[0] or "python")[:64],  # noqa: PTH119  # not a path
+        "worker": worker[:LONGEST_WORKER],
+        "service": os.path.basename(sys.argv[0] or "python")[:LONGEST_SERVICE],  # noqa: PTH119  # not a path
         "purpose": purpose,
         "since": int(time.time()),
         "ttl": ttl,
@@ -75,40 +91,96 @@ def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
     return raw
 
 
+def _fitting(holding: Mapping[str, str], room: int) -> str:
+    """Write as much of what is held as there is room for."""
+    parts: list[str] = []
+    for id_, name in holding.items():
+        part = f'"{id_}": {_quoted(name)}'
+        room -= len(part) + 2
+        if room < 0:
+            break
+        parts.append(part)
+    return ", ".join(parts)
+
+
 _quoted = lru_cache(REMEMBERED)(json.dumps)
 
 
 def holding(raw: bytes) -> dict[str, str]:
-    """Read from a payload what its writer held, names by ids."""
-    try:
-        return {str(id_): str(name) for id_, name in json.loads(raw)["holding"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    """Read from a payload what its writer held, names by ids.
+
+    Only ids and names that a claim can have: a search for deadlocks asks the engine for them.
+    """
+    said = _said(raw).get("holding")
+    if not isinstance(said, dict):
         return {}
+    return {id_: name for id_, name in said.items() if len(id_) == ID and _is_name(name)}
 
 
 def value(raw: bytes) -> str:
     """Read from a payload what a leader publishes."""
-    try:
-        return str(json.loads(raw).get("value", ""))
-    except (ValueError, TypeError, AttributeError):
-        return ""
+    return _text(_said(raw), "value", LONGEST_VALUE, "")
 
 
 def read(raw: bytes) -> Who:
-    """Read a payload; whatever it is, an answer comes out: it may be another library's."""
+    """Read a payload. Anybody who may use the engine can write one, so this never raises, and
+    whatever it returns is bounded: a field that is not as we write it is left out.
+    """
+    said = _said(raw)
+    if not said:
+        return Who(worker=UNREADABLE)
+    return Who(
+        host=_text(said, "host", LONGEST_HOST, "?"),
+        pid=int(_number(said, "pid", 1, HIGHEST_PID)),
+        worker=_text(said, "worker", LONGEST_WORKER, "?"),
+        service=_text(said, "service", LONGEST_SERVICE, ""),
+        purpose=_text(said, "purpose", LONGEST_PURPOSE, ""),
+        since=float(_number(said, "since", 0, LATEST)),
+        ttl=float(_number(said, "ttl", 0.001, LONGEST_TTL)),
+    )
+
+
+def _said(raw: bytes) -> dict[str, object]:
+    """Parse a payload; nothing if it is too big, or no JSON object.
+
+    The size is checked first: parsing 30 MB takes a second. A hundred thousand brackets end in a
+    RecursionError, a number of 5,000 digits in a ValueError, so every Exception counts.
+    """
+    if len(raw) > LARGEST:
+        return {}
     try:
         said = json.loads(raw)
-        return Who(
-            host=str(said["host"]),
-            pid=int(said["pid"]),
-            worker=str(said.get("worker", "?")),
-            service=str(said.get("service", "")),
-            purpose=str(said.get("purpose", "")),
-            since=float(said.get("since", 0.0)),
-            ttl=float(said.get("ttl", 0.0)),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return Who(worker=raw[:64].decode(errors="replace") or "?")
+    except Exception:  # noqa: BLE001  # see above
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str:
+    """Give a text, cut to its length. Halves of surrogate pairs, which JSON can write and no
+    encoding can, are replaced: a log handler would fail on them.
+    """
+    text = said.get(key, otherwise)
+    if not isinstance(text, str):
+        return otherwise
+    return text[:longest].encode(errors="replace").decode()
+
+
+def _number(said: dict[str, object], key: str, lowest: float, highest: float) -> float:
+    """Give a number within its range, else 0: Infinity and NaN are in no range."""
+    number = said.get(key)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return 0
+    return number if lowest <= number <= highest else 0
+
+
+def _is_name(name: object) -> bool:
+    """Tell whether a lock can be called so; `names` says it to whoever makes one."""
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        return False
+    try:
+        return len(name.encode()) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 if hasattr(os, "register_at_fork"):  # a child has another pid

@@ -3,12 +3,56 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lockfast import who
+
+NAMES = st.text(min_size=1, max_size=100)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5
+)
+FIELDS = ("host", "pid", "worker", "service", "purpose", "since", "ttl", "holding", "value")
+POISONS = {
+    "an infinite pid": b'{"host": "h", "pid": 1e999}',
+    "a pid of 5,000 digits": b'{"host": "h", "pid": ' + b"9" * 5000 + b"}",
+    "a pid of 100 digits": b'{"host": "h", "pid": ' + b"9" * 100 + b"}",
+    "100,000 brackets": b"[" * 100_000,
+    "brackets below the size that is read": b"[" * 60_000,
+    "objects in objects": b'{"a":' * 12_000,
+    "a host of lists": b'{"host": ' + b"[" * 900 + b"]" * 900 + b', "pid": 1}',
+    "a ttl that is not a number": b'{"host": "h", "pid": 1, "ttl": NaN}',
+    "a ttl just below nothing": b'{"host": "h", "pid": 1, "ttl": -1e-9}',
+    "a ttl just above nothing": b'{"host": "h", "pid": 1, "ttl": 1e-320}',
+    "an infinite ttl": b'{"host": "h", "pid": 1, "ttl": Infinity}',
+    "since ever": b'{"host": "h", "pid": 1, "since": -Infinity}',
+    "half a surrogate": rb'{"host": "\ud800", "pid": 1, "holding": {"'
+    + b"a" * 32
+    + rb'": "\ud800"}}',
+    "30 MB": b'{"host": "' + b"h" * 30_000_000 + b'"}',
+    "nothing": b"",
+    "no text": b"\xff\xfe\x00",
+}
+"""What somebody who may use the engine can write into a claim."""
+
+
+def bounded(raw: bytes) -> None:
+    """Read a payload in every way; whatever it is, the answers are within their limits."""
+    said = who.read(raw)
+    assert len(str(said)) < 1_000
+    for text in (*said, who.value(raw), *who.holding(raw).values()):
+        assert not isinstance(text, str) or len(text.encode()) <= 4 * 1024
+    assert 0 <= said.pid <= 2**32
+    assert math.isfinite(said.since)
+    assert said.since >= 0
+    assert 0 <= said.ttl <= 86_400
+    assert all(len(id_) == 32 for id_ in who.holding(raw))
+    assert all(1 <= len(name.encode()) <= 512 for name in who.holding(raw).values())
+    assert len(who.holding(raw)) <= 2_000
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -22,16 +66,22 @@ def test_what_is_written_can_be_read(worker: str, purpose: str) -> None:
 @given(
     st.one_of(
         st.binary(),
-        st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
-            lambda value: json.dumps(value).encode()
+        VALUES.map(lambda value: json.dumps(value).encode()),
+        st.dictionaries(st.sampled_from(FIELDS), VALUES | st.dictionaries(st.text(), VALUES)).map(
+            lambda said: json.dumps(said).encode()
         ),
     )
 )
-def test_any_payload_gives_an_answer(raw: bytes) -> None:
-    assert str(who.read(raw))
+def test_any_payload_gives_a_bounded_answer(raw: bytes) -> None:
+    bounded(raw)
 
 
-@given(st.dictionaries(st.text("0123456789abcdef", min_size=32, max_size=32), st.text()), st.text())
+@pytest.mark.parametrize("poison", POISONS)
+def test_a_poisoned_payload_gives_a_bounded_answer(poison: str) -> None:
+    bounded(POISONS[poison])
+
+
+@given(st.dictionaries(st.text("0123456789abcdef", min_size=32, max_size=32), NAMES), st.text())
 def test_what_is_held_and_what_a_leader_publishes_can_be_read(
     holding: dict[str, str], value: str
 ) -> None:
@@ -45,3 +95,20 @@ def test_what_is_held_and_what_a_leader_publishes_can_be_read(
 def test_whatever_a_payload_is_nothing_is_held_by_it(raw: bytes) -> None:
     assert who.holding(raw) == {}
     assert who.value(raw) == ""
+
+
+def test_whoever_holds_very_much_still_writes_what_can_be_read() -> None:
+    many = {f"{number:032x}": "\N{GRINNING FACE}" * 120 + str(number) for number in range(1000)}
+    raw = who.payload("w", "p" * 30_000_000, 0.0, many, "v" * 1024, 30.0)
+    assert len(raw) <= who.LARGEST
+    assert who.read(raw).pid == os.getpid()
+    assert who.value(raw) == "v" * 1024
+    held = who.holding(raw)
+    assert 10 < len(held) < 1000
+    assert held.items() <= many.items()
+
+
+def test_a_long_purpose_is_cut_for_it_is_sent_to_all_who_wait() -> None:
+    raw = who.payload("w", "A" * 30_000_000, 0.0)
+    assert len(raw) < 2_000
+    assert who.read(raw).purpose == "A" * 256

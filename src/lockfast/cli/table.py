@@ -58,7 +58,7 @@ def bar(claim: Holder) -> Text:
     seconds = f" {claim.left:.0f} s"
     if not claim.life:
         return Text(seconds)
-    part = min(claim.left / claim.life, 1.0)
+    part = min(max(claim.left / claim.life, 0.0), 1.0)
     full = round(part * BAR)
     colour = "green" if part > LOW else "red"
     return Text.assemble(("━" * full, colour), ("─" * (BAR - full), "dim"), seconds)

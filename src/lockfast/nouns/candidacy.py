@@ -82,6 +82,9 @@ class CandidacyCore(Generic[L]):
             except LockfastError as error:
                 log.warning("the campaign for %r goes on: %s", self._election.name, error)
                 well = False
+            except Exception:  # a bug, or somebody's poison: without us nobody leads in our place
+                log.exception("the campaign for %r goes on", self._election.name)
+                well = False
             finally:
                 self.lease = None
             if not well:
@@ -105,6 +108,8 @@ class CandidacyCore(Generic[L]):
             await lease._release()  # noqa: SLF001  # a part of it
         except LockfastError as error:
             log.warning("no longer the leader of %r: %s", lease.name, error)
+        except Exception:
+            log.exception("no longer the leader of %r", lease.name)
         return well
 
     @staticmethod

@@ -12,11 +12,10 @@ from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import checked_timeout, look
 from lockfast.port import Entry, Shape
 from lockfast.session import Session
-from lockfast.who import Who
+from lockfast.who import LONGEST_VALUE, Who
 
 log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
-LONGEST_VALUE = 1024
 
 
 class Leader(NamedTuple):
