@@ -7,5 +7,6 @@ front of the write, so what it promises depends on how it is used: see `Door`.
 from lockfast.guards.http.door import Door
 from lockfast.guards.http.header import HEADER, SHOWN, header, parse
 from lockfast.guards.http.problem import Problem, problem
+from lockfast.guards.http.verified import held_in
 
-__all__ = ["HEADER", "SHOWN", "Door", "Problem", "header", "parse", "problem"]
+__all__ = ["HEADER", "SHOWN", "Door", "Problem", "header", "held_in", "parse", "problem"]

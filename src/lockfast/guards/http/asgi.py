@@ -51,15 +51,17 @@ class FencingMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         values = [value.decode("latin-1") for name, value in scope["headers"] if name == _NAME]
-        at = self._door.look(scope["method"], scope["path"], values)
+        at = self._door.look(scope["method"], scope["path"], values, scope)
         if at is None:
             await self._app(scope, receive, send)
             return
         await self._door.enter(at, self._runtime)
+        inner = {**scope, SHOWN: at}
         try:
-            await self._app({**scope, SHOWN: at}, receive, send)
+            await self._app(inner, receive, send)
         finally:
             self._door.leave(at)
+            self._door.check_order(scope, inner)
 
 
 async def _answer(send: Send, response: Problem) -> None:

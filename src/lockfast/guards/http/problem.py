@@ -46,6 +46,34 @@ def malformed(why: str) -> Problem:
     return made(HTTPStatus.BAD_REQUEST, "urn:lockfast:token-malformed", why, {})
 
 
+def shared(name: str) -> Problem:
+    """Make the response to a write with a reader's token: 403."""
+    return made(
+        HTTPStatus.FORBIDDEN,
+        "urn:lockfast:reader-token",
+        f"a reader of {name!r} may not write: acquire its lock for writing",
+        {"name": name},
+    )
+
+
+def unknown(name: str) -> Problem:
+    """Make the response to a token that `authenticated` or `verify` does not accept: 403."""
+    return made(
+        HTTPStatus.FORBIDDEN,
+        "urn:lockfast:token-not-accepted",
+        f"this request may not show a token of {name!r}, or nobody holds that token",
+        {"name": name},
+    )
+
+
+def unverified(name: str) -> Problem:
+    """Make the response to a token that cannot be verified, since the engine is away: 503."""
+    why = f"whether this token of {name!r} is held cannot be verified now"
+    full = made(HTTPStatus.SERVICE_UNAVAILABLE, "urn:lockfast:unverified", why, {"name": name})
+    full.headers.append(("Retry-After", "1"))
+    return full
+
+
 def busy(name: str, seconds: float) -> Problem:
     """Make the response to a holder whose predecessor's request is still running: 503."""
     why = f"a request of an earlier holder of {name!r} is still running after {seconds:g} s"
@@ -64,15 +92,15 @@ def made(status: HTTPStatus, kind: str, detail: str, more: dict[str, str]) -> Pr
 def told(lease: Holder, status: int, kind: str, body: bytes) -> None:
     """Read a response: raise `StaleToken`, after telling the lease, if it is a refusal of ours.
 
-    A 412 has other reasons too, and other authors.
+    A 412 has other reasons too, and other authors: whatever the body is, nothing else is raised.
     """
     if status != HTTPStatus.PRECONDITION_FAILED or kind.partition(";")[0].strip() != TYPE:
         return
     try:
         said = json.loads(body)
         ours = said["type"] == _STALE
-        current = int(said["current"]) if ours else 0
-    except (ValueError, KeyError, TypeError):
+        current = int(str(said["current"])) if ours else 0
+    except Exception:  # noqa: BLE001  # 100,000 brackets are a RecursionError
         return
     if ours:
         raise refused(lease, current)

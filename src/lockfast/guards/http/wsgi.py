@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lockfast.errors import StaleToken
@@ -34,12 +34,15 @@ class FencingMiddleware:
         at: Shown | None = None
         entered = False
         try:
-            at = self._door.look(environ["REQUEST_METHOD"], _path(environ), _values(environ))
+            method, values = environ["REQUEST_METHOD"], _values(environ)
+            at = self._door.look(method, _path(environ), values, environ)
             if at is None:
                 return self._app(environ, start)
             drive(self._door.enter(at, self._runtime))
             entered = True
-            return _Body(self._app({**environ, SHOWN: at}, start), self._door, at)
+            inner = {**environ, SHOWN: at}
+            body = self._app(inner, start)
+            return _Body(body, self._door, at, lambda: self._door.check_order(environ, inner))
         except Refused as refusal:
             return _answer(start, refusal.response)
         except BaseException as error:
@@ -69,10 +72,13 @@ def _answer(start: StartResponse, response: Problem) -> list[bytes]:
 class _Body:
     """A response on its way. The request is inside until the server has closed it."""
 
-    def __init__(self, body: Iterable[bytes], door: Door, at: Shown) -> None:
+    def __init__(
+        self, body: Iterable[bytes], door: Door, at: Shown, ended: Callable[[], None]
+    ) -> None:
         """Begin at once: an application that is a generator does its work at the first chunk."""
         self._body = body
         self._door = door
+        self._ended = ended
         self._at: Shown | None = at
         self._rest = iter(body)
         try:
@@ -99,6 +105,7 @@ class _Body:
             at, self._at = self._at, None
             if at is not None:
                 self._door.leave(at)
+                self._ended()
 
     def _shut(self) -> None:
         close = getattr(self._body, "close", None)
