@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from lockfast.plain import plain
+
 
 class Loss(Enum):
     """Why a lease is no longer held. A supervisor acts differently on each (TRAPS 18)."""
@@ -18,6 +20,10 @@ class Loss(Enum):
 
 class LockfastError(Exception):
     """The root: catch this to catch everything that lockfast raises."""
+
+    def __str__(self) -> str:
+        """Give the message in one line: it quotes holders and servers, who may write anything."""
+        return plain(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes whole: by itself an exception is made anew from its message."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from lockfast.plain import plain
+
 REMEMBERED = 1024  # workers whose description is kept
 LARGEST = 65_536  # bytes of a payload: what is larger is not read
 RESERVED = 8_192  # bytes of it that what is held leaves to what a leader publishes
@@ -38,10 +40,11 @@ class Who(NamedTuple):
     """For how long a grant is to last without a renewal; 0: it did not say."""
 
     def __str__(self) -> str:
-        """Describe it in words, with how long ago it asked."""
+        """Describe it in words, with how long ago it asked. Safe to log and to print."""
         said = " ".join(filter(None, [self.service, f"({self.purpose})" if self.purpose else ""]))
         age = f", since {max(time.time() - self.since, 0.0):.0f} s" if self.since else ""
-        return f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
+        told = f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
+        return plain(told)
 
 
 def payload(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot path

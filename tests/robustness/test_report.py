@@ -116,6 +116,27 @@ def test_a_violation_is_told(folder: Path, tmp_path: Path) -> None:
     assert "- redis, seed 4: `capacity`: a, b held 2 of 1 at once" in page
 
 
+def test_what_was_said_in_a_run_is_neither_markup_nor_a_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    hostile = "a\x1b[2J <script>alert(1)</script> ![x](http://evil.example/x) | `b`"
+    wrong = [{"checker": "capacity", "said": hostile}]
+    said = result(Play(1).run(10), "redis", 4, violations=wrong)
+    (tmp_path / "result.json").write_text(json.dumps(said), "utf-8")
+    write([folder, tmp_path], tmp_path / "out", tmp_path / "out/report.html")
+    html = (tmp_path / "out/report.html").read_text("utf-8")
+    assert "<script>" not in html
+    assert "\x1b" not in html
+    assert 'src="http://evil' not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; ![x](http://evil.example/x) | `b`" in html
+
+
+def test_a_picture_is_xml_whatever_its_names_are() -> None:
+    picture = draw(shown()._replace(title="\x1b[2J<b>&\x00", rows=["\x07<i>"], bars=[], dots=[]))
+    ET.fromstring(picture)  # noqa: S314  # our own
+    assert "\\x1b[2J&lt;b&gt;&amp;\\x00" in picture
+
+
 def test_every_picture_of_the_page_is_there_and_no_other(written: Path) -> None:
     page = (written / "report.md").read_text("utf-8")
     shown = set(re.findall(r"\]\(([^)]+\.svg)\)", page))

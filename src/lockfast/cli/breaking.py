@@ -11,9 +11,10 @@ from rich.text import Text
 from lockfast import Holder
 from lockfast.cli.claims import described, fields
 from lockfast.cli.names import Name
-from lockfast.cli.paper import Json, plain, show, tell
+from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
+from lockfast.plain import plain
 
 Reason = Annotated[str, typer.Option(help="Why: it goes to the log.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -55,7 +56,7 @@ def breaks(  # noqa: PLR0913  # each is an option
             return 1
         if len(holders) > 1:
             raise ValueError(
-                f"{len(holders)} hold {plain(name)!r}: say which with --id. "
+                f"{len(holders)} hold {name!r}: say which with --id. "
                 + "; ".join(f"{claim.id} is {described(claim)}" for claim in holders)
             )
         holder = holders[0]

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from lockfast import Holder
-from lockfast.cli.paper import plain
+from lockfast.plain import plain
 from lockfast.port import SHARED
 
 

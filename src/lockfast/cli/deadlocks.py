@@ -6,8 +6,9 @@ import typer
 from rich.text import Text
 
 from lockfast.cli.claims import fields
-from lockfast.cli.paper import Json, plain, show, tell
+from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
+from lockfast.plain import plain
 
 
 def deadlocks(context: typer.Context, *, json: Json = False) -> int:

@@ -8,8 +8,9 @@ import typer
 from rich.text import Text
 
 from lockfast import Guarantees, Level
-from lockfast.cli.paper import Json, plain, show, tell
+from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
+from lockfast.plain import plain
 
 Require = Annotated[
     str | None,
@@ -66,12 +67,12 @@ def _fields(found: Guarantees, *, good: bool) -> dict[str, object]:
 def _show(found: Guarantees, required: Level | None) -> None:
     level = found.level.name.lower()
     show(Text.assemble(f"{plain(found.engine)} gives ", (level, "bold"), "."))
-    show(Text(f"That means: {found.promise}."))
+    show(Text(f"That means: {plain(found.promise)}."))
     for finding in found.findings:
         show("")
         show(Text(plain(finding.setting), style="bold yellow"))
-        show(Text(f"  risk    {finding.risk}"))
-        show(Text(f"  change  {finding.remedy}"))
+        show(Text(f"  risk    {plain(finding.risk)}"))
+        show(Text(f"  change  {plain(finding.remedy)}"))
     if not found.findings:
         show("Nothing is to be changed.")
     if required is not None and found.level < required:

@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from lockfast import Holder
 from lockfast.cli.claims import bearer, by_name
-from lockfast.cli.paper import plain
+from lockfast.plain import plain
 
 
 class Graph:

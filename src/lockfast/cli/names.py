@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import lockfast
-from lockfast.cli.paper import plain
+from lockfast.plain import plain
 
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:

@@ -17,8 +17,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per li
 
 
 def console() -> Console:
-    """Make a console for standard output, as wide as the terminal if it is one."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    """Make a console for standard output, as wide as the terminal if it is one.
+
+    Without markup: a lock may be called `invoice:[/42]`.
+    """
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def show(what: RenderableType) -> None:
@@ -39,10 +43,3 @@ def _printed(work: Callable[[], object]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush
         raise typer.Exit(0) from None
-
-
-def plain(text: str) -> str:
-    """Write a name so that it does nothing to a terminal: it may hold anything."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )

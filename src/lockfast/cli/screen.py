@@ -14,8 +14,8 @@ from lockfast import Holder, Tie
 from lockfast.cli.claims import Name, by_name
 from lockfast.cli.graph import Graph
 from lockfast.cli.heat import Hot
-from lockfast.cli.paper import plain
 from lockfast.cli.table import table
+from lockfast.plain import plain
 
 HOTTEST = 5  # names that are called hot
 FRAME = 6  # lines of titles and of the table's own
@@ -32,7 +32,7 @@ class View(NamedTuple):
 
 def screen(title: str, view: View | None, trouble: str, height: int) -> RenderableType:
     """Draw. What does not fit is counted: the most waited for come first."""
-    parts: list[RenderableType] = [Text(title, style="bold reverse")]
+    parts: list[RenderableType] = [Text(plain(title), style="bold reverse")]
     if trouble:
         parts.append(Text(plain(trouble), style="bold red"))
     if view is None:
@@ -82,7 +82,9 @@ def _hot(hot: Sequence[Hot]) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 2))
     for each in hot[:HOTTEST]:
         grid.add_row(
-            plain(each.name), f"{each.waiters} waiting", f"{each.grants} grants seen in a minute"
+            Text(plain(each.name)),
+            f"{each.waiters} waiting",
+            f"{each.grants} grants seen in a minute",
         )
     return [Text("\nhot names", style="bold"), grid]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from lockfast.plain import plain
+
 
 def say(message: str) -> None:
-    """Say one thing, in a line of its own."""
-    sys.stderr.write(f"lockfast: {message}\n")
+    """Say one thing, in one line: what others wrote into it cannot make a second."""
+    sys.stderr.write(f"lockfast: {plain(message)}\n")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockfast import Holder
 from lockfast.cli.claims import Name, age, share
-from lockfast.cli.paper import plain
+from lockfast.plain import plain
 
 BAR = 10  # characters
 LOW = 0.34  # of a ttl: below it, a renewal is overdue
@@ -37,7 +37,7 @@ def table(names: Sequence[Name], *, whole: bool) -> Table:
 def _add(made: Table, name: Name) -> None:
     waiting = Text(str(len(name.waiters)), style="yellow" if name.waiters else "dim")
     if not name.holders:  # about to be granted
-        made.add_row(plain(name.name), *[""] * 7, waiting)
+        made.add_row(Text(plain(name.name)), *[""] * 7, waiting)
     for number, claim in enumerate(name.holders):
         said = claim.who
         made.add_row(

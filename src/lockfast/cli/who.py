@@ -8,8 +8,9 @@ from rich.text import Text
 from lockfast import Holder
 from lockfast.cli.claims import described, fields
 from lockfast.cli.names import Name
-from lockfast.cli.paper import Json, plain, show, tell
+from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
+from lockfast.plain import plain
 
 
 def who(context: typer.Context, name: Name, *, json: Json = False) -> int:

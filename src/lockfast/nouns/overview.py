@@ -12,6 +12,7 @@ from lockfast import who
 from lockfast.core.waits import Waits
 from lockfast.errors import EngineUnavailable
 from lockfast.nouns.lock import Holder
+from lockfast.plain import plain
 from lockfast.port import LONGEST_WAIT, Ask, Entry, Page, Shape
 from lockfast.session import IO, Session
 
@@ -99,5 +100,5 @@ async def revoke(session: Session, holder: Holder, reason: str) -> bool:
     ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
     (removed,) = await session.engine.resign((ask,), now + IO, doubt=True)
     if removed:
-        log.warning("%r was taken from %s: %s", holder.name, holder.who, reason)
+        log.warning("%r was taken from %s: %s", holder.name, holder.who, plain(reason))
     return removed

@@ -68,7 +68,7 @@ def _summary(among: Sequence[Run], engines: dict[str, Sums]) -> str:
 
 def _violations(among: Sequence[Run]) -> str:
     found = [
-        f"- {run.title}: `{violation['checker']}`: {violation['said']}\n"
+        f"- {run.title}: `{violation['checker']}`: {tables.words(violation['said'])}\n"
         for run in among
         if run.said.get("control") is None
         for violation in run.said["violations"]

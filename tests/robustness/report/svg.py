@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
+from html import escape as html_escape
 
+from lockfast.plain import plain
 from tests.robustness.report.legend import LEGEND
 from tests.robustness.report.places import Lanes, Shelf, wide
 from tests.robustness.report.timeline import SERVERS, Bar, Dot, Timeline
@@ -28,6 +29,11 @@ text.in { fill: #ffffff; font-size: 11px; font-weight: 600 }
   .hatch { fill: #ff6b66 } }
 text.bad { stroke: none }
 """.strip()
+
+
+def escape(text: str) -> str:
+    """Write text in XML, in which control characters may not be at all."""
+    return html_escape(plain(text))
 
 
 def draw(line: Timeline) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
+from lockfast.plain import plain as harmless
 from tests.robustness.report.results import Sums
 
 
@@ -18,6 +21,11 @@ def plain(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table of words."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def words(text: str) -> str:
+    """Write what somebody said so that it is neither Markdown nor HTML."""
+    return re.sub(r"([\\`*_\[\]|!])", r"\\\1", escape(harmless(text), quote=False))
 
 
 def number(count: int) -> str:

@@ -23,7 +23,7 @@ th { background: #f3f5f7; text-align: left } code { font-size: 87% }
 
 def standalone(markdown: str, pictures: Mapping[str, str]) -> str:
     """Make it."""
-    body = MarkdownIt("commonmark").enable("table").render(markdown)
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
     body = body.replace("<table>", '<div class="wide"><table>').replace(
         "</table>", "</table></div>"
     )
