@@ -17,7 +17,7 @@ from tests.servers import Redis
 
 def watch(url: str, *more: str, lines: int = 30) -> Terminal:
     argv = [sys.executable, "-W", "error", "-m", "lockfast.cli", "--url", url, "watch"]
-    return Terminal([*argv, "--every", "0.1", *more], lines=lines)
+    return Terminal([*argv, "--every", "0.1", *more], columns=140, lines=lines)
 
 
 def test_watch_follows_the_locks_as_they_change_until_ctrl_c(url: str) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from lockfast.cli.claims import by_name, fields
 from lockfast.cli.names import Prefix
-from lockfast.cli.paper import Json, show, tell
+from lockfast.cli.paper import Json, console, show, tell
 from lockfast.cli.place import connect
 from lockfast.cli.table import table
 
@@ -33,6 +33,6 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
         for claim in claims:
             tell(fields(claim))
     elif claims:
-        show(table(by_name(claims), whole=True))
+        show(table(by_name(claims), console().width, whole=True))
     else:
         show("No lock is held.")

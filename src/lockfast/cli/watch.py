@@ -94,10 +94,10 @@ def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
     paper = console()
     # Before the screen is taken: what goes wrong at first is told like any error.
     view, trouble = next(looks)
-    drawn = screen(title, view, trouble, paper.height)
+    drawn = screen(title, view, trouble, paper.size)
     with Live(drawn, console=paper, screen=paper.is_terminal, auto_refresh=False) as live:
         for view, trouble in looks:
-            live.update(screen(title, view, trouble, paper.height), refresh=True)
+            live.update(screen(title, view, trouble, paper.size), refresh=True)
 
 
 def _fields(view: View) -> dict[str, object]:
