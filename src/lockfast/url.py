@@ -1,22 +1,32 @@
-"""URLs: where an engine is. Parsed here, once, for every scheme."""
+"""URLs: where an engine is. Parsed here, once, for every scheme.
+
+A URL holds a password, so no message here quotes one, not even a part: whoever forgets to encode a
+character of a password has it anywhere in the URL.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+LONGEST = 65_536  # bytes that are read of a file with a URL
+_OPTION = re.compile("[a-z0-9_]{1,40}")
+ENCODE = "If there are / ? # [ ] @ : % in the password, percent-encode them: %2F for /"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed URL. `repr` shows no password."""
+    """A parsed URL. `repr` shows no password, and no option: some are passwords too."""
 
     scheme: str
     hosts: tuple[tuple[str, int | None], ...]
     username: str | None
     password: str | None = field(repr=False)
     path: str
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def take(self, *known: str) -> dict[str, str]:
         """Give the options, or name the ones that this engine does not know: a misspelt option
@@ -24,19 +34,21 @@ class Target:
         """
         unknown = sorted(set(self.options) - set(known))
         if unknown:
-            said = ", ".join(unknown)
+            said = ", ".join(
+                key if re.fullmatch("[a-z0-9_]{1,40}", key) else "?" for key in unknown
+            )
             raise ValueError(f"{self.scheme}:// does not know {said}; it knows {', '.join(known)}")
         return self.options
 
 
 def parse(url: str | None) -> Target:
-    """Parse a URL, or the one in LOCKFAST_URL; with several hosts, separated by commas."""
-    url = url if url is not None else os.environ.get("LOCKFAST_URL")
+    """Parse a URL, or that of the environment; with several hosts, separated by commas."""
+    url = url if url is not None else _from_environment()
     if not url:
-        raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL")
+        raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL or LOCKFAST_URL_FILE")
     if "://" not in url:
-        raise ValueError(f"not a URL: {url!r}. An example: redis://localhost:6379/0")
-    parts = urlsplit(url)
+        raise ValueError("that is not a URL: it has no ://. An example: redis://localhost:6379/0")
+    parts = _split(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     username, colon, password = credentials.partition(":")
     return Target(
@@ -49,6 +61,31 @@ def parse(url: str | None) -> Target:
     )
 
 
+def from_file(path: str) -> str:
+    """Read a URL from a file, such as a mounted secret: unlike an argument, `ps` shows no file."""
+    try:
+        with Path(path).open(encoding="utf-8") as stream:
+            return stream.read(LONGEST).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"the file with the URL, {path!r}, cannot be read: {why}") from None
+
+
+def _from_environment() -> str | None:
+    url, path = os.environ.get("LOCKFAST_URL"), os.environ.get("LOCKFAST_URL_FILE")
+    return url or (from_file(path) if path else None)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its message quotes what it did not understand
+        raise ValueError(f"that is not a URL: its hosts cannot be read. {ENCODE}") from None
+    if parts.fragment or "@" in parts.path:
+        raise ValueError(f"that is not a URL of an engine: it has a # or a late @. {ENCODE}")
+    return parts
+
+
 def _host(text: str) -> tuple[str, int | None]:
     if text.startswith("["):  # an IPv6 address
         host, _, rest = text[1:].partition("]")
@@ -56,5 +93,5 @@ def _host(text: str) -> tuple[str, int | None]:
     else:
         host, _, port = text.partition(":")
     if port and not port.isdigit():
-        raise ValueError(f"not a port: {port!r} in {text!r}")
+        raise ValueError(f"not a port: what follows the : of a host is no number. {ENCODE}")
     return unquote(host), int(port) if port else None

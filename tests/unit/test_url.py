@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 import pytest
 
 import lockfast
@@ -18,6 +21,68 @@ def test_hosts_credentials_path_and_options() -> None:
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(parse("redis://:secret@h"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis//:hunter2@host",
+        ":hunter2@db.bank:6379",
+        "redis://:hunter2/@host",
+        "redis://:/hunter2@host",
+        "redis://user:hunter2#w2@host",
+        "redis://user:p#hunter2@host",
+        "redis://user:hunter2?w2@host",
+        "redis://user:12?hunter2@host",
+        "redis://user:12#hunter2@host",
+        "etcds://user:123/hunter2@host",
+        "redis://app:12/hunter2@host:6379",
+        "redis://app:hunter2@host:port",
+        "zookeeper://u:p@h?ssl_key_passwrd=hunter2",
+        "postgresql://u@h/db?password=hunter2&sslmod=x",
+        "postgresql://u:[hunter2@h/db",
+        "postgresql://u:[hunter2]@h/db",
+        "redis://:hunter2@h1,h2",
+        "mysql://:hunter2@h",
+    ],
+)
+def test_a_url_that_is_wrong_is_not_quoted(url: str) -> None:
+    with pytest.raises(ValueError) as wrong:  # noqa: PT011  # each says something else
+        lockfast.connect(url)
+    told = "".join(traceback.format_exception(wrong.value)).partition("Traceback")[2]
+    lines = [line for line in told.splitlines() if not line.startswith(" ")]  # no source
+    assert "hunter2" not in str(wrong.value)
+    assert not any("hunter2" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:secret@h/m?sentinel_password=secret",
+        "postgresql://u@h/db?password=secret&listen=postgresql://u:secret@d/db",
+    ],
+)
+def test_an_option_that_is_a_password_is_not_shown(url: str) -> None:
+    assert "secret" not in repr(parse(url))
+
+
+def test_the_url_can_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCKFAST_URL", raising=False)
+    secret = tmp_path / "url"
+    secret.write_text("redis://:secret@h:7\n", "utf-8")
+    monkeypatch.setenv("LOCKFAST_URL_FILE", str(secret))
+    assert (parse(None).hosts, parse(None).password) == ((("h", 7),), "secret")
+    monkeypatch.setenv("LOCKFAST_URL", "memory://")
+    assert parse(None).scheme == "memory"
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCKFAST_URL", raising=False)
+    monkeypatch.setenv("LOCKFAST_URL_FILE", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="none', cannot be read"):
+        lockfast.connect()
 
 
 def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from lockfast.cli import breaking, deadlocks, demo, doctor, elect, ls, run, watch, who
 from lockfast.cli.codes import Code, Misconfigured, code_of
 from lockfast.cli.manual import manual
-from lockfast.cli.place import Url
+from lockfast.cli.place import Url, UrlFile, chosen
 from lockfast.cli.stderr import say
 from lockfast.cli.wrapped import Wrapping
 from lockfast.errors import LockfastError
@@ -36,9 +37,9 @@ for name, command in SEEING.items():
 
 
 @app.callback()
-def common(context: typer.Context, url: Url = None) -> None:
+def common(context: typer.Context, url: Url = None, url_file: UrlFile = None) -> None:
     """Locks for many machines: run a command under one, see who holds what."""
-    context.obj = url
+    context.obj = chosen(context, url, url_file)
 
 
 def launch(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +52,7 @@ def launch(argv: Sequence[str] | None = None) -> int:
         code = app(args=argv, prog_name="lockfast", standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # none when the help was shown in its place
-            say(message)
+            say(f"{message} {_hint(message)}".rstrip())
         return Code.USAGE
     except typer.Abort:
         return Code.USAGE
@@ -59,3 +60,9 @@ def launch(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return code_of(error)
     return int(code or Code.DONE)
+
+
+def _hint(message: str) -> str:
+    """Tell where an option belongs that was written behind the command."""
+    found = re.search(r"No such option: (--url(-file)?)\b", message)
+    return f"Write it before the command: lockfast {found[1]} ... ls" if found else ""

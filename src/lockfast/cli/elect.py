@@ -14,7 +14,7 @@ from lockfast.cli.job.keeper import Outcome
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Interrupted, Signals
 from lockfast.cli.job.stage import leave, staged
-from lockfast.cli.options import Freeze, Grace, Name, Ttl
+from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
 from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
 from lockfast.cli.wrapped import Command
@@ -35,6 +35,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
     ttl: Ttl = 30.0,
     freeze: Freeze = False,
     grace: Grace = None,
+    keep_url: KeepUrl = False,
 ) -> int:
     """Run a command for as long as this process leads NAME, and again when it leads again.
 
@@ -44,7 +45,10 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
     """
     plan = Plan.of(ttl, grace)
     try:
-        with staged(command, plan, freeze=freeze) as stage, connect(context) as client:
+        with (
+            staged(command, plan, freeze=freeze, keep_url=keep_url) as stage,
+            connect(context) as client,
+        ):
             election = client.election(name, ttl=ttl)
             lost = True
             while lost:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 import lockfast
 from lockfast.plain import plain
+from lockfast.url import from_file
 
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:
     """Give the names that are held now and begin so. A shell asks this: nothing is ever raised."""
-    parent = context.parent
-    url = (parent.params.get("url") if parent else None) or os.environ.get("LOCKFAST_URL")
+    said = context.parent.params if context.parent else {}
     try:
+        url = said.get("url") or (from_file(said["url_file"]) if said.get("url_file") else None)
         with lockfast.connect(url) as client:
             names = {claim.name for claim in client.inspect(incomplete)}
     except Exception:  # noqa: BLE001  # whatever it is, the shell's line must not break

@@ -29,3 +29,7 @@ Freeze = Annotated[
         "--freeze", help="Stop the command while the lease has less than half of its ttl left."
     ),
 ]
+KeepUrl = Annotated[
+    bool,
+    typer.Option("--keep-url", help="Leave LOCKFAST_URL in the command's environment."),
+]

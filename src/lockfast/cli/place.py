@@ -8,7 +8,7 @@ import typer
 
 import lockfast
 from lockfast.cli.codes import Misconfigured
-from lockfast.url import parse
+from lockfast.url import from_file, parse
 
 Url = Annotated[
     str | None,
@@ -18,11 +18,42 @@ Url = Annotated[
 ]
 
 
+UrlFile = Annotated[
+    str | None,
+    typer.Option(
+        "--url-file",
+        envvar="LOCKFAST_URL_FILE",
+        metavar="PATH",
+        help="A file with that URL: a password in it is not seen by `ps`.",
+    ),
+]
+
+
+def chosen(context: typer.Context, url: str | None, path: str | None) -> str | None:
+    """Choose the URL: the command line counts more than the environment."""
+    typed = {
+        name
+        for name in ("url", "url_file")
+        if (source := context.get_parameter_source(name)) is not None
+        and source.name == "COMMANDLINE"
+    }
+    if len(typed) > 1:
+        raise typer.BadParameter("--url and --url-file are two: say one of them")
+    if path and (not url or "url_file" in typed):
+        try:
+            return from_file(path)
+        except ValueError as error:
+            raise Misconfigured(str(error)) from error
+    return url
+
+
 def connect(context: typer.Context) -> lockfast.Client:
     """Make a client for the engine that the command line names. Nothing is opened before use."""
     url = context.obj
     if not url:
-        raise Misconfigured("no engine: say --url redis://localhost:6379, or set LOCKFAST_URL")
+        raise Misconfigured(
+            "no engine: say --url redis://localhost:6379 before the command, or set LOCKFAST_URL"
+        )
     try:
         return lockfast.connect(url)
     except (ValueError, ImportError) as error:

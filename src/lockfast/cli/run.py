@@ -12,7 +12,7 @@ from lockfast.cli.job.keeper import Outcome
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Interrupted
 from lockfast.cli.job.stage import leave, staged
-from lockfast.cli.options import Freeze, Grace, Name, Ttl
+from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
 from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
 from lockfast.cli.wrapped import Command
@@ -57,6 +57,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     ] = 0.0,
     freeze: Freeze = False,
     grace: Grace = None,
+    keep_url: KeepUrl = False,
 ) -> int:
     """Run a command while holding the lock NAME, and end it before the lock can be another's.
 
@@ -78,7 +79,10 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
     wait = 0.0 if nonblock else timeout
     try:
-        with staged(command, plan, freeze=freeze) as stage, connect(context) as client:
+        with (
+            staged(command, plan, freeze=freeze, keep_url=keep_url) as stage,
+            connect(context) as client,
+        ):
             lock = (
                 client.lock(name, ttl=ttl, timeout=wait, purpose=purpose, at_least=at_least)
                 if slots is None

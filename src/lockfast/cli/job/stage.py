@@ -51,11 +51,16 @@ class Stage:
 
 
 @contextmanager
-def staged(command: Sequence[str], plan: Plan, *, freeze: bool) -> Iterator[Stage]:
+def staged(command: Sequence[str], plan: Plan, *, freeze: bool, keep_url: bool) -> Iterator[Stage]:
     """Set the stage; nothing of a command is left on it at the end.
 
     To be called before a client is made: the watchdog is forked, and a client has threads.
+
+    The URL holds the engine's password, and the command, which logs and mails its environment when
+    it fails, seldom needs it. So neither the watchdog nor the command has it.
     """
+    if not keep_url:
+        os.environ.pop("LOCKFAST_URL", None)
     with (
         Handle(command, plan, freeze=freeze) as watchdog,
         Signals() as signals,
