@@ -15,7 +15,7 @@ import pytest
 
 import lockfast
 from lockfast import Loss, StaleToken, aio
-from lockfast.guards.files import AsyncFileGuard, FileGuard, MarkFolder
+from lockfast.guards.files import AsyncFileGuard, FileGuard, MarkFolder, local
 from lockfast.guards.mark import Mark
 from tests.guards.holders import Driven, permit, reader, two_holders, writer
 from tests.guards.resources.files import AsyncFileRegister, FileRegister
@@ -254,3 +254,123 @@ def test_a_holder_that_was_paused_past_its_lease_is_refused(
 def test_without_the_guard_the_paused_holder_overwrites_its_successor(path: Path) -> None:
     with Redis() as engine:
         corrupted(engine.url, FileRegister, str(path))
+
+
+# --- who else is on the machine -----------------------------------------------------------------
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_content_of_a_secret_file_is_never_in_one_that_others_may_read(
+    path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    seen: list[int] = []
+    real = os.fdopen
+
+    def spied(descriptor: int, how: str) -> object:
+        seen.append(os.fstat(descriptor).st_mode & 0o7777)  # before anything is written
+        return real(descriptor, how)
+
+    monkeypatch.setattr(os, "fdopen", spied)
+    monkeypatch.setattr(os, "fsync", lambda _: seen.extend(_modes(path.parent, b"TOP SECRET")))
+    FileGuard(path).write(writer(7), b"TOP SECRET")
+    assert path.read_bytes() == b"TOP SECRET"
+    assert path.stat().st_mode & 0o7777 == mode
+    assert seen
+    assert set(seen) <= {0o600, mode}
+
+
+def _modes(folder: Path, content: bytes) -> list[int]:
+    return [
+        each.stat().st_mode & 0o7777 for each in folder.iterdir() if each.read_bytes() == content
+    ]
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_new_file_gets_the_mode_that_any_new_file_gets(path: Path) -> None:
+    FileGuard(path).write(writer(7), b"v")
+    assert path.stat().st_mode & 0o7777 == 0o644
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        "data.json",
+        "data.json.lock",
+        "data.json.mark",
+    ]
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize(("folder", "mode"), [(0o755, 0o600), (0o775, 0o660), (0o700, 0o600)])
+def test_only_who_may_write_in_the_folder_can_block_its_writers(
+    path: Path, folder: int, mode: int
+) -> None:
+    path.parent.chmod(folder)
+    lock = path.with_name("data.json.lock")
+    lock.touch(0o644)  # as it was made once
+    FileGuard(path).write(writer(7), b"v")
+    assert lock.stat().st_mode & 0o7777 == mode
+    assert path.with_name("data.json.mark").stat().st_mode & 0o7777 == mode
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_folder_of_marks_is_closed_to_others(tmp_path: Path) -> None:
+    folder = MarkFolder(tmp_path / "marks")
+    folder["x"] = Mark(7, A)
+    assert (tmp_path / "marks").stat().st_mode & 0o7777 == 0o700
+    for each in (tmp_path / "marks").iterdir():
+        assert each.stat().st_mode & 0o077 == 0
+    folder.close()
+
+
+def test_a_lock_that_is_a_symbolic_link_is_not_followed(path: Path, tmp_path: Path) -> None:
+    path.with_name("data.json.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic"):
+        FileGuard(path).write(writer(7), b"v")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "7", '{"token": 1e999, "id": "", "name": "x"}'])
+def test_a_mark_that_cannot_be_read_closes_the_door(path: Path, content: str) -> None:
+    path.with_name("data.json.mark").write_text(content, "ascii")
+    with pytest.raises(ValueError, match="not a mark of ours"):
+        FileGuard(path).write(writer(7), b"v")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "fuse.sshfs"])
+def test_a_file_on_a_network_filesystem_is_not_guarded(
+    guard: FileGuard, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = path.parent.stat().st_dev
+    mounts = path.with_name("mountinfo")
+    mounts.write_text(
+        "21 1 0:0 / /elsewhere rw - ext4 /dev/sda rw\n"
+        f"22 1 {os.major(device)}:{os.minor(device)} / / rw shared:1 - {kind} host:/x rw\n",
+        "ascii",
+    )
+    monkeypatch.setattr(local, "MOUNTS", mounts)
+    local._kind.cache_clear()
+    try:
+        with pytest.raises(lockfast.Unguarded, match=f"network filesystem .{kind}"):
+            guard.write(writer(7), b"v")
+        with pytest.raises(lockfast.Unguarded, match=f"network filesystem .{kind}"):
+            guard.seal(writer(7))
+    finally:
+        local._kind.cache_clear()
+    assert [each.name for each in path.parent.iterdir()] == ["mountinfo"]
+
+
+def test_a_file_of_this_machine_is_guarded_also_where_nobody_tells_what_it_is_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "MOUNTS", path.with_name("none"))
+    local._kind.cache_clear()
+    FileGuard(path).write(writer(7), b"v")
+    local._kind.cache_clear()

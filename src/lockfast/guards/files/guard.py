@@ -7,12 +7,13 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from lockfast.errors import StaleToken
 from lockfast.guards.files import marks
+from lockfast.guards.files.local import require_local
 from lockfast.guards.mark import Holder, Shown, admit, refused, shown
 from lockfast.runtime.drive import blocking
 
@@ -77,9 +78,13 @@ class FileGuardCore:
             change()
 
     def _write_now(self, at: Shown, data: bytes) -> None:
-        with marks.prepared(self.path, data) as ready:  # before the flock, which is held for less
-            with suppress(FileNotFoundError):
-                ready.chmod(self.path.stat().st_mode & 0o7777)
+        require_local(self.path.parent)
+        try:
+            mode = self.path.stat().st_mode & 0o7777
+        except FileNotFoundError:
+            mode = marks.usual(self.path.parent)
+        # Before the flock, which is held for less.
+        with marks.prepared(self.path, data, mode) as ready:
             self._apply(at, lambda: marks.install(ready, self.path))
 
     def _move(self, ready: Path) -> None:
@@ -95,7 +100,8 @@ class FileGuardCore:
     def _locked(self) -> Iterator[None]:
         # A file of its own, which is never replaced nor removed: a flock is on what was opened,
         # and two who opened two files of one name would both have it.
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        require_local(self.path.parent)
+        descriptor = marks.open_lock(self._lock)
         try:
             end = time.monotonic() + self._timeout
             while not _taken(descriptor):
@@ -121,7 +127,8 @@ def _taken(descriptor: int) -> bool:
 class FileGuard(FileGuardCore):
     """Guards one file of a local filesystem. Its mark is beside it, in `NAME.mark`.
 
-    Not on a network filesystem: there a flock can be lost without a word, and a rename seen late.
+    On a network filesystem it raises `Unguarded`: there a flock can be lost without a word, and a
+    rename seen late.
     """
 
     seal = blocking(FileGuardCore._seal)

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from lockfast.guards.mark import Mark
 
+PRIVATE = 0o600
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
 
 def read(path: Path, name: str) -> Mark | None:
     """Read a mark. One that cannot be read closes the door: it may be a high one."""
@@ -24,7 +27,7 @@ def read(path: Path, name: str) -> Mark | None:
     try:
         said = json.loads(text)
         mark, owner = Mark(int(said["token"]), said["id"]), said["name"]
-    except (ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # brackets in brackets are a RecursionError
         raise ValueError(f"{path} is not a mark of ours: nothing was written") from error
     if owner != name:
         raise ValueError(
@@ -36,22 +39,62 @@ def read(path: Path, name: str) -> Mark | None:
 def keep(path: Path, name: str, mark: Mark) -> None:
     """Write a mark, durably."""
     said = {"name": name, "token": str(mark.token), "id": mark.id}
-    with prepared(path, json.dumps(said).encode()) as ready:
+    with prepared(path, json.dumps(said).encode(), rights(path.parent)) as ready:
         install(ready, path)
 
 
 @contextmanager
-def prepared(path: Path, data: bytes) -> Iterator[Path]:
-    """Write a file beside `path`, to the disk; it is removed at the end if it is still there."""
+def prepared(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """Write a file beside `path`, to the disk; it is removed at the end if it is still there.
+
+    It gets its mode when it is complete. Until then nobody else can open it: the content of a file
+    that is secret would else stand in one that everybody may read.
+    """
     ready = path.with_name(f".{secrets.token_hex(8)}.lockfast")
     try:
-        with ready.open("xb") as stream:
+        with os.fdopen(os.open(ready, NEW, PRIVATE), "wb") as stream:
             stream.write(data)
             stream.flush()
+            os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         yield ready
     finally:
         ready.unlink(missing_ok=True)
+
+
+def rights(folder: Path) -> int:
+    """Give the mode of marks and locks in a folder: for those who may write there, nobody else.
+
+    Whoever can only read a file could still take a flock on it, and keep every writer out.
+    """
+    others = folder.stat().st_mode
+    return PRIVATE | (0o060 if others & 0o020 else 0) | (0o006 if others & 0o002 else 0)
+
+
+def open_lock(path: Path) -> int:
+    """Open the file for a flock; give its descriptor. One that older versions made is closed to
+    others here.
+    """
+    mode = rights(path.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, PRIVATE)
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and found.st_mode & 0o777 != mode:
+        os.fchmod(descriptor, mode)
+    return descriptor
+
+
+def usual(folder: Path) -> int:
+    """Give the mode that a new file gets in a folder: asked of an empty one, since reading the
+    umask means to change it, for all threads.
+    """
+    probe = folder / f".{secrets.token_hex(8)}.lockfast"
+    descriptor = os.open(probe, NEW, 0o666)
+    try:
+        return os.fstat(descriptor).st_mode & 0o7777
+    finally:
+        os.close(descriptor)
+        probe.unlink()
 
 
 def install(ready: Path, path: Path) -> None:
@@ -75,9 +118,9 @@ class MarkFolder(MutableMapping[str, Mark]):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Make the folder, if it is not there, and take it."""
         self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = os.getpid()
-        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = open_lock(self._folder / "lock")
         self.close = weakref.finalize(self, os.close, descriptor)
         """Leave the folder to the next process; the end of this one does it too."""
         try:
