@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -189,6 +189,59 @@ def test_a_part_that_somebody_deleted_is_missed(
 
 
 # --- the envelope, colours, the story -----------------------------------------------------------
+
+
+class Deaf:
+    """A proxy in front of the store that drops a condition, as some do."""
+
+    def __init__(self, client: Client, *dropped: str) -> None:
+        self.get_object = client.get_object
+        self._put = client.put_object
+        self._dropped = dropped
+        self.puts = 0
+
+    def put_object(self, **said: Any) -> Any:  # noqa: ANN401  # boto3's own
+        self.puts += 1
+        return self._put(**{key: each for key, each in said.items() if key not in self._dropped})
+
+
+@pytest.mark.parametrize("dropped", ["IfMatch", "IfNoneMatch"])
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_that_ignores_conditions_is_found_out_by_the_first_write(
+    client: Client,
+    there: bool,  # noqa: FBT001  # a parameter
+    dropped: str,
+) -> None:
+    if there:
+        ObjectGuard(client, BUCKET).put(writer(6), "k", b"before")
+    guard = ObjectGuard(Deaf(client, dropped), BUCKET)
+    for _ in range(2):
+        with pytest.raises(lockfast.EngineRefused, match=f"ignores {dropped}"):
+            guard.put(writer(7), "k", b"v")
+
+
+def test_that_is_found_out_once_and_changes_nothing(client: Client) -> None:
+    store = Deaf(client)
+    guard = ObjectGuard(store, BUCKET)
+    guard.put(writer(7), "k", b"first")
+    assert store.puts == 3
+    assert guard.get("k") == b"first"
+    guard.put(writer(7), "k", b"second")
+    guard.put(writer(7), "other", b"third")
+    assert store.puts == 5
+    with pytest.raises(StaleToken):
+        guard.put(writer(6), "k", b"stale")
+    store = Deaf(client)
+    guard = ObjectGuard(store, BUCKET)
+    guard.check("probe")
+    guard.put(writer(7), "k", b"fourth")
+    assert store.puts == 3 + 1
+
+
+@pytest.mark.parametrize("head", [b"[" * 100_000, b"7", b'{"lockfast": 1, "token": 1e999}'])
+def test_an_envelope_that_cannot_be_read_is_no_envelope(head: bytes) -> None:
+    with pytest.raises(ValueError, match="not written by a guard"):
+        unpack(head + b"\nbody")
 
 
 def test_the_longest_name_fits_into_the_head() -> None:

@@ -56,7 +56,7 @@ def unpack(data: bytes) -> Envelope:
             raise ValueError(f"version {said['lockfast']!r}")
         mark = Mark(int(said["token"]), said["id"])
         return Envelope(said["name"], mark, said["nonce"], said["gone"], body)
-    except (ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # brackets in brackets are a RecursionError
         raise ValueError(
             "this object was not written by a guard, so it has no mark: write it anew, through "
             "the guard, under a key of its own"

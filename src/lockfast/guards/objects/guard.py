@@ -55,6 +55,7 @@ class ObjectGuardCore:
         self._client = client
         self._bucket = bucket
         self._runtime = Aio() if self._tasks else Threads()
+        self._proven = False
         self._known: dict[str, Found] = {}
         """What this guard wrote last: a holder's next put needs no read before it."""
 
@@ -118,10 +119,25 @@ class ObjectGuardCore:
         for condition in ({}, {"IfNoneMatch": "*"}, {"IfMatch": '"0"'}):
             status, _ = await self._store(key, b"lockfast: are conditions honoured?", **condition)
             if condition and status != CHANGED:
-                raise EngineRefused(
-                    f"the object store of {self._bucket!r} ignores {next(iter(condition))}: "
-                    "a guard there would refuse nothing"
-                )
+                raise self._ignores(next(iter(condition)))
+        self._proven = True
+
+    async def _probe(self, key: str, data: bytes, **condition: str) -> None:
+        """Put what is put anyway on a condition that is false, and raise if the store accepts it.
+
+        With the first write of a guard, since nobody runs `check` by hand. A store that honours
+        conditions changes nothing; one that ignores them gets nothing but that write.
+        """
+        if not self._proven:
+            status, _ = await self._store(key, data, **condition)
+            if status not in (MISSING, CONFLICT, CHANGED):
+                raise self._ignores(next(iter(condition)))
+
+    def _ignores(self, condition: str) -> EngineRefused:
+        return EngineRefused(
+            f"the object store of {self._bucket!r} ignores {condition}: a guard there would refuse "
+            "nothing"
+        )
 
     async def _write(
         self,
@@ -148,8 +164,12 @@ class ObjectGuardCore:
                 return  # sealed already
             sent = seal(at.name, mark, body)
             condition = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found.etag}
-            status, etag = await self._store(key, pack(sent), **condition)
+            data = pack(sent)
+            await self._probe(key, data, IfMatch='"0"')
+            status, etag = await self._store(key, data, **condition)
             if status not in (MISSING, CONFLICT, CHANGED):
+                await self._probe(key, data, IfNoneMatch="*")
+                self._proven = True
                 self._remember(key, Found(sent._replace(body=b""), etag))
                 return
             if status == CONFLICT:
@@ -217,7 +237,7 @@ def _status(error: ClientError) -> int:
 class ObjectGuard(ObjectGuardCore):
     """Guards objects of a bucket, with boto3's client. Every object has its own mark.
 
-    The store must honour `If-Match` and `If-None-Match`: `check` finds out.
+    The store must honour `If-Match` and `If-None-Match`: the first write finds out, or `check`.
     """
 
     _tasks = False
