@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from string import Formatter
@@ -18,19 +17,42 @@ class Templates:
         """Take them in the order in which they are tried."""
         if isinstance(texts, str):
             raise TypeError(f"templates are a list, not one text: [{texts!r}]")
-        self._patterns = [(text, _pattern(text)) for text in texts]
+        self._patterns = [(text, _literals(text)) for text in texts]
         self.of = lru_cache(REMEMBERED)(self._find)
         """Find a name's template."""
 
     def _find(self, name: str) -> str:
-        fitting = (text for text, pattern in self._patterns if pattern.fullmatch(name))
+        fitting = (text for text, literals in self._patterns if _fits(literals, name))
         return next(fitting, OTHER)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    parts = []
+def _literals(text: str) -> list[str]:
+    """Give what stands before, between and behind the fields of a template."""
+    literals = [""]
     for literal, field, *_ in Formatter().parse(text):
-        parts.append(re.escape(literal))
+        literals[-1] += literal
         if field is not None:
-            parts.append(".+")
-    return re.compile("".join(parts), re.DOTALL)
+            literals.append("")
+    return literals
+
+
+def _fits(literals: Sequence[str], name: str) -> bool:
+    """Tell whether a name has these literals, with at least one character in place of each field.
+
+    Each literal is looked for where it is next: if the name can be read at all, it can be read so.
+    A regular expression would try all other ways too, and a name that a user chose could make that
+    take minutes.
+    """
+    first, *between = literals
+    if not between:
+        return name == first
+    last = between.pop()
+    if not name.startswith(first) or not name.endswith(last):
+        return False
+    place = len(first)
+    for literal in between:
+        found = name.find(literal, place + 1)
+        if found < 0:
+            return False
+        place = found + len(literal)
+    return place < len(name) - len(last)
