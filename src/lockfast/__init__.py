@@ -1,7 +1,5 @@
 """lockfast: a distributed lock manager that fences. `connect(url)`, `client.lock(name)`, `with`."""
 
-import logging
-
 from lockfast.client import (
     Candidacy,
     Client,
@@ -76,4 +74,3 @@ __all__ = [
     "connect",
 ]
 __version__ = "0.1.0"
-logging.getLogger("lockfast").addHandler(logging.NullHandler())

@@ -72,7 +72,10 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     holding = claims.holding(owner)
     payload = who.payload(name, purpose, now, holding, value, shape.ttl)
     queue = timeout is None or timeout > 0.0
+    if queue:
+        refuse_in_callback(session, shape)
     until = None if timeout is None else began + timeout
+    dead = 0
     reference = weakref.ref(bearer if block is None else block)
     while True:
         live = Live(session.new_id(), shape, queue, now + shape.wait_ttl, payload, owner, reference)
@@ -99,11 +102,40 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                     live.record = hook.watcher.granted(session, live, began)
                 return bearer
             now = runtime.now()
-            if live.called_off or (until is not None and now >= until):
-                raise busy(shape, live.blocker, now - began)
+            dead = dead + 1 if standing is None else 0
+            _go_on(live, until, now, began, dead)
         except BaseException as error:
             _failed(session, live, began, error)
             raise
+
+
+def refuse_in_callback(session: Session, shape: Shape) -> None:
+    """Raise instead of waiting in the heart, which must bring the grant, and renew other leases."""
+    heart = session.heart
+    if heart is not None and heart.calling and heart.here():
+        raise Deadlock(
+            f"acquire() of {shape.name!r} was called in a callback of lockfast (on_lost, "
+            "on_contended), in the thread that renews all leases of this client, and would stop "
+            "it. Start a thread or set an event there, and acquire in your own thread."
+        )
+
+
+def _go_on(live: Live, until: float | None, now: float, began: float, dead: int) -> None:
+    """Raise unless the acquisition may begin again with another id.
+
+    `dead`: how many ids in a row the engine took for dead. After the first one nobody is known to
+    be in the way, and it is tried again also when the time is over: the engine's clock may have
+    moved ahead, and its answer has told so.
+    """
+    over = until is not None and now >= until
+    if live.called_off or (over and not dead):
+        raise busy(live.shape, live.blocker, now - began)
+    if over and dead > 1:
+        raise EngineUnavailable(
+            f"{live.shape.name!r} was not acquired: the engine says that the request came too "
+            "late, twice. Its clock may be moving ahead.",
+            sent=False,
+        )
 
 
 def _failed(session: Session, live: Live, began: float, error: BaseException) -> None:
@@ -131,10 +163,11 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
         event = session.runtime.event()
         session.claims.wait(live, event)
         soonest = min(notice, look)
+        # Aside: a signal handler that waits may have come in the middle of the table.
         if end <= soonest:
-            await event.wait(until)
+            await session.claims.aside(event.wait(until))
             return
-        if await event.wait(soonest):
+        if await session.claims.aside(event.wait(soonest)):
             return
         if now() >= notice:
             notice = NEVER

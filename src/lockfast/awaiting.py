@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, Self, TypeVar
 
 from lockfast.acquire import lost
-from lockfast.bodies import WATCHING, Acquiring, Ending
+from lockfast.bodies import WATCHING, Acquiring, Ending, pending
 from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
 from lockfast.nouns.block import Leaving, beginning
@@ -31,7 +31,7 @@ class AsyncLease(LeaseCore, Ending):
     __slots__ = WATCHING
 
     release = LeaseCore._release
-    wait_lost = LeaseCore._wait_lost
+    wait_lost = pending(LeaseCore._wait_lost)
 
     def _explain(self, error: BaseException) -> NoReturn:
         raise lost(self.live) from error
@@ -42,9 +42,9 @@ class AsyncLock(LockCore[AsyncLease]):
 
     __slots__ = ()
 
-    try_acquire = LockCore[AsyncLease]._try_acquire
-    holders = LockCore[AsyncLease]._holders
-    queue = LockCore[AsyncLease]._queue
+    try_acquire = pending(LockCore[AsyncLease]._try_acquire)
+    holders = pending(LockCore[AsyncLease]._holders)
+    queue = pending(LockCore[AsyncLease]._queue)
 
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
@@ -122,7 +122,7 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
     __slots__ = WATCHING
 
     release = MultiLeaseCore[AsyncLease]._release
-    wait_lost = MultiLeaseCore[AsyncLease]._wait_lost
+    wait_lost = pending(MultiLeaseCore[AsyncLease]._wait_lost)
 
     def _explain(self, error: BaseException) -> NoReturn:
         for lease in self.leases.values():
@@ -136,7 +136,7 @@ class AsyncMultiLock(MultiLockCore[AsyncLease, AsyncMultiLease]):
 
     __slots__ = ()
 
-    try_acquire = MultiLockCore[AsyncLease, AsyncMultiLease]._try_acquire
+    try_acquire = pending(MultiLockCore[AsyncLease, AsyncMultiLease]._try_acquire)
 
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
@@ -160,7 +160,7 @@ class AsyncRLease(RLeaseCore, Ending):
     __slots__ = WATCHING
 
     release = RLeaseCore._release
-    wait_lost = LeaseCore._wait_lost
+    wait_lost = pending(LeaseCore._wait_lost)
 
     async def __aexit__(
         self,
@@ -183,9 +183,9 @@ class AsyncRLock(RLockCore[AsyncRLease]):
 
     __slots__ = ()
 
-    try_acquire = RLockCore[AsyncRLease]._try_acquire
-    holders = LockCore[AsyncRLease]._holders
-    queue = LockCore[AsyncRLease]._queue
+    try_acquire = pending(RLockCore[AsyncRLease]._try_acquire)
+    holders = pending(LockCore[AsyncRLease]._holders)
+    queue = pending(LockCore[AsyncRLease]._queue)
 
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK

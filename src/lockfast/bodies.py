@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 from lockfast.errors import LockfastError
 
 E = TypeVar("E", bound="Ending")
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 WATCHING = ("_cancelled", "_cancelling", "_task")
@@ -76,18 +80,56 @@ class Ending:
         raise NotImplementedError
 
 
-class Acquiring(Generic[E]):
-    """An acquisition to come: await it for the lease, or enter it with `async with`."""
+class Pending(Coroutine[Any, Any, T]):
+    """A result to come: await it, or make a task of it. It is neither true nor false.
 
-    __slots__ = ("_coroutine", "_lease")
+    `if lock.try_acquire():` without `await` would run the body without the lock.
+    """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, E]) -> None:
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         """Nothing runs yet."""
         self._coroutine = coroutine
 
-    def __await__(self) -> Generator[Any, Any, E]:
+    def __await__(self) -> Generator[Any, Any, T]:
         """Acquire."""
         return self._coroutine.__await__()
+
+    def __bool__(self) -> NoReturn:
+        """Explain."""
+        self._coroutine.close()  # no second warning that it was never awaited
+        raise TypeError("nothing has run yet: write `await` in front of this call")
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401  # as of every coroutine
+        """Go on, as the task says."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as of every coroutine
+        """Raise inside, as the task says."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End it."""
+        self._coroutine.close()
+
+
+def pending(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Pending[T]]:
+    """Make the asyncio form of a shared method whose result somebody could test for truth."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        return Pending(method(self, *args, **kwargs))
+
+    return call
+
+
+class Acquiring(Pending[E]):
+    """An acquisition to come: await it for the lease, or enter it with `async with`."""
+
+    __slots__ = ("_lease",)
 
     async def __aenter__(self) -> E:
         """Acquire, and begin the body."""

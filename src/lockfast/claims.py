@@ -1,14 +1,19 @@
 """The table of live claims of one client: register, answer, wake, due, leave. It never awaits.
 
 A claim is registered before it is sent, since a wake-up on one socket can overtake the reply on
-another. Everything here is short and synchronous, under one plain lock, in both colours.
+another. Everything here is short and synchronous, under one mutex, in both colours.
+
+A signal handler or a finalizer may call any method of the table between any two bytecodes of
+another one, in the same thread: the mutex lets it in, so each method must bear that others run
+completely between two of its steps. Hence: no loop over a dictionary that another method changes,
+loops run over copies; a claim's phase is looked at again after a step that another release could
+have come before; the first loss that is recorded stands.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from lockfast.core.pulse import Pulse
 from lockfast.errors import ClientClosed, Loss
@@ -16,7 +21,9 @@ from lockfast.live import ASKING, ENDED, HELD, LEAVING, WAITING, Live
 from lockfast.owners import Owners
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
+from lockfast.runtime.mutex import Mutex
 
+T = TypeVar("T")
 NEVER = float("inf")
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
@@ -29,7 +36,7 @@ class Work(NamedTuple):
     renew: list[list[Live]]
     resign: list[Live]
     lost: list[Live]
-    dropped: list[list[Live]]
+    dropped: list[Live]
     wanted: list[Live]
     patience: float
     """Seconds for which the heart may be kept from renewing."""
@@ -42,12 +49,12 @@ class Claims:
         """Begin empty, with nobody to rouse."""
         self.rouse: Callable[[], object] = bool
         """Makes the heart look at the timetable again."""
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._by_id: dict[str, Live] = {}
         self._pulse: Pulse[Live] = Pulse()
         self._leaving: dict[Live, float] = {}
         self._lost: list[Live] = []
-        self._dropped: list[list[Live]] = []
+        self._dropped: list[Live] = []
         self._wanted: list[Live] = []
         self._owners = Owners()
         self._resign_at = 0.0
@@ -73,6 +80,14 @@ class Claims:
             return {}
         with self._lock:
             return self._owners.holding(owner)
+
+    def inside(self) -> bool:
+        """Tell whether this thread was interrupted inside the table by what it does now."""
+        return self._lock.inside()
+
+    async def aside(self, wait: Coroutine[Any, Any, T]) -> T:
+        """Wait for something that the heart brings about, without keeping it out of the table."""
+        return await self._lock.aside(wait)
 
     def register(self, live: Live, now: float) -> None:
         """Take a claim in, before its first copy is sent."""
@@ -122,7 +137,7 @@ class Claims:
         with self._lock:
             for wake in wakes:
                 if wake is EVERYONE:
-                    for live in self._by_id.values():
+                    for live in list(self._by_id.values()):
                         if live.phase is WAITING:
                             self._pulse.appoint(live, now)
                     continue
@@ -247,14 +262,18 @@ class Claims:
         with self._lock:
             if live.phase is not HELD:
                 return False
-            if live.loss is not None or now >= live.until:
+            if live.loss is None and now < live.until:
+                live.lose(Loss.RELEASED)
+            elif live.loss is not Loss.RELEASED:
                 live.expired(now)
                 self._lose(live, Loss.EXPIRED)
                 self.rouse()
                 return False
-            live.loss = Loss.RELEASED
-            live.phase = LEAVING
             live.leaving = now
+            live.phase = LEAVING
+            if live.id not in self._by_id:  # an interruption has released it from here
+                live.phase = ENDED
+                return False
             lane = live.lane
             # The heart is to look after it within a waiter's beat: not if it is about to renew it,
             # and has taken it out, nor if it was renewed for longer.
@@ -288,11 +307,13 @@ class Claims:
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""
         with self._lock:
+            self._planned = NEVER  # first: what is registered meanwhile rouses the heart
             following = 0.0 if self._lost or self._wanted else self._pulse.next()
-            self._planned = NEVER if following is None else following
+            planned = NEVER if following is None else following
             if self._leaving:
-                self._planned = min(self._planned, self._resign_at)
-            return None if self._planned == NEVER else self._planned
+                planned = min(planned, self._resign_at)
+            self._planned = planned
+            return None if planned == NEVER else planned
 
     def work(self, now: float) -> Work:
         """Tell the heart what to do now."""
@@ -302,10 +323,12 @@ class Claims:
                 [live for live in batch if self._pays(live, now)] for batch in self._pulse.take(now)
             ]
             lost, self._lost = self._lost, []
+            lost = [live for live in lost if live.loss is not Loss.RELEASED]
             dropped, self._dropped = self._dropped, []
             wanted, self._wanted = self._wanted, []
-            for live in [live for live, over in self._leaving.items() if now > over]:
-                self._end(live)  # every copy has expired by itself
+            for live, over in list(self._leaving.items()):
+                if now > over:
+                    self._end(live)  # every copy has expired by itself
             patience = min(1.0, self._pulse.shortest() / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
             renew = [batch for batch in batches if batch]
@@ -325,7 +348,7 @@ class Claims:
     def restart(self, now: float) -> None:
         """Put everything back into the timetable: a heart has died, and took some out."""
         with self._lock:
-            for live in self._by_id.values():
+            for live in list(self._by_id.values()):
                 if live.phase is HELD:
                     live.doubt(now)
                 if live.phase in (HELD, WAITING):
@@ -339,7 +362,7 @@ class Claims:
 
     def disown(self) -> None:
         """Make every claim foreign: this is a forked child, and they are its parent's."""
-        for live in self._by_id.values():
+        for live in list(self._by_id.values()):
             live.lose(Loss.FOREIGN)
             live.phase = ENDED
 
@@ -451,9 +474,8 @@ class Claims:
     def _drop(self, live: Live) -> None:
         """Let go of a lease that nobody has any more, and of those that were taken with it."""
         ids = live.siblings or (live.id,)
-        dropped = [self._by_id[id_] for id_ in ids if id_ in self._by_id]
-        self._dropped.append(dropped)
-        for each in dropped:
+        for each in [self._by_id[id_] for id_ in ids if id_ in self._by_id]:
+            self._dropped.append(each)
             self._end(each)
 
     def _linger(self, live: Live) -> None:
@@ -466,6 +488,8 @@ class Claims:
 
     def _lose(self, live: Live, reason: Loss) -> None:
         live.lose(reason)
+        if live.loss is Loss.RELEASED:
+            return  # an interruption has released it since its phase was looked at
         self._lost.append(live)
         self._leave(live, live.until)
         self._tell(live)

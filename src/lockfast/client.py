@@ -24,9 +24,10 @@ from lockfast.nouns.lock import Holder, patience
 from lockfast.nouns.overview import Tie, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
+from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
-from lockfast.session import DEADLOCK, Session
+from lockfast.session import DEADLOCK, PARTING, Session
 from lockfast.url import parse
 
 __all__ = [
@@ -209,6 +210,11 @@ _open: weakref.WeakSet[Session] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Release at exit: the next holder should not wait for a ttl because a program ended."""
-    for session in list(_open):
-        drive(session.close())
+    """Release at exit: the next holder should not wait for a ttl because a program ended.
+
+    All clients together get the time of one: those whose server is gone must not add up.
+    """
+    sessions = [session for session in _open if not session.closed]
+    end = now() + PARTING
+    for place, session in enumerate(sessions):
+        drive(session.close(max(end - now(), 0.0) / (len(sessions) - place)))

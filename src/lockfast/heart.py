@@ -5,7 +5,6 @@ pushes in, and tells holders what they have lost.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -47,6 +46,8 @@ class Heart:
         self._running = runtime.heart(self._live)
         self._last = False
         self.beating = False
+        self.calling = False
+        """Whether it runs callbacks of users now."""
 
     def start(self) -> None:
         """Start it. Known to be beating even if Ctrl-C strikes right after the start."""
@@ -54,6 +55,10 @@ class Heart:
             self._running.start()
         finally:
             self.beating = self._running.started()
+
+    def here(self) -> bool:
+        """Tell whether the caller is a callback that this heart runs now."""
+        return self.calling and self._running.here()
 
     def stop(self) -> None:
         """Let it end after the present beat."""
@@ -99,14 +104,16 @@ class Heart:
 
     async def _beat(self) -> None:
         work = self._claims.work(self._runtime.now())
+        self.calling = True
         for live in work.lost:
             announce(live)
         for live in work.wanted:
             wanted, live.wanted = live.wanted, ()
             if live.loss is None:
                 call(live, wanted, "a callback on waiters for")
-        for lives in work.dropped:
-            warn(lives)
+        self.calling = False
+        for live in work.dropped:
+            live.account()
         for batch in work.renew:
             for start in range(0, len(batch), CHUNK):
                 if start:  # a crowd of renewals must not hold a wake-up up
@@ -131,7 +138,7 @@ class Heart:
             log.warning(
                 "in jeopardy, a renewal failed: %s: %s. It is tried again until the lease is lost "
                 "in %.3g s: look after the engine.",
-                _named(worried),
+                named(worried),
                 why,
                 max(min(live.until for live in worried) - self._runtime.now(), 0.0),
             )
@@ -139,7 +146,7 @@ class Heart:
             log.warning(
                 "in jeopardy until now, a renewal was late: %s. It came in time; look for what "
                 "stopped this process or blocked its event loop, or take a longer ttl.",
-                _named(late),
+                named(late),
             )
 
     async def _resign(self, lives: Sequence[Live], patience: float) -> None:
@@ -156,22 +163,7 @@ class Heart:
             self._claims.unresigned(self._runtime.now())
 
 
-def warn(lives: Sequence[Live]) -> None:
-    """Tell that a lease was dropped, or several that were taken together.
-
-    It is not resigned: its dropper may still be at work.
-    """
-    for live in lives:
-        live.account()
-    names = ", ".join(repr(live.shape.name) for live in lives)
-    said = f"a lease on {names} was dropped without release(): it is renewed no more"
-    try:
-        warnings.warn(said, ResourceWarning, stacklevel=1)
-    except ResourceWarning:  # under -W error; raised from here, nobody would catch it
-        log.error(said)  # noqa: TRY400  # there is no traceback worth showing
-
-
-def _named(lives: Sequence[Live]) -> str:
+def named(lives: Sequence[Live]) -> str:
     """Name leases, the first of them, with their tokens."""
     names = [
         f"{live.shape.name!r} ({'token' if live.shape.exclusive else 'ticket'} {live.ticket})"
@@ -187,7 +179,7 @@ def announce(live: Live) -> None:
         live.announced = True
         log.error(
             "the lease on %s is lost: %s. Stop what it protects, and acquire again to go on.",
-            _named([live]),
+            named([live]),
             live.loss.value if live.loss else "?",
         )
         live.account()

@@ -1,4 +1,7 @@
-"""Who has which claims: the index by thread or task. Under the lock of the table that keeps it."""
+"""Who has which claims: the index by thread or task. Under the mutex of the table that keeps it,
+which lets an interruption in the same thread in: each method bears that another runs between two of
+its steps.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,19 @@ class Owners(dict[object, dict[str, Live]]):
 
     def add(self, live: Live) -> None:
         """Take a claim in."""
-        owned = self.get(live.owner)
-        if owned is None:
-            self[live.owner] = {live.id: live}
-        else:
+        while True:
+            owned = self.setdefault(live.owner, {})
             owned[live.id] = live
+            if self.get(live.owner) is owned:  # else an interruption has dropped it as empty
+                return
 
     def drop(self, live: Live) -> None:
         """Forget a claim."""
         owned = self.get(live.owner)
-        if owned is not None and live.id in owned:
-            if len(owned) == 1:
-                del self[live.owner]
-            else:
-                del owned[live.id]
+        if owned is not None and owned.pop(live.id, None) is not None and not owned:
+            others = self.pop(live.owner, {})
+            for each in list(others.values()):  # an interruption has added it before that
+                self.add(each)
 
     def claims(self, owner: object) -> list[Live]:
         """List its claims."""

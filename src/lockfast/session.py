@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from lockfast import fork
 from lockfast.claims import Claims
-from lockfast.errors import ClientClosed, EngineError, GuaranteeMissing, Loss
+from lockfast.errors import (
+    ClientClosed,
+    EngineError,
+    EngineUnavailable,
+    GuaranteeMissing,
+    Loss,
+)
 from lockfast.guarantees import Guarantees, Level
-from lockfast.heart import Heart
-from lockfast.live import ENDED
+from lockfast.heart import Heart, named
+from lockfast.live import ENDED, Live
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
+from lockfast.runtime.mutex import Mutex
 from lockfast.url import Target
 
+log = logging.getLogger("lockfast")
 IO = 5.0  # seconds after which an unanswered request is given up
 DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
+SHARE = 0.1  # seconds that an attempt to resign gets at the least
 FIRST = 1 << 40  # the number of a client's first claim, and a digit before it
 
 sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
@@ -62,9 +71,10 @@ class Session:
 
     def _begin(self) -> None:
         self._opened: Engine | None = None
+        self.__dict__.pop("engine", None)
         self.claims = Claims()
         self.heart: Heart | None = None
-        self._starting = threading.Lock()
+        self._starting = Mutex()
         self._prefix = secrets.token_hex(11)
         self._numbers = count(FIRST)
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
@@ -88,17 +98,25 @@ class Session:
         with self._starting:
             if self.closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
-            if self._opened is None:
-                self.engine = self._opened = self._open_engine()
-                self.claims.rouse = self.engine.rouse
-                weakref.finalize(self, self.engine.rouse).atexit = False
-            if self.heart is None or not self.heart.beating:
-                if self.heart is not None:
+            engine = self._opened
+            if engine is None:
+                # In one step: a signal handler that comes between may have opened one too.
+                made = self._open_engine()
+                engine = self.__dict__.setdefault("engine", made)
+                if engine is not made:
+                    made.reset()
+                self.claims.rouse = engine.rouse
+                weakref.finalize(self, engine.rouse).atexit = False
+                self._opened = engine
+            heart = self.heart
+            if heart is None or not heart.beating:
+                if heart is not None:
                     self.claims.restart(self.runtime.now())
                 # Known before it runs: Ctrl-C while it starts must not leave a second one.
-                self.heart = Heart(self.engine, self.claims, self.runtime, weakref.ref(self))
-                self.engine.rouse()  # one that was replaced sees it, and ends
-                self.heart.start()
+                heart = self.heart = Heart(engine, self.claims, self.runtime, weakref.ref(self))
+                engine.rouse()  # one that was replaced sees it, and ends
+                if self.heart is heart:  # else a signal handler has started another
+                    heart.start()
 
     @staticmethod
     def deadline(now: float, until: float | None, life: float) -> float:
@@ -126,7 +144,7 @@ class Session:
             )
         self.unproven = None
 
-    async def close(self) -> None:
+    async def close(self, patience: float = PARTING) -> None:
         """Release what is held, resign what waits, stop the heart: bounded, and for good."""
         if self.closed:
             return
@@ -135,11 +153,11 @@ class Session:
         engine, heart = self._opened, self.heart
         if engine is None:
             return
-        end = self.runtime.now() + PARTING
+        now = self.runtime.now()
+        end = now + patience
         if heart is not None:
             heart.stop()
             engine.rouse()
-        now = self.runtime.now()
         # Also what was asked and not answered yet: the engine may have it, and nobody else will
         # resign it.
         leaving = [live for live in lives if live.phase is not ENDED and now >= live.keep]
@@ -147,15 +165,42 @@ class Session:
             live.lose(Loss.RELEASED)
         try:
             if leaving:
-                await engine.resign(leaving, end, doubt=True)
-        except EngineError:
-            pass  # the claims end by themselves, within their ttl
+                await self._part(engine, leaving, end)
         finally:
             for live in lives:
                 self.claims.end(live)
                 live.account()
             if heart is not None:
-                await heart.end(max(end - self.runtime.now(), 0.1))
+                # A signal handler that has interrupted the table keeps the heart out of it: then
+                # the heart ends when the handler has returned.
+                rest = 0.0 if self.claims.inside() else max(end - self.runtime.now(), 0.1)
+                await heart.end(rest)
+
+    async def _part(self, engine: Engine, leaving: Sequence[Live], end: float) -> None:
+        """Resign until the engine answers, or until `end`; then tell what it may still have.
+
+        An attempt gets half of the time that is left: the connection may have died while it was
+        idle, and then nothing answers on it.
+        """
+        pause = 0.0
+        while True:
+            now = self.runtime.now()
+            try:
+                await engine.resign(leaving, now + max((end - now) / 2.0, SHARE), doubt=True)
+            except EngineError as error:
+                now = self.runtime.now()
+                if isinstance(error, EngineUnavailable) and now + pause + SHARE < end:
+                    await self.runtime.sleep(pause)
+                    pause = max(2.0 * pause, SHARE / 10.0)
+                    continue
+                log.warning(
+                    "closed without an answer from the engine: %s may stay taken for up to %.3g s, "
+                    "until the ttl is over: %s",
+                    named(leaving),
+                    max(max(live.until for live in leaving) - now, 0.0),
+                    error,
+                )
+            return
 
     def after_fork(self) -> None:
         """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from lockfast import hook, who
-from lockfast.acquire import Bearer, acquire, busy, give_up, lost, resign_again
+from lockfast.acquire import (
+    Bearer,
+    acquire,
+    busy,
+    give_up,
+    lost,
+    refuse_in_callback,
+    resign_again,
+)
 from lockfast.errors import (
     CapacityMismatch,
     Deadlock,
@@ -62,6 +70,8 @@ class Together(Generic[B]):
             await session.prove(session.unproven)
         now = session.runtime.now
         began = now()
+        if timeout is None or timeout > 0.0:
+            refuse_in_callback(session, self._shapes[0])
         until = None if timeout is None else began + timeout
         done = await self._at_once(wait=until is None or until > began)
         while not done:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -179,6 +181,18 @@ def test_a_renewal_that_was_late_is_told_when_it_came_in_time(said: Said) -> Non
     assert not said(logging.ERROR)
 
 
-def test_a_program_that_configures_no_logging_is_not_written_to() -> None:
-    handlers = logging.getLogger("lockfast").handlers
-    assert [type(each) for each in handlers] == [logging.NullHandler]
+def test_a_program_that_configures_no_logging_sees_warnings_and_errors() -> None:
+    """Python prints them to standard error itself, unless a library has a handler of its own."""
+    code = """
+        from lockfast.testing.lab import Lab
+        with Lab() as lab:
+            lease = lab.client.lock("invoice:42", ttl=30).acquire()
+            with lab.pause(lab.client):
+                lab.clock.advance(31)
+            lab.clock.advance(1)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert "the lease on 'invoice:42'" in ran.stderr
+    assert "is lost" in ran.stderr

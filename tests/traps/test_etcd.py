@@ -235,7 +235,7 @@ def test_a_claim_that_nobody_renews_ends_though_its_session_goes_on(
     with lockfast.connect(cluster.url) as client, lockfast.connect(cluster.url) as other:
         kept = client.lock("kept", ttl=1.5).acquire()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
             client.lock("dropped", ttl=1.5).acquire()  # and nobody has the lease
             began = time.monotonic()
             other.lock("dropped", ttl=1.5).acquire(timeout=SOON).release()

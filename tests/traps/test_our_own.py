@@ -363,21 +363,29 @@ def test_trap_54_a_leaked_lease_ends_with_its_ttl(
 ) -> None:
     mine = either(server.url)
     kept = mine.lock("kept", ttl=1.0).acquire()
-    with pytest.warns(ResourceWarning, match="'x' was dropped without release"):
+    with pytest.warns(RuntimeWarning, match="'x' was dropped without release"):
         _leak_until_free(mine, client)
     kept.ensure_held()
     kept.release()
 
 
 def test_trap_54_a_leaked_lease_does_not_take_others_with_it_where_warnings_are_errors(
-    either: Connect, server: Redis, client: lockfast.Client, caplog: pytest.LogCaptureFixture
+    either: Connect,
+    server: Redis,
+    client: lockfast.Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine = either(server.url)
     kept = mine.lock("kept", ttl=1.0).acquire()
+    raised: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: raised.append(what.exc_type))
     with warnings.catch_warnings(), caplog.at_level(logging.INFO, "lockfast"):
-        warnings.simplefilter("error", ResourceWarning)
+        warnings.simplefilter("error", RuntimeWarning)
         _leak_until_free(mine, client)
         assert not kept.wait_lost(1.0)
+    assert raised == [RuntimeWarning]
+    assert "'x' was dropped without release()" in caplog.text
     assert kept.state is State.HELD
     assert "stumbled" not in caplog.text
     kept.release()
@@ -397,7 +405,7 @@ def test_trap_54_a_lease_that_was_dropped_is_not_resigned(
     proxy.hold_requests(note)
     with (
         lockfast.connect(via(proxy)) as mine,
-        pytest.warns(ResourceWarning, match="'x' was dropped"),
+        pytest.warns(RuntimeWarning, match="'x' was dropped"),
     ):
         took = _leak_until_free(mine, client)
     assert took > 0.9

@@ -3,6 +3,9 @@
 Claims with (nearly) the same interval share a lane, and a lane is in the order of its due times
 by itself, since each renewal goes to its end. So adding, removing and taking what is due cost the
 same for one claim as for 100,000, and a claim that was released leaves nothing behind.
+
+A signal handler or a finalizer may add and remove claims between any two bytecodes of a method
+here: loops run over copies, and what is removed may be gone already.
 """
 
 from __future__ import annotations
@@ -62,14 +65,15 @@ class Pulse(Generic[K]):
 
     def next(self) -> float | None:
         """Tell when something is due; None if nothing is."""
-        times = [next(iter(lane.values())) for lane in self._lanes.values() if lane]
+        soonest = min([_first(lane) for lane in list(self._lanes.values())], default=math.inf)
         if self._agenda:
-            times.append(self._agenda[0][0])
-        return min(times, default=None)
+            soonest = min(soonest, self._agenda[0][0])
+        return None if soonest == math.inf else soonest
 
     def shortest(self) -> float:
         """Tell the shortest interval at which anything is renewed."""
-        return min((lane.interval for lane in self._lanes.values() if lane), default=math.inf)
+        lanes = list(self._lanes.values())
+        return min([lane.interval for lane in lanes if lane], default=math.inf)
 
     def take(self, now: float) -> list[list[K]]:
         """Take out what is due: one batch per lane, and one of the appointments.
@@ -77,17 +81,36 @@ class Pulse(Generic[K]):
         Claims of a lane have like ttls, so one deadline fits a batch.
         """
         batches = []
-        for lane in self._lanes.values():
-            batch = []
-            for key, due in lane.items():
-                if due > now:
-                    break
-                batch.append(key)
+        for lane in list(self._lanes.values()):
+            batch = _due(lane, now)
             for key in batch:
-                del lane[key]
+                lane.pop(key, None)
             batches.append(batch)
         appointed = []
         while self._agenda and self._agenda[0][0] <= now:
             appointed.append(heapq.heappop(self._agenda)[2])
         batches.append(appointed)
         return [batch for batch in batches if batch]
+
+
+def _first(lane: Lane[K]) -> float:
+    """Tell when the first of a lane is due."""
+    while True:
+        try:
+            return next(iter(lane.values()), math.inf)
+        except RuntimeError:  # it was changed between the two calls
+            continue
+
+
+def _due(lane: Lane[K], now: float) -> list[K]:
+    """List what is due in a lane. Not from a copy: it may have 100,000 others."""
+    while True:
+        batch = []
+        try:
+            for key, due in lane.items():
+                if due > now:
+                    break
+                batch.append(key)
+        except RuntimeError:  # it was changed meanwhile; nothing was taken out yet
+            continue
+        return batch

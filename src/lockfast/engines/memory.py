@@ -6,33 +6,70 @@ is shared between processes, and a forked child has a copy of its own.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from lockfast.core.queue import Queues
 from lockfast.engines.singly import singly
+from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees, Level
-from lockfast.port import EVERYONE, Ask, Engine, Entry, Page, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Engine, Page, Standing, Wake
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import Bell, Clock, now
+from lockfast.runtime.mutex import Mutex
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
+T = TypeVar("T")
 PAGE = 100
 
 
+Later = tuple[Sequence[Ask], bool]
+
+
 class Memory:
-    """The shared part: the queues, their clock, and who listens."""
+    """The shared part: the queues, their clock, and who listens.
+
+    A signal handler or a finalizer that interrupts the critical section in the same thread cannot
+    wait for its end: what it resigns is resigned then, and what it claims is refused.
+    """
 
     def __init__(self, clock: Clock = now) -> None:
         """Begin empty."""
         self.clock = clock
         self.queues = Queues()
-        self.lock = threading.Lock()
+        self.lock = Mutex()
+        self.later: list[Later] = []
+        """What was resigned by an interruption of the critical section."""
         self.listeners: weakref.WeakValueDictionary[str, MemoryEngine] = (
             weakref.WeakValueDictionary()
         )
+
+    def run(self, operation: Callable[[], T]) -> T:
+        """Run an operation in the critical section."""
+        if self.lock.inside():
+            raise EngineUnavailable(
+                "memory:// was called by a signal handler or a finalizer that interrupted it in "
+                "the same thread: hand the work over to another thread",
+                sent=False,
+            )
+        with self.lock:
+            try:
+                result = operation()
+            finally:
+                self._catch_up()
+        if self.later:  # of an interruption after the last line of the section
+            self.run(bool)
+        return result
+
+    def _catch_up(self) -> None:
+        """Do what was put off, and hand out the pushes."""
+        while self.later:
+            asks, doubt = self.later.pop()
+            for ask in asks:
+                self.queues.resign(ask, self.clock(), doubt=doubt)
+        self.deliver()
 
     def deliver(self) -> None:
         """Hand out the pushes of the last operation, by the client's part of each id."""
@@ -60,12 +97,8 @@ class MemoryEngine:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:  # noqa: ARG002  # the port's
         """Append and report."""
         memory = self._memory
-        with memory.lock:
-            memory.listeners[ask.id[:22]] = self
-            try:
-                return memory.queues.claim(ask, memory.clock())
-            finally:
-                memory.deliver()  # a claim that is refused may have found the dead
+        memory.listeners[ask.id[:22]] = self
+        return memory.run(lambda: memory.queues.claim(ask, memory.clock()))
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
@@ -80,13 +113,12 @@ class MemoryEngine:
     ) -> list[Standing | Exception | None]:
         """Extend and report."""
         memory = self._memory
-        with memory.lock:
+
+        def renewed() -> list[Standing | Exception | None]:
             at = memory.clock()
-            standings: list[Standing | Exception | None] = [
-                memory.queues.renew(ask, at) for ask in asks
-            ]
-            memory.deliver()
-        return standings
+            return [memory.queues.renew(ask, at) for ask in asks]
+
+        return memory.run(renewed)
 
     async def resign(
         self,
@@ -97,11 +129,15 @@ class MemoryEngine:
     ) -> list[bool]:
         """Remove for good."""
         memory = self._memory
-        with memory.lock:
+        if memory.lock.inside():
+            memory.later.append((asks, doubt))
+            return [True for _ in asks]
+
+        def resigned() -> list[bool]:
             at = memory.clock()
-            removed = [memory.queues.resign(ask, at, doubt=doubt) for ask in asks]
-            memory.deliver()
-        return removed
+            return [memory.queues.resign(ask, at, doubt=doubt) for ask in asks]
+
+        return memory.run(resigned)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Leave it to the heart."""
@@ -119,17 +155,16 @@ class MemoryEngine:
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims of up to a hundred names."""
-        memory = self._memory
-        with memory.lock:
-            at = memory.clock()
-            if exact:
-                return Page(memory.queues.entries(names, at), None)
-            every = [n for n in memory.queues.names() if n.startswith(names)]
-            rest = [n for n in every if cursor is None or n > cursor]
-            shown = rest[:PAGE]
-            entries: list[Entry] = []
-            for name in shown:
-                entries += memory.queues.entries(name, at)
+        return self._memory.run(lambda: self._page(names, cursor, exact=exact))
+
+    def _page(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        queues, at = self._memory.queues, self._memory.clock()
+        if exact:
+            return Page(queues.entries(names, at), None)
+        every = [n for n in queues.names() if n.startswith(names)]
+        rest = [n for n in every if cursor is None or n > cursor]
+        shown = rest[:PAGE]
+        entries = [entry for name in shown for entry in queues.entries(name, at)]
         return Page(entries, shown[-1] if len(rest) > PAGE else None)
 
     async def guarantees(self, deadline: float) -> Guarantees:  # noqa: ARG002  # the port's
@@ -142,7 +177,7 @@ class MemoryEngine:
 
     def reset(self) -> None:
         """Begin anew after a fork: the lock may have been held by a thread that is not here."""
-        self._memory.lock = threading.Lock()
+        self._memory.lock = Mutex()
         self._bell.close()
 
     async def close(self) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from lockfast.acquire import lost, release
 from lockfast.core.validity import State
 from lockfast.errors import Loss
-from lockfast.live import Live
+from lockfast.live import HELD, Live
 from lockfast.session import Session
+
+log = logging.getLogger("lockfast")
 
 
 class LeaseCore:
@@ -23,6 +27,12 @@ class LeaseCore:
         """Begin without a grant: `acquire` puts it in."""
         self._session = session
         self._now = session.runtime.now
+
+    def __del__(self) -> None:
+        """Warn if it was dropped: nobody can release it any more."""
+        live = getattr(self, "live", None)
+        if live is not None and live.handed and not live.siblings:
+            warn_if_held(live)
 
     @property
     def name(self) -> str:
@@ -91,7 +101,8 @@ class LeaseCore:
     def on_lost(self, callback: Callable[[], object]) -> None:
         """Call `callback` when the lease is lost, in the context of the acquisition.
 
-        It runs in the client's heart: in its thread, or in the event loop. It must be quick.
+        It runs in the client's heart: in its thread, or in the event loop. It must be quick, and
+        must not wait for a lock: `acquire()` raises `Deadlock` there.
         """
         self._session.claims.on_lost(self.live, callback)
 
@@ -123,6 +134,25 @@ class LeaseCore:
         return wait_end(self._session, (self.live,), timeout)
 
 
+def warn_if_held(*lives: Live) -> None:
+    """Warn that whoever acquired these has dropped them without a release; to be called by
+    `__del__`, so that the warning points at the line that dropped them.
+
+    A RuntimeWarning, as for a coroutine that was never awaited: Python shows it by default. They
+    are not released here, since whoever dropped them may still be at work.
+    """
+    held = [live for live in lives if live.phase is HELD and live.loss is None]
+    if held:
+        names = ", ".join(repr(live.shape.name) for live in held)
+        said = (
+            f"a lease on {names} was dropped without release(): lockfast no longer renews it, and "
+            f"another process may acquire it once its ttl of {held[0].shape.ttl:g} s is over. Keep "
+            "what acquire() returns and call its release(), or use a `with` statement."
+        )
+        log.warning(said)
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
+
+
 async def wait_end(session: Session, lives: Sequence[Live], timeout: float | None) -> bool:
     """Wait until any of these ends; False when `timeout` seconds passed first."""
     session.enter()
@@ -131,7 +161,7 @@ async def wait_end(session: Session, lives: Sequence[Live], timeout: float | Non
     try:
         for live in lives:
             session.claims.on_end(live, event)
-        return await event.wait(until)
+        return await session.claims.aside(event.wait(until))
     finally:
         for live in lives:  # a loop that waits a second at a time must leave nothing behind
             session.claims.off_end(live, event)

@@ -118,7 +118,10 @@ class LockCore(Generic[L]):
 
     def release(self) -> NoReturn:
         """Explain: a lock has no holder, a lease has."""
-        raise TypeError("a lock is a description: release the lease that acquire() returned")
+        raise TypeError(
+            f"the lock {self.name!r} has no release(): each acquire() returns a lease. Keep it and "
+            "release it (`lease = lock.acquire()`, then `lease.release()`), or use `with lock:`."
+        )
 
 
 class Holder:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from lockfast.core.validity import State
 from lockfast.errors import Loss, NotAcquired
-from lockfast.nouns.lease import LeaseCore, wait_end
+from lockfast.nouns.lease import LeaseCore, wait_end, warn_if_held
 from lockfast.nouns.lock import Default, checked_timeout
 from lockfast.port import Shape
 from lockfast.session import Session
@@ -32,6 +32,12 @@ class MultiLeaseCore(Generic[L]):
     def __init__(self, session: Session) -> None:
         """Begin without a grant."""
         self._session = session
+
+    def __del__(self) -> None:
+        """Warn if they were dropped: nobody can release them any more."""
+        lives = [lease.live for lease in getattr(self, "leases", {}).values()]
+        if lives and lives[0].handed:
+            warn_if_held(*lives)
 
     @property
     def tokens(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from lockfast.acquire import acquire, give_up, lost, release
 from lockfast.errors import NotAcquired
 from lockfast.live import Live
 from lockfast.nouns.block import Block
-from lockfast.nouns.lease import LeaseCore
+from lockfast.nouns.lease import LeaseCore, warn_if_held
 from lockfast.nouns.lock import Default, LockCore, checked_timeout
 from lockfast.session import Session
 
@@ -30,6 +30,12 @@ class Hold:
         self.frames: weakref.WeakSet[RLeaseCore] = weakref.WeakSet()
         """Those that were not left. Weakly: one that was forgotten must not keep the others in."""
 
+    def __del__(self) -> None:
+        """Warn if it was dropped: none of its frames can release it any more."""
+        live = getattr(self, "live", None)
+        if live is not None and live.handed:
+            warn_if_held(live)
+
 
 class RLeaseCore(LeaseCore):
     """One frame's part in a lease. The outermost release gives it back."""
@@ -40,6 +46,9 @@ class RLeaseCore(LeaseCore):
         """Begin without a grant."""
         super().__init__(session)
         self._keep: Hold | None = None
+
+    def __del__(self) -> None:
+        """Leave it to the hold: other frames may be in."""
 
     def _enter(self, hold: Hold, block: Block[Any, Any] | None) -> None:
         self.live = hold.live

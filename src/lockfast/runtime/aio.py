@@ -136,6 +136,10 @@ class HeartTask:
         """Tell whether it runs, or ran."""
         return self._task is not None
 
+    def here(self) -> bool:
+        """Compare the tasks."""
+        return self._task is asyncio.current_task()
+
     async def ended(self, timeout: float) -> bool:
         """Wait for it."""
         if self._task is None:

@@ -68,6 +68,10 @@ class Running(Protocol):
         """Tell whether it runs, or ran: Ctrl-C may have struck while it was started."""
         ...
 
+    def here(self) -> bool:
+        """Tell whether the caller runs inside it: a callback that it calls."""
+        ...
+
     async def ended(self, timeout: float) -> bool:
         """Wait until it has ended, but no longer than that; False if it has not."""
         ...

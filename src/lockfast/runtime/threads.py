@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from queue import Empty, SimpleQueue
 
 from lockfast.runtime.base import Clock, now
 from lockfast.runtime.drive import drive
@@ -40,20 +41,28 @@ class ThreadEvent:
 
 
 class ThreadTurns:
-    """Turns that threads take."""
+    """Turns that threads take. In a queue of C code: `threading.Semaphore` has a plain lock inside,
+    and a signal handler that takes a turn while its thread gives one back would wait for ever.
+    """
 
     def __init__(self, size: int, clock: Clock) -> None:
         """Begin with nobody's."""
         self._now = clock
-        self._free = threading.Semaphore(size)
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._free.put(None)
 
     async def enter(self, deadline: float) -> bool:
         """Block until one is free."""
-        return self._free.acquire(timeout=max(deadline - self._now(), 0.0))
+        try:
+            self._free.get(timeout=max(deadline - self._now(), 0.0))
+        except Empty:
+            return False
+        return True
 
     def leave(self) -> None:
         """Give it back."""
-        self._free.release()
+        self._free.put(None)
 
 
 class ThreadBell:
@@ -123,6 +132,10 @@ class HeartThread:
         """Tell whether it runs, or ran."""
         return self._ident is not None
 
+    def here(self) -> bool:
+        """Compare the threads."""
+        return self._ident == threading.get_ident()
+
     async def ended(self, timeout: float) -> bool:
         """Wait for it."""
         ended = self._running.acquire(timeout=timeout)
@@ -132,7 +145,7 @@ class HeartThread:
 
     async def join(self, timeout: float) -> bool:
         """Wait for it, unless it is the caller (a callback that closes the client)."""
-        if not self.started() or self._ident == threading.get_ident():
+        if not self.started() or self.here():
             return not self.started()
         return await self.ended(timeout)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Self
 
 from lockfast.aio import AsyncClient, AsyncMultiLease
@@ -60,9 +61,7 @@ class LabCore:
         else:
             leases += lease.leases.values()
         for each in leases:
-            with memory.lock:
-                memory.queues.resign(each.live, memory.clock(), doubt=True)
-                memory.deliver()
+            memory.run(partial(memory.queues.resign, each.live, memory.clock(), doubt=True))
             each._session.claims.lose(each.live, Loss.GONE)  # as a beat finds it
         await self._time.settle()
 

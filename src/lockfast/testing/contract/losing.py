@@ -168,7 +168,7 @@ class LossContract(Contract):
             following = await acquire(other.lock("x", ttl=SHORT), 2 * SHORT + SLACK)
             assert time.monotonic() - began > SHORT
             await release(following)
-        said = [str(each.message) for each in caught if each.category is ResourceWarning]
+        said = [str(each.message) for each in caught if each.category is RuntimeWarning]
         assert any("'x' was dropped without release()" in each for each in said), said
 
     @driven

@@ -175,5 +175,5 @@ class ReentrantContract(Contract):
                 gc.enable()
             assert time.monotonic() - began > ttl / 2
             await release(following)
-        said = [str(each.message) for each in caught if each.category is ResourceWarning]
+        said = [str(each.message) for each in caught if each.category is RuntimeWarning]
         assert any("'x' was dropped without release()" in each for each in said), said

@@ -211,7 +211,7 @@ class TogetherContract(Contract):
             assert await try_acquire(other.lock("b", ttl=LONG)) is None
             following = await acquire(other.lock_all(*NAMES, ttl=LONG), ttl + SLACK)
             await release(following)
-        said = [str(each.message) for each in caught if each.category is ResourceWarning]
+        said = [str(each.message) for each in caught if each.category is RuntimeWarning]
         assert len([each for each in said if "'a', 'b', 'c' was dropped" in each]) == 1, said
         assert len(said) == 1
 
