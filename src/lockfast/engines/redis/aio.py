@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import hiredis
 
@@ -47,6 +47,39 @@ class Pending(Protocol):
         ...
 
 
+class Confirmation:
+    """Takes the reply to SUBSCRIBE and a PING behind it.
+
+    A subscription is confirmed by a push, so PING's is the only reply. A refused one is a reply
+    too, and PING's comes behind it.
+    """
+
+    def __init__(self, pending: deque[Pending | None], future: asyncio.Future[Any]) -> None:
+        """Begin unanswered; `pending` are those that wait for replies, in order."""
+        self._pending = pending
+        self._future = future
+
+    def done(self) -> bool:
+        """Say no: a refusal must be counted though nobody waits for it any more."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the first reply."""
+        if isinstance(result, hiredis.ReplyError):
+            self._pending.appendleft(None)
+        if not self._future.done():
+            self._future.set_result(result)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take in that there is none."""
+        if not self._future.done():
+            self._future.set_exception(exception)
+
+    def exception(self) -> BaseException | None:
+        """Have the future know that somebody has seen its exception."""
+        return self._future.exception() if self._future.done() else None
+
+
 class Connection(asyncio.Protocol):
     """One socket, its parser, and the futures of the replies to come."""
 
@@ -67,8 +100,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
-        self._transport = transport
+        # No `isinstance`: uvloop's transport is not a subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self.open = True
         self._watch = self._loop.call_later(IO / 2, self._check)
 
@@ -84,6 +117,13 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(packet)
+
+    def subscribe(self, channel: str) -> asyncio.Future[Any]:
+        """Subscribe; a PING behind it tells that it was taken, or refused."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        packet = command("SUBSCRIBE", channel) + command("PING")
+        self.put(packet, Confirmation(self._pending, future))
+        return future
 
     def post(self, packet: bytes) -> None:
         """Send a command now, behind the others, and forget about its reply."""
@@ -277,11 +317,8 @@ class AioWire:
 
     async def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
         ear = await self._connect(address, deadline, heart=True)
-        # The confirmation is a push, so a PING behind it tells that it was taken, or refused.
-        confirmed = ear.send(command("SUBSCRIBE", channel) + command("PING"))
-        reply = await self._by(confirmed, deadline - self._now(), address)
+        reply = await self._by(ear.subscribe(channel), deadline - self._now(), address)
         if isinstance(reply, hiredis.ReplyError):
-            ear.drop("not subscribed")
             raise failure(reply, address)
         ear.channel = channel
 

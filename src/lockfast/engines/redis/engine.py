@@ -14,11 +14,12 @@ from lockfast.engines.hearing import CALM, before, patience, wakes
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
+from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, failure
-from lockfast.errors import CapacityMismatch, EngineError
+from lockfast.errors import CapacityMismatch, EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -36,6 +37,7 @@ class RedisEngine(Routes):
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
+        self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
@@ -197,12 +199,29 @@ class RedisEngine(Routes):
             address = self._topology.find(0)
             if address is None:
                 address = await self._where(0, patience(deadline, self._now()))
-            messages = await self._wire.listen(address, self._channel, deadline)
+            again = self._refusals.until(address)
+            if again is not None:
+                await self._wire.pause(before(deadline, again))
+                return []
+            messages = await self._hear(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
             await self._wire.pause(before(deadline, self._now() + CALM))
             return []
         return wakes(messages)
+
+    async def _hear(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Listen to one server. One that refuses the channel is not asked again at once."""
+        try:
+            messages = await self._wire.listen(address, channel, deadline)
+        except EngineRefused as error:
+            self._refusals.note(address, channel, error)
+            return []
+        if messages is None:
+            self._refusals.accepted(address)
+        return messages
 
     def rouse(self) -> None:
         """Wake the listener."""

@@ -23,7 +23,7 @@ from lockfast.engines.redis.wire import (
     reader,
     reason,
 )
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell
 
@@ -259,6 +259,9 @@ class ThreadWire:
         ear = self._hearts.pop(address, None) or self._open(address, deadline)
         try:
             ear.subscribe(channel, max(deadline - self._now(), 0.01))
+        except EngineError:  # the server has answered, so the connection is in step
+            self._hearts[address] = ear
+            raise
         except BaseException as error:
             self._break(ear, error)
             raise

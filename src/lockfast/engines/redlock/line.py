@@ -86,6 +86,7 @@ class Line(Connection):
             elif self.owed:
                 self.owed -= 1
             else:
+                self.sock.settimeout(OPENING if self.tls else 0.0)
                 raise failure(reply, self.address)
         self.sock.settimeout(OPENING if self.tls else 0.0)
 
