@@ -294,6 +294,13 @@ class AioWire:
         finally:
             timer.cancel()
 
+    def forget(self, address: Address) -> None:
+        """Close the connections to a server: its name may lead to another one now."""
+        for shelf in (self._work, self._hearts):
+            connection = shelf.pop(address, None)
+            if connection is not None:
+                connection.drop("given up")
+
     def post(self, address: Address, packet: bytes) -> None:
         """Write behind what was sent before: a claim's resignation arrives after the claim."""
         connection = self._work.get(address)

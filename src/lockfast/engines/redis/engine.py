@@ -84,8 +84,7 @@ class RedisEngine(Routes):
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
-            self._topology.doubt()
-            return failure(reply, address)
+            return self._failure(reply, address)
         try:
             dead = packets.refusal(reply, ask) is not None
         except CapacityMismatch as error:
@@ -119,15 +118,22 @@ class RedisEngine(Routes):
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
+                    error = self._failure(reply, address)
                     for i in group:
-                        found[i] = failure(reply, address)
-                    self._topology.doubt()
+                        found[i] = error
                     continue
                 *standings, told = reply
                 self._wire.offsets[address] = int(told) / 1000 - received
                 for i, each in zip(group, standings, strict=True):
-                    found[i] = _renewed(each, asks[i], address)
+                    found[i] = self._renewed(each, asks[i], address)
         return found
+
+    def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
+        if reply is None:
+            return None
+        if isinstance(reply, hiredis.ReplyError):
+            return self._failure(reply, address)
+        return packets.standing(reply, ask)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
@@ -154,8 +160,7 @@ class RedisEngine(Routes):
             replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    self._topology.doubt()
-                    raise failure(reply, address)
+                    raise self._failure(reply, address)
                 removed[i] = reply[0] == 1
         return removed
 
@@ -303,11 +308,3 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
 def _literal(text: str) -> str:
     """Escape what SCAN's pattern would take for a wildcard."""
     return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
-
-
-def _renewed(reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
-    if reply is None:
-        return None
-    if isinstance(reply, hiredis.ReplyError):
-        return failure(reply, address)
-    return packets.standing(reply, ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
 import socket
 import ssl
@@ -49,7 +50,7 @@ class Connection:
         address: Address,
         tls: ssl.SSLContext | None,
         timeout: float,
-        shelf: list[Connection],
+        shelf: Shelf,
     ) -> None:
         """Connect; `shelf` is where it belongs while nobody uses it."""
         self.address = address
@@ -147,6 +148,21 @@ class Connection:
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
 
 
+class Shelf(list[Connection]):
+    """The idle connections to one server. Once retired, it closes what is put back."""
+
+    def retire(self) -> None:
+        """Close all, and whatever another thread puts back later."""
+        self.append = _closed  # type: ignore[method-assign]  # no cost where it is not retired
+        while self:
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                self.pop().sock.close()
+
+
+def _closed(connection: Connection) -> None:
+    connection.sock.close()
+
+
 class ThreadWire:
     """Connections of a blocking client."""
 
@@ -161,13 +177,15 @@ class ThreadWire:
 
     def _begin(self) -> None:
         self.offsets: dict[Address, float] = {}
-        self._idle: dict[Address, list[Connection]] = {}
+        self._idle: dict[Address, Shelf] = {}
         self._hearts: dict[Address, Connection] = {}
+        self._shed: set[Address] = set()
+        """Servers to which the heart must connect anew; only the heart closes its connections."""
         self._bell = ThreadBell(self._now)
 
     def _open(self, address: Address, deadline: float) -> Connection:
         connection = None
-        shelf = self._idle.setdefault(address, [])
+        shelf = self._idle.setdefault(address, Shelf())
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
             connection = self.connection(address, self._login.tls, seconds, shelf)
@@ -211,6 +229,8 @@ class ThreadWire:
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
         """Send commands together and give their replies."""
+        if heart:
+            self._shake_off()
         ours = self._hearts.pop(address, None) if heart else None
         connection = ours or self._take(address, deadline)
         try:
@@ -233,6 +253,21 @@ class ThreadWire:
             what = "no answer in time" if late else reason(error)
             raise EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True) from error
 
+    def forget(self, address: Address) -> None:
+        """Close the connections to a server: its name may lead to another one now."""
+        shelf = self._idle.pop(address, None)
+        if shelf is not None:
+            shelf.retire()
+        self._shed.add(address)
+        self._bell.ring()
+
+    def _shake_off(self) -> None:
+        """Close those of the heart's connections that were given up."""
+        while self._shed:
+            connection = self._hearts.pop(self._shed.pop(), None)
+            if connection is not None:
+                connection.sock.close()
+
     def post(self, address: Address, packet: bytes) -> None:
         """Nothing: a blocking send is not bounded. The heart will do it."""
 
@@ -240,6 +275,7 @@ class ThreadWire:
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
         """Sleep in poll, on the heart's connection and the bell."""
+        self._shake_off()
         ear = self._hearts.get(address)
         if ear is None or ear.channel is None:
             self._subscribe(address, channel, patience(deadline, self._now()))

@@ -7,6 +7,7 @@ connection is a stream reader, which one Ctrl-C cancels together with those who 
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,17 @@ LATER = frozenset(
     ]
 )
 """Errors of a server that cannot work now, and has done nothing: worth another attempt."""
+
+
+DEMOTED = "READONLY"
+"""The error of a server that is a replica now. Behind a DNS name or a virtual address the primary
+is another one, and only a new connection finds it."""
+
+
+WRAPPED = re.compile(
+    r"(?:ERR )?Error running script.*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?([A-Z]+) ",
+    re.DOTALL,
+)
 
 
 class Address(NamedTuple):
@@ -92,11 +104,22 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def code(error: hiredis.ReplyError) -> str:
+    """Return the code of an error reply.
+
+    Redis 6.2 wraps the errors of a script's commands: "ERR Error running script (call to f_…):
+    @user_script:36: -READONLY You can't write against a read only replica."
+    """
+    text = str(error)
+    wrapped = WRAPPED.match(text)
+    return wrapped[1] if wrapped else text.partition(" ")[0]
+
+
 def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | EngineRefused:
     """Turn an error reply into ours, with what to do next."""
     text = str(error)
-    code = text.partition(" ")[0]
-    if code in LATER:
+    what = code(error)
+    if what in LATER:
         return EngineUnavailable(f"Redis at {address} cannot work now: {text}", sent=False)
     hints = {
         "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
@@ -104,7 +127,7 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
         "NOPERM": "the user needs EVALSHA, EVAL, the keys lockfast:* and the channels lockfast:*",
         "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
     }
-    hint = hints.get(code)
+    hint = hints.get(what)
     return EngineRefused(f"Redis at {address}: {text}" + (f" ({hint})" if hint else ""))
 
 
@@ -126,6 +149,9 @@ class Wire(Protocol):
     ) -> list[Any]:
         """Send commands together and give their replies; on the heart's own connection or not."""
         ...
+
+    def forget(self, address: Address) -> None:
+        """Close all connections to a server, at once or when their user is done with them."""
 
     def post(self, address: Address, packet: bytes) -> None:
         """Send a command behind what was sent before, if that can be done at once; no reply."""

@@ -17,6 +17,7 @@ from lockfast.engines.redlock.attempt import (
     Extension,
     Poll,
     attempt,
+    demoted,
     granted,
 )
 from lockfast.engines.redlock.chores import Chores
@@ -95,7 +96,10 @@ class RedlockEngine:
         nodes, hear_one = self._fleet.nodes, poll.hear
 
         def hear(node: int, answer: Answer) -> float:
-            hear_one(node, answer[0] if type(answer) is list else answer, nodes[node])
+            reply = answer[0] if type(answer) is list else answer
+            hear_one(node, reply, nodes[node])
+            if demoted(reply):
+                self._fleet.forget(nodes[node])
             return poll.patience
 
         await self._fleet.scatter([trial.packet(ask)] * self._size, 1, end, hear)

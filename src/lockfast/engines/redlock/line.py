@@ -19,13 +19,14 @@ READING = 0.05  # seconds for a node to read a request that does not fit into it
 class Line(Connection):
     """A connection that may owe replies."""
 
-    __slots__ = ("fd", "owed", "since", "tls")
+    __slots__ = ("fd", "opened", "owed", "since", "tls")
 
-    def begin(self) -> None:
+    def begin(self, now: float) -> None:
         """Never block from now on. TLS may need several reads for one record: bounded instead."""
         self.tls = isinstance(self.sock, ssl.SSLSocket)
         self.sock.settimeout(OPENING if self.tls else 0.0)
         self.fd = self.sock.fileno()
+        self.opened = now
         self.owed = 0
         self.since = 0.0
 

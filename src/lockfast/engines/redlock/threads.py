@@ -49,6 +49,8 @@ class ThreadFleet(ThreadWire):
         self._spares: dict[Address, list[Line]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
         """Nodes that were not reached: when to try again, the pause after that, and why."""
+        self._given_up: dict[Address, float] = {}
+        """Nodes to which older connections than this are not used any more."""
         self._closed = threading.Event()
 
     async def scatter(
@@ -120,6 +122,9 @@ class ThreadFleet(ThreadWire):
         for index, (address, packet) in enumerate(zip(self.nodes, requests, strict=True)):
             line: Line | EngineError | None = bundle.get(address)
             if packet is not None:
+                if self._given_up and isinstance(line, Line) and self._outdated(line):
+                    bundle.pop(address).sock.close()
+                    line = None
                 if isinstance(line, Line) and line.owed:
                     line = self._caught_up(bundle, index, line, now)
                 if line is None:
@@ -195,11 +200,14 @@ class ThreadFleet(ThreadWire):
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
         """Give a line that can be used, or say why there is none."""
         try:
-            line = bundle[address] = self._spares[address].pop()
+            line = self._spares[address].pop()
         except LookupError:  # there is none, or another thread was quicker
             pass
         else:
-            return line
+            if not self._outdated(line):
+                bundle[address] = line
+                return line
+            line.sock.close()
         down = self._down.get(address)
         if down is not None:
             again, pause, why = down
@@ -220,7 +228,7 @@ class ThreadFleet(ThreadWire):
     def _opened(self, address: Address, deadline: float) -> Line:
         line = self._open(address, deadline)
         assert isinstance(line, Line)  # noqa: S101  # for the type checker
-        line.begin()
+        line.begin(self._now())
         return line
 
     def _mark_down(self, address: Address, why: EngineError) -> None:
@@ -249,6 +257,19 @@ class ThreadFleet(ThreadWire):
         line.sock.close()
         self.lost(self.nodes.index(line.address))
         return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
+
+    def forget(self, address: Address) -> None:
+        """Use no connection to a node that is open now. Who has one at hand closes it."""
+        self._given_up[address] = self._now()
+        self._bell.ring()
+
+    def _outdated(self, line: Line) -> bool:
+        return line.opened <= self._given_up.get(line.address, -math.inf)
+
+    def _shake_off(self) -> None:
+        """Close those of the heart's connections that were given up."""
+        for address in [a for a, line in self._hearts.items() if self._outdated(line)]:
+            self._hearts.pop(address).sock.close()
 
     def _scrap(self, bundle: Bundle) -> None:
         for line in bundle.values():
