@@ -16,11 +16,15 @@ import hiredis
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
+    DOUBT,
+    FRESH,
     IO,
     MISSING,
+    PING,
     Address,
     Login,
     failure,
+    keep_alive,
     reader,
     reason,
 )
@@ -94,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Pending | None] = deque()
         self._out: list[bytes] = []
+        self._heard = 0.0
         self._answers = 0
         self._watched = -1
         self._watch: asyncio.TimerHandle | None = None
@@ -103,7 +108,15 @@ class Connection(asyncio.Protocol):
         # No `isinstance`: uvloop's transport is not a subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.open = True
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
+        self._heard = self._loop.time()
         self._watch = self._loop.call_later(IO / 2, self._check)
+
+    def stale(self) -> bool:
+        """Tell whether it was idle for so long that it may have ended without a word."""
+        return not self._pending and self._loop.time() - self._heard > FRESH
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, together with all others of this turn of the loop."""
@@ -138,6 +151,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand out replies, in the order of the requests."""
+        self._heard = self._loop.time()
         self._reader.feed(data)
         gets, pending = self._reader.gets, self._pending
         try:
@@ -239,19 +253,32 @@ class AioWire:
             raise
         return connection
 
+    async def _tried(
+        self, connection: Connection | None, address: Address, seconds: float
+    ) -> Connection:
+        """Return a connection that was idle for long if it answers, else a new one."""
+        if connection is not None and connection.open:
+            try:
+                await self._by(connection.send(PING), min(seconds / 3, DOUBT), address)
+            except EngineUnavailable:
+                connection.drop("it ended while nobody used it")
+            else:
+                return connection
+        return await self._open(address, seconds)
+
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
         shelf = self._hearts if heart else self._work
         connection = shelf.get(address)
-        if connection is not None and connection.open:
+        if connection is not None and connection.open and not connection.stale():
             return connection
         seconds = min(max(deadline - self._now(), 0.05), IO)
         if heart:
-            shelf[address] = await self._open(address, seconds)
+            shelf[address] = await self._tried(connection, address, seconds)
             return shelf[address]
         # In a task of its own: the first caller may be cancelled, and others wait for it too.
         opening = self._opening.get(address)
         if opening is None:
-            opening = self._loop.create_task(self._open(address, seconds))
+            opening = self._loop.create_task(self._tried(connection, address, seconds))
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
         return await asyncio.shield(opening)
@@ -264,7 +291,7 @@ class AioWire:
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
         connection = self._work.get(address)
-        if connection is None or not connection.open:
+        if connection is None or not connection.open or connection.stale():
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
         left = deadline - self._now()

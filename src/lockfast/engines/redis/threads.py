@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
+import select
 import socket
 import ssl
 import struct
@@ -16,11 +17,15 @@ import hiredis
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
+    DOUBT,
+    FRESH,
     IO,
     MISSING,
+    PING,
     Address,
     Login,
     failure,
+    keep_alive,
     reader,
     reason,
 )
@@ -43,6 +48,7 @@ class Connection:
         "pushes",
         "shelf",
         "sock",
+        "used",
     )
 
     def __init__(
@@ -62,6 +68,8 @@ class Connection:
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
+        keep_alive(sock)
+        self.used = 0.0
         self._set_timeout(timeout)
 
     def _set_timeout(self, seconds: float) -> None:
@@ -143,6 +151,12 @@ class Connection:
             if type(reply) is hiredis.PushNotification:
                 self._take(reply)
 
+    def readable(self) -> bool:
+        """Tell whether something has come: on an idle connection, its end."""
+        poll = select.poll()
+        poll.register(self.sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     def pending(self) -> bool:
         """Tell whether bytes wait inside TLS, where poll does not see them."""
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
@@ -202,6 +216,7 @@ class ThreadWire:
                     sent=False,
                 ) from error
             raise
+        connection.used = self._now()
         return connection
 
     def _take(self, address: Address, deadline: float) -> Connection:
@@ -211,14 +226,44 @@ class ThreadWire:
         except LookupError:  # there is none, or another thread was quicker
             return self._open(address, deadline)
 
+    def _tried(self, connection: Connection, deadline: float) -> Connection:
+        """Return a connection that was idle for long if it answers, else a new one.
+
+        A PING is not in doubt when it is lost, as a claim or a release would be.
+        """
+        seconds = min(max((deadline - self._now()) / 3, 0.05), DOUBT)
+        try:
+            if connection.channel is None and connection.readable():
+                raise ConnectionResetError("it ended while nobody used it")
+            connection.exchange(PING, 1, seconds)
+        except BaseException as error:
+            connection.sock.close()
+            if not isinstance(error, (OSError, hiredis.HiredisError)):
+                raise
+        else:
+            return connection
+        self._clear(connection)
+        return self._open(connection.address, deadline)
+
+    def _clear(self, connection: Connection) -> None:
+        """Close all idle connections to a server: what ended one has ended the others."""
+        if self._idle.get(connection.address) is connection.shelf:
+            self._idle[connection.address] = Shelf()
+        connection.shelf.retire()
+
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
         try:
             connection = self._idle[address].pop()  # as in `_take`, without the cost of calling it
         except LookupError:
             connection = self._open(address, deadline)
+        now = self._now()
+        if now - connection.used > FRESH:
+            connection = self._tried(connection, deadline)
+            now = self._now()
+        connection.used = now
         try:
-            reply = connection.one(packet, deadline - self._now())
+            reply = connection.one(packet, deadline - now)
         except BaseException as error:
             self._break(connection, error)
             raise
@@ -233,6 +278,9 @@ class ThreadWire:
             self._shake_off()
         ours = self._hearts.pop(address, None) if heart else None
         connection = ours or self._take(address, deadline)
+        if self._now() - connection.used > FRESH:
+            connection = self._tried(connection, deadline)
+        connection.used = self._now()
         try:
             replies = connection.exchange(b"".join(packets), len(packets), deadline - self._now())
         except BaseException as error:
@@ -248,6 +296,7 @@ class ThreadWire:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if isinstance(error, (OSError, hiredis.HiredisError)):
+            self._clear(connection)
             self.trouble()
             late = isinstance(error, (BlockingIOError, TimeoutError))
             what = "no answer in time" if late else reason(error)

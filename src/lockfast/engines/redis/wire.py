@@ -8,6 +8,7 @@ connection is a stream reader, which one Ctrl-C cancels together with those who 
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,12 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 IO = 5.0  # seconds of silence after which a connection is given up
 MISSING = object()
+FRESH = 2.0
+"""Seconds after which an idle connection is asked with a PING whether it still works: a server's
+`timeout`, a load balancer, a restart or a NAT that forgets may have ended it without a word."""
+DOUBT = 1.0  # seconds at most that such a PING may take, and a third of the time there is
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""Seconds and a count. Traffic on an idle connection keeps a NAT from forgetting it."""
 LATER = frozenset(
     [
         "ASK",  # this and MOVED come from nodes that do not agree yet on who has a slot
@@ -36,6 +43,7 @@ LATER = frozenset(
 """Errors of a server that cannot work now, and has done nothing: worth another attempt."""
 
 
+PING = command("PING")
 DEMOTED = "READONLY"
 """The error of a server that is a replica now. Behind a DNS name or a virtual address the primary
 is another one, and only a new connection finds it."""
@@ -92,6 +100,22 @@ class Login:
             return 0.0
         seconds, micros = replies[-1]
         return int(seconds) + int(micros) / 1e6 - received
+
+
+class Sock(Protocol):
+    """What `keep_alive` needs of a socket; uvloop shows something of its own."""
+
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
+        """Set an option."""
+
+
+def keep_alive(sock: Sock) -> None:
+    """Have the kernel send something now and then, and notice a peer that is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        option = getattr(socket, name, None)  # not on every system
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def reader() -> hiredis.Reader:

@@ -90,9 +90,3 @@ class Line(Connection):
                 self.sock.settimeout(OPENING if self.tls else 0.0)
                 raise failure(reply, self.address)
         self.sock.settimeout(OPENING if self.tls else 0.0)
-
-    def readable(self) -> bool:
-        """Tell whether something has come."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        return bool(poll.poll(0))

@@ -17,7 +17,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.threads import ThreadWire
-from lockfast.engines.redis.wire import Address, Login, reason
+from lockfast.engines.redis.wire import FRESH, PING, Address, Login, reason
 from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
 from lockfast.engines.redlock.line import OPENING, Line
 from lockfast.errors import EngineError, EngineUnavailable
@@ -104,6 +104,7 @@ class ThreadFleet(ThreadWire):
                 continue
             if not line.owed:
                 line.since = now
+            line.used = now
             line.owed += count
             waiting[line.fd] = (index, line, [])
             poll.register(line.fd, select.POLLIN)
@@ -119,6 +120,9 @@ class ThreadFleet(ThreadWire):
     ) -> list[Line | EngineError | None]:
         """Find a line to each node that is asked, or why there is none."""
         lines: list[Line | EngineError | None] = []
+        idle = [each for each in bundle.values() if not each.owed and now - each.used > FRESH]
+        if idle:
+            self._try(bundle, idle, min(max((deadline - now) / 3, 0.05), OPENING))
         for index, (address, packet) in enumerate(zip(self.nodes, requests, strict=True)):
             line: Line | EngineError | None = bundle.get(address)
             if packet is not None:
@@ -131,6 +135,31 @@ class ThreadFleet(ThreadWire):
                     line = self._line(bundle, address, deadline)
             lines.append(line)
         return lines
+
+    def _try(self, bundle: Bundle, idle: Sequence[Line], seconds: float) -> None:
+        """Ask connections that were idle for long with a PING each, and drop the silent ones."""
+        poll = select.poll()
+        waiting: dict[int, Line] = {}
+        for line in idle:
+            try:
+                line.sock.send(PING)
+            except OSError as error:
+                self._drop_line(bundle, line, error)
+                continue
+            line.owed = 1
+            line.since = line.used = self._now()
+            waiting[line.fd] = line
+            poll.register(line.fd, select.POLLIN)
+        end = self._now() + seconds
+        while waiting and (events := poll.poll(max(end - self._now(), 0.0) * 1000)):
+            for fd, _ in events:
+                line = waiting[fd]
+                index = self.nodes.index(line.address)
+                if self._collect(bundle, (index, line, []), 0) is not None or not line.owed:
+                    poll.unregister(fd)
+                    del waiting[fd]
+        for line in waiting.values():
+            self._drop_line(bundle, line, TimeoutError("no answer in time"))
 
     def _caught_up(
         self, bundle: Bundle, index: int, line: Line, now: float
