@@ -10,7 +10,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check test models faults torture bench docs clean
+.PHONY: help setup check test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,10 +33,18 @@ check: ## Lint, formatting, types, import contracts
 # once more, alone, and named by -ra: what passes only then waits for something too short a time.
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py
 
+# The asyncio half of the contract, once more on uvloop: an engine is added by its file's name.
+ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(BIN)/python -m pytest -n 3 --dist loadscope -k 'asyncio or Bodies'
+UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
+
 test: ## Run the tests, on real servers that they start themselves
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
 		|| $(BIN)/python -m pytest -v --last-failed --last-failed-no-failures=none
 	$(BIN)/python -m pytest $(ALONE)
+	$(ON_UVLOOP) $(UVLOOP)
+
+wide: ## Run the asyncio half of the contract on uvloop, on every engine
+	$(ON_UVLOOP) tests/contract
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

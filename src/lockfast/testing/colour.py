@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from lockfast.runtime.threads import Threads
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+LOOP = "LOCKFAST_TEST_LOOP"  # the environment variable that names the event loop of the tests
 PATIENCE = 20.0  # seconds after which a test gives up on what should have happened at once
 
 
@@ -146,14 +148,30 @@ class Threaded(Colour):
         return ThreadJob(coroutine)
 
 
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes event loops, as the environment says; None for asyncio's default.
+
+    LOCKFAST_TEST_LOOP=uvloop runs the asyncio half of every test on uvloop, in the programs that
+    tests start too. uvicorn installs uvloop, and its transports are no subclasses of asyncio's.
+    """
+    name = os.environ.get(LOOP, "asyncio")
+    if name == "asyncio":
+        return None
+    if name != "uvloop":
+        raise ValueError(f"{LOOP} is asyncio or uvloop, not {name!r}")
+    import uvloop  # noqa: PLC0415  # for those alone who ask for it
+
+    return uvloop.new_event_loop
+
+
 class Tasked(Colour):
     """asyncio: one loop for a whole test, so that connections outlive a `run`."""
 
     name = "asyncio"
 
     def __init__(self) -> None:
-        """Make the loop."""
-        self._runner = asyncio.Runner()
+        """Make the loop: asyncio's own, or uvloop's if LOCKFAST_TEST_LOOP says so."""
+        self._runner = asyncio.Runner(loop_factory=loop_factory())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run in the loop."""

@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import hiredis
 
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
+    DOUBT,
+    FRESH,
     IO,
     MISSING,
+    PING,
     Address,
     Login,
     failure,
+    keep_alive,
     reader,
     reason,
 )
@@ -47,6 +51,39 @@ class Pending(Protocol):
         ...
 
 
+class Confirmation:
+    """Takes the reply to SUBSCRIBE and a PING behind it.
+
+    A subscription is confirmed by a push, so PING's is the only reply. A refused one is a reply
+    too, and PING's comes behind it.
+    """
+
+    def __init__(self, pending: deque[Pending | None], future: asyncio.Future[Any]) -> None:
+        """Begin unanswered; `pending` are those that wait for replies, in order."""
+        self._pending = pending
+        self._future = future
+
+    def done(self) -> bool:
+        """Say no: a refusal must be counted though nobody waits for it any more."""
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the first reply."""
+        if isinstance(result, hiredis.ReplyError):
+            self._pending.appendleft(None)
+        if not self._future.done():
+            self._future.set_result(result)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take in that there is none."""
+        if not self._future.done():
+            self._future.set_exception(exception)
+
+    def exception(self) -> BaseException | None:
+        """Have the future know that somebody has seen its exception."""
+        return self._future.exception() if self._future.done() else None
+
+
 class Connection(asyncio.Protocol):
     """One socket, its parser, and the futures of the replies to come."""
 
@@ -61,16 +98,25 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Pending | None] = deque()
         self._out: list[bytes] = []
+        self._heard = 0.0
         self._answers = 0
         self._watched = -1
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
-        self._transport = transport
+        # No `isinstance`: uvloop's transport is not a subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self.open = True
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
+        self._heard = self._loop.time()
         self._watch = self._loop.call_later(IO / 2, self._check)
+
+    def stale(self) -> bool:
+        """Tell whether it was idle for so long that it may have ended without a word."""
+        return not self._pending and self._loop.time() - self._heard > FRESH
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, together with all others of this turn of the loop."""
@@ -85,6 +131,13 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._out.append(packet)
 
+    def subscribe(self, channel: str) -> asyncio.Future[Any]:
+        """Subscribe; a PING behind it tells that it was taken, or refused."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        packet = command("SUBSCRIBE", channel) + command("PING")
+        self.put(packet, Confirmation(self._pending, future))
+        return future
+
     def post(self, packet: bytes) -> None:
         """Send a command now, behind the others, and forget about its reply."""
         self._pending.append(None)
@@ -98,6 +151,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand out replies, in the order of the requests."""
+        self._heard = self._loop.time()
         self._reader.feed(data)
         gets, pending = self._reader.gets, self._pending
         try:
@@ -199,19 +253,32 @@ class AioWire:
             raise
         return connection
 
+    async def _tried(
+        self, connection: Connection | None, address: Address, seconds: float
+    ) -> Connection:
+        """Return a connection that was idle for long if it answers, else a new one."""
+        if connection is not None and connection.open:
+            try:
+                await self._by(connection.send(PING), min(seconds / 3, DOUBT), address)
+            except EngineUnavailable:
+                connection.drop("it ended while nobody used it")
+            else:
+                return connection
+        return await self._open(address, seconds)
+
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
         shelf = self._hearts if heart else self._work
         connection = shelf.get(address)
-        if connection is not None and connection.open:
+        if connection is not None and connection.open and not connection.stale():
             return connection
         seconds = min(max(deadline - self._now(), 0.05), IO)
         if heart:
-            shelf[address] = await self._open(address, seconds)
+            shelf[address] = await self._tried(connection, address, seconds)
             return shelf[address]
         # In a task of its own: the first caller may be cancelled, and others wait for it too.
         opening = self._opening.get(address)
         if opening is None:
-            opening = self._loop.create_task(self._open(address, seconds))
+            opening = self._loop.create_task(self._tried(connection, address, seconds))
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
         return await asyncio.shield(opening)
@@ -224,7 +291,7 @@ class AioWire:
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
         connection = self._work.get(address)
-        if connection is None or not connection.open:
+        if connection is None or not connection.open or connection.stale():
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
         left = deadline - self._now()
@@ -254,6 +321,13 @@ class AioWire:
         finally:
             timer.cancel()
 
+    def forget(self, address: Address) -> None:
+        """Close the connections to a server: its name may lead to another one now."""
+        for shelf in (self._work, self._hearts):
+            connection = shelf.pop(address, None)
+            if connection is not None:
+                connection.drop("given up")
+
     def post(self, address: Address, packet: bytes) -> None:
         """Write behind what was sent before: a claim's resignation arrives after the claim."""
         connection = self._work.get(address)
@@ -277,11 +351,8 @@ class AioWire:
 
     async def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
         ear = await self._connect(address, deadline, heart=True)
-        # The confirmation is a push, so a PING behind it tells that it was taken, or refused.
-        confirmed = ear.send(command("SUBSCRIBE", channel) + command("PING"))
-        reply = await self._by(confirmed, deadline - self._now(), address)
+        reply = await self._by(ear.subscribe(channel), deadline - self._now(), address)
         if isinstance(reply, hiredis.ReplyError):
-            ear.drop("not subscribed")
             raise failure(reply, address)
         ear.channel = channel
 

@@ -14,11 +14,12 @@ from lockfast.engines.hearing import CALM, before, patience, wakes
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
+from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, failure
-from lockfast.errors import CapacityMismatch, EngineError
+from lockfast.errors import CapacityMismatch, EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -36,6 +37,7 @@ class RedisEngine(Routes):
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
+        self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
@@ -82,8 +84,7 @@ class RedisEngine(Routes):
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
-            self._topology.doubt()
-            return failure(reply, address)
+            return self._failure(reply, address)
         try:
             dead = packets.refusal(reply, ask) is not None
         except CapacityMismatch as error:
@@ -117,15 +118,22 @@ class RedisEngine(Routes):
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
+                    error = self._failure(reply, address)
                     for i in group:
-                        found[i] = failure(reply, address)
-                    self._topology.doubt()
+                        found[i] = error
                     continue
                 *standings, told = reply
                 self._wire.offsets[address] = int(told) / 1000 - received
                 for i, each in zip(group, standings, strict=True):
-                    found[i] = _renewed(each, asks[i], address)
+                    found[i] = self._renewed(each, asks[i], address)
         return found
+
+    def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
+        if reply is None:
+            return None
+        if isinstance(reply, hiredis.ReplyError):
+            return self._failure(reply, address)
+        return packets.standing(reply, ask)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
@@ -152,8 +160,7 @@ class RedisEngine(Routes):
             replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    self._topology.doubt()
-                    raise failure(reply, address)
+                    raise self._failure(reply, address)
                 removed[i] = reply[0] == 1
         return removed
 
@@ -197,12 +204,29 @@ class RedisEngine(Routes):
             address = self._topology.find(0)
             if address is None:
                 address = await self._where(0, patience(deadline, self._now()))
-            messages = await self._wire.listen(address, self._channel, deadline)
+            again = self._refusals.until(address)
+            if again is not None:
+                await self._wire.pause(before(deadline, again))
+                return []
+            messages = await self._hear(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
             await self._wire.pause(before(deadline, self._now() + CALM))
             return []
         return wakes(messages)
+
+    async def _hear(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Listen to one server. One that refuses the channel is not asked again at once."""
+        try:
+            messages = await self._wire.listen(address, channel, deadline)
+        except EngineRefused as error:
+            self._refusals.note(address, channel, error)
+            return []
+        if messages is None:
+            self._refusals.accepted(address)
+        return messages
 
     def rouse(self) -> None:
         """Wake the listener."""
@@ -284,11 +308,3 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
 def _literal(text: str) -> str:
     """Escape what SCAN's pattern would take for a wildcard."""
     return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
-
-
-def _renewed(reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
-    if reply is None:
-        return None
-    if isinstance(reply, hiredis.ReplyError):
-        return failure(reply, address)
-    return packets.standing(reply, ask)

@@ -11,8 +11,8 @@ from lockfast.engines.redis import packets
 from lockfast.engines.redis.keys import BUCKETS, command
 from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, failure
-from lockfast.errors import EngineUnavailable
+from lockfast.engines.redis.wire import DEMOTED, Address, Wire, code, failure
+from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.base import Clock
 
@@ -80,10 +80,18 @@ class Routes:
                 reply = await self._wire.call(address, packet, deadline)
             if type(reply) is not hiredis.ReplyError:
                 return address, reply
+        raise self._failure(reply, address)
+
+    def _failure(
+        self, reply: hiredis.ReplyError, address: Address
+    ) -> EngineUnavailable | EngineRefused:
+        """Turn an error reply into ours, and take in what it says of the server."""
         error = failure(reply, address)
         if isinstance(error, EngineUnavailable):
             self._topology.doubt()
-        raise error
+        if code(reply) == DEMOTED:
+            self._wire.forget(address)
+        return error
 
     async def _scripts(
         self,

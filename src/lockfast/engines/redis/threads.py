@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
+import select
 import socket
 import ssl
 import struct
@@ -15,15 +17,19 @@ import hiredis
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.wire import (
+    DOUBT,
+    FRESH,
     IO,
     MISSING,
+    PING,
     Address,
     Login,
     failure,
+    keep_alive,
     reader,
     reason,
 )
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell
 
@@ -42,6 +48,7 @@ class Connection:
         "pushes",
         "shelf",
         "sock",
+        "used",
     )
 
     def __init__(
@@ -49,7 +56,7 @@ class Connection:
         address: Address,
         tls: ssl.SSLContext | None,
         timeout: float,
-        shelf: list[Connection],
+        shelf: Shelf,
     ) -> None:
         """Connect; `shelf` is where it belongs while nobody uses it."""
         self.address = address
@@ -61,6 +68,8 @@ class Connection:
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
+        keep_alive(sock)
+        self.used = 0.0
         self._set_timeout(timeout)
 
     def _set_timeout(self, seconds: float) -> None:
@@ -142,9 +151,30 @@ class Connection:
             if type(reply) is hiredis.PushNotification:
                 self._take(reply)
 
+    def readable(self) -> bool:
+        """Tell whether something has come: on an idle connection, its end."""
+        poll = select.poll()
+        poll.register(self.sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     def pending(self) -> bool:
         """Tell whether bytes wait inside TLS, where poll does not see them."""
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+
+
+class Shelf(list[Connection]):
+    """The idle connections to one server. Once retired, it closes what is put back."""
+
+    def retire(self) -> None:
+        """Close all, and whatever another thread puts back later."""
+        self.append = _closed  # type: ignore[method-assign]  # no cost where it is not retired
+        while self:
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                self.pop().sock.close()
+
+
+def _closed(connection: Connection) -> None:
+    connection.sock.close()
 
 
 class ThreadWire:
@@ -161,13 +191,15 @@ class ThreadWire:
 
     def _begin(self) -> None:
         self.offsets: dict[Address, float] = {}
-        self._idle: dict[Address, list[Connection]] = {}
+        self._idle: dict[Address, Shelf] = {}
         self._hearts: dict[Address, Connection] = {}
+        self._shed: set[Address] = set()
+        """Servers to which the heart must connect anew; only the heart closes its connections."""
         self._bell = ThreadBell(self._now)
 
     def _open(self, address: Address, deadline: float) -> Connection:
         connection = None
-        shelf = self._idle.setdefault(address, [])
+        shelf = self._idle.setdefault(address, Shelf())
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
             connection = self.connection(address, self._login.tls, seconds, shelf)
@@ -184,6 +216,7 @@ class ThreadWire:
                     sent=False,
                 ) from error
             raise
+        connection.used = self._now()
         return connection
 
     def _take(self, address: Address, deadline: float) -> Connection:
@@ -193,14 +226,44 @@ class ThreadWire:
         except LookupError:  # there is none, or another thread was quicker
             return self._open(address, deadline)
 
+    def _tried(self, connection: Connection, deadline: float) -> Connection:
+        """Return a connection that was idle for long if it answers, else a new one.
+
+        A PING is not in doubt when it is lost, as a claim or a release would be.
+        """
+        seconds = min(max((deadline - self._now()) / 3, 0.05), DOUBT)
+        try:
+            if connection.channel is None and connection.readable():
+                raise ConnectionResetError("it ended while nobody used it")
+            connection.exchange(PING, 1, seconds)
+        except BaseException as error:
+            connection.sock.close()
+            if not isinstance(error, (OSError, hiredis.HiredisError)):
+                raise
+        else:
+            return connection
+        self._clear(connection)
+        return self._open(connection.address, deadline)
+
+    def _clear(self, connection: Connection) -> None:
+        """Close all idle connections to a server: what ended one has ended the others."""
+        if self._idle.get(connection.address) is connection.shelf:
+            self._idle[connection.address] = Shelf()
+        connection.shelf.retire()
+
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
         try:
             connection = self._idle[address].pop()  # as in `_take`, without the cost of calling it
         except LookupError:
             connection = self._open(address, deadline)
+        now = self._now()
+        if now - connection.used > FRESH:
+            connection = self._tried(connection, deadline)
+            now = self._now()
+        connection.used = now
         try:
-            reply = connection.one(packet, deadline - self._now())
+            reply = connection.one(packet, deadline - now)
         except BaseException as error:
             self._break(connection, error)
             raise
@@ -211,8 +274,13 @@ class ThreadWire:
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
         """Send commands together and give their replies."""
+        if heart:
+            self._shake_off()
         ours = self._hearts.pop(address, None) if heart else None
         connection = ours or self._take(address, deadline)
+        if self._now() - connection.used > FRESH:
+            connection = self._tried(connection, deadline)
+        connection.used = self._now()
         try:
             replies = connection.exchange(b"".join(packets), len(packets), deadline - self._now())
         except BaseException as error:
@@ -228,10 +296,26 @@ class ThreadWire:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if isinstance(error, (OSError, hiredis.HiredisError)):
+            self._clear(connection)
             self.trouble()
             late = isinstance(error, (BlockingIOError, TimeoutError))
             what = "no answer in time" if late else reason(error)
             raise EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True) from error
+
+    def forget(self, address: Address) -> None:
+        """Close the connections to a server: its name may lead to another one now."""
+        shelf = self._idle.pop(address, None)
+        if shelf is not None:
+            shelf.retire()
+        self._shed.add(address)
+        self._bell.ring()
+
+    def _shake_off(self) -> None:
+        """Close those of the heart's connections that were given up."""
+        while self._shed:
+            connection = self._hearts.pop(self._shed.pop(), None)
+            if connection is not None:
+                connection.sock.close()
 
     def post(self, address: Address, packet: bytes) -> None:
         """Nothing: a blocking send is not bounded. The heart will do it."""
@@ -240,6 +324,7 @@ class ThreadWire:
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
         """Sleep in poll, on the heart's connection and the bell."""
+        self._shake_off()
         ear = self._hearts.get(address)
         if ear is None or ear.channel is None:
             self._subscribe(address, channel, patience(deadline, self._now()))
@@ -259,6 +344,9 @@ class ThreadWire:
         ear = self._hearts.pop(address, None) or self._open(address, deadline)
         try:
             ear.subscribe(channel, max(deadline - self._now(), 0.01))
+        except EngineError:  # the server has answered, so the connection is in step
+            self._hearts[address] = ear
+            raise
         except BaseException as error:
             self._break(ear, error)
             raise

@@ -7,6 +7,8 @@ connection is a stream reader, which one Ctrl-C cancels together with those who 
 
 from __future__ import annotations
 
+import re
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,12 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 IO = 5.0  # seconds of silence after which a connection is given up
 MISSING = object()
+FRESH = 2.0
+"""Seconds after which an idle connection is asked with a PING whether it still works: a server's
+`timeout`, a load balancer, a restart or a NAT that forgets may have ended it without a word."""
+DOUBT = 1.0  # seconds at most that such a PING may take, and a third of the time there is
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""Seconds and a count. Traffic on an idle connection keeps a NAT from forgetting it."""
 LATER = frozenset(
     [
         "ASK",  # this and MOVED come from nodes that do not agree yet on who has a slot
@@ -33,6 +41,18 @@ LATER = frozenset(
     ]
 )
 """Errors of a server that cannot work now, and has done nothing: worth another attempt."""
+
+
+PING = command("PING")
+DEMOTED = "READONLY"
+"""The error of a server that is a replica now. Behind a DNS name or a virtual address the primary
+is another one, and only a new connection finds it."""
+
+
+WRAPPED = re.compile(
+    r"(?:ERR )?Error running script.*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?([A-Z]+) ",
+    re.DOTALL,
+)
 
 
 class Address(NamedTuple):
@@ -82,6 +102,22 @@ class Login:
         return int(seconds) + int(micros) / 1e6 - received
 
 
+class Sock(Protocol):
+    """What `keep_alive` needs of a socket; uvloop shows something of its own."""
+
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
+        """Set an option."""
+
+
+def keep_alive(sock: Sock) -> None:
+    """Have the kernel send something now and then, and notice a peer that is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        option = getattr(socket, name, None)  # not on every system
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 def reader() -> hiredis.Reader:
     """Make a parser."""
     return hiredis.Reader(notEnoughData=MISSING)
@@ -92,11 +128,22 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def code(error: hiredis.ReplyError) -> str:
+    """Return the code of an error reply.
+
+    Redis 6.2 wraps the errors of a script's commands: "ERR Error running script (call to f_…):
+    @user_script:36: -READONLY You can't write against a read only replica."
+    """
+    text = str(error)
+    wrapped = WRAPPED.match(text)
+    return wrapped[1] if wrapped else text.partition(" ")[0]
+
+
 def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | EngineRefused:
     """Turn an error reply into ours, with what to do next."""
     text = str(error)
-    code = text.partition(" ")[0]
-    if code in LATER:
+    what = code(error)
+    if what in LATER:
         return EngineUnavailable(f"Redis at {address} cannot work now: {text}", sent=False)
     hints = {
         "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
@@ -104,7 +151,7 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
         "NOPERM": "the user needs EVALSHA, EVAL, the keys lockfast:* and the channels lockfast:*",
         "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
     }
-    hint = hints.get(code)
+    hint = hints.get(what)
     return EngineRefused(f"Redis at {address}: {text}" + (f" ({hint})" if hint else ""))
 
 
@@ -126,6 +173,9 @@ class Wire(Protocol):
     ) -> list[Any]:
         """Send commands together and give their replies; on the heart's own connection or not."""
         ...
+
+    def forget(self, address: Address) -> None:
+        """Close all connections to a server, at once or when their user is done with them."""
 
     def post(self, address: Address, packet: bytes) -> None:
         """Send a command behind what was sent before, if that can be done at once; no reply."""

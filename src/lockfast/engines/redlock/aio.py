@@ -151,7 +151,7 @@ class AioFleet(AioWire):
             if packet is None:
                 continue
             connection = shelf.get(self.nodes[index])
-            if connection is None or not connection.open:
+            if connection is None or not connection.open or connection.stale():
                 self._send_later(index, packet, count, gathering, heart=heart)
             elif gathering is None:
                 connection.put(packet, *[None] * count)
@@ -194,7 +194,8 @@ class AioFleet(AioWire):
         if opening is None:
             if address in self._down and self._now() < self._down[address][0]:
                 return None
-            opening = self._loop.create_task(self._open(address, IO))
+            known = (self._hearts if heart else self._work).get(address)
+            opening = self._loop.create_task(self._tried(known, address, IO))
             self._underway[address, heart] = opening
             opening.add_done_callback(partial(self._reached, address, heart))
         return opening
@@ -202,7 +203,7 @@ class AioFleet(AioWire):
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
         """Connect to one node, for its channel."""
         connection = (self._hearts if heart else self._work).get(address)
-        if connection is not None and connection.open:
+        if connection is not None and connection.open and not connection.stale():
             return connection
         opening = self._opening_to(address, heart=heart)
         if opening is None:

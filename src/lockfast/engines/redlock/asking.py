@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockfast.engines.redlock import packets
-from lockfast.engines.redlock.attempt import Tally, lacks
+from lockfast.engines.redlock.attempt import Tally, demoted, lacks
 from lockfast.engines.redlock.fleet import Answer, Fleet
 
 
@@ -22,6 +22,8 @@ async def ask_all(
     first = tallies[0]
 
     def hear(node: int, answer: Answer) -> float:
+        if type(answer) is list and type(answer[0]) is not int and any(map(demoted, answer)):
+            fleet.forget(nodes[node])
         if type(answer) is not list:
             failed.add(node)
             for tally in tallies:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.core.ballot import Ballot, Verdict
-from lockfast.engines.redis.wire import Address, failure
+from lockfast.engines.redis.wire import DEMOTED, Address, code, failure
 from lockfast.engines.redlock import packets
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Blocker, Standing
@@ -226,6 +226,11 @@ def granted(token: int, left: float, behind: int = 0) -> Standing:
 def lacks(reply: Any) -> bool:
     """Tell whether a node does not know a script: it was told to forget them."""
     return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
+
+
+def demoted(reply: Any) -> bool:
+    """Tell whether a node has become a replica: its name may lead to another server now."""
+    return isinstance(reply, hiredis.ReplyError) and code(reply) == DEMOTED
 
 
 def problem(reply: Any, address: Address) -> EngineError:

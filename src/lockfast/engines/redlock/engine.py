@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
+from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.wire import Address
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.asking import ask_all, load
@@ -16,6 +17,7 @@ from lockfast.engines.redlock.attempt import (
     Extension,
     Poll,
     attempt,
+    demoted,
     granted,
 )
 from lockfast.engines.redlock.chores import Chores
@@ -56,6 +58,7 @@ class RedlockEngine:
         self._channel: str | None = None
         self._told: set[str] = set()
         self._chores = Chores(fleet, clock)
+        self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Propose to all nodes at once: one round trip, unless the number was too low."""
@@ -93,7 +96,10 @@ class RedlockEngine:
         nodes, hear_one = self._fleet.nodes, poll.hear
 
         def hear(node: int, answer: Answer) -> float:
-            hear_one(node, answer[0] if type(answer) is list else answer, nodes[node])
+            reply = answer[0] if type(answer) is list else answer
+            hear_one(node, reply, nodes[node])
+            if demoted(reply):
+                self._fleet.forget(nodes[node])
             return poll.patience
 
         await self._fleet.scatter([trial.packet(ask)] * self._size, 1, end, hear)
@@ -266,13 +272,24 @@ class RedlockEngine:
         """Listen to the last node that answers: a release is written to it after the others."""
         assert self._channel is not None  # noqa: S101  # for the type checker
         now = self._now()
-        nodes = [n for n in self._fleet.nodes if self._deaf.get(n, 0.0) < now]
-        node = (nodes or self._fleet.nodes)[-1]
+        willing = [n for n in self._fleet.nodes if self._refusals.until(n) is None]
+        if not willing:  # waiters look by themselves
+            again = min(self._refusals.until(n) or now for n in self._fleet.nodes)
+            await self._fleet.pause(again if deadline is None else min(deadline, again))
+            return []
+        nodes = [n for n in willing if self._deaf.get(n, 0.0) < now]
+        node = (nodes or willing)[-1]
         try:
-            return await self._fleet.listen(node, self._channel, deadline)
+            messages = await self._fleet.listen(node, self._channel, deadline)
+        except EngineRefused as error:
+            self._refusals.note(node, self._channel, error)
+            return []
         except EngineError:
             self._deaf[node] = now + DEAF
             raise
+        if messages is None:
+            self._refusals.accepted(node)
+        return messages
 
     def rouse(self) -> None:
         """Wake the listener."""

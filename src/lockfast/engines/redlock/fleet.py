@@ -67,6 +67,9 @@ class Fleet(Protocol):
     async def pause(self, deadline: float | None) -> None:
         """Sleep until a rouse."""
 
+    def forget(self, address: Address) -> None:
+        """Give up all connections to a node: its name may lead to another one now."""
+
     def post(self, request: bytes) -> None:
         """Send every node a request behind what was sent before, if that can be done at once."""
 

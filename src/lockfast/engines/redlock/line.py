@@ -19,13 +19,14 @@ READING = 0.05  # seconds for a node to read a request that does not fit into it
 class Line(Connection):
     """A connection that may owe replies."""
 
-    __slots__ = ("fd", "owed", "since", "tls")
+    __slots__ = ("fd", "opened", "owed", "since", "tls")
 
-    def begin(self) -> None:
+    def begin(self, now: float) -> None:
         """Never block from now on. TLS may need several reads for one record: bounded instead."""
         self.tls = isinstance(self.sock, ssl.SSLSocket)
         self.sock.settimeout(OPENING if self.tls else 0.0)
         self.fd = self.sock.fileno()
+        self.opened = now
         self.owed = 0
         self.since = 0.0
 
@@ -86,11 +87,6 @@ class Line(Connection):
             elif self.owed:
                 self.owed -= 1
             else:
+                self.sock.settimeout(OPENING if self.tls else 0.0)
                 raise failure(reply, self.address)
         self.sock.settimeout(OPENING if self.tls else 0.0)
-
-    def readable(self) -> bool:
-        """Tell whether something has come."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        return bool(poll.poll(0))

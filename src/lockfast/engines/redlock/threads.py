@@ -17,7 +17,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.threads import ThreadWire
-from lockfast.engines.redis.wire import Address, Login, reason
+from lockfast.engines.redis.wire import FRESH, PING, Address, Login, reason
 from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
 from lockfast.engines.redlock.line import OPENING, Line
 from lockfast.errors import EngineError, EngineUnavailable
@@ -49,6 +49,8 @@ class ThreadFleet(ThreadWire):
         self._spares: dict[Address, list[Line]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
         """Nodes that were not reached: when to try again, the pause after that, and why."""
+        self._given_up: dict[Address, float] = {}
+        """Nodes to which older connections than this are not used any more."""
         self._closed = threading.Event()
 
     async def scatter(
@@ -102,6 +104,7 @@ class ThreadFleet(ThreadWire):
                 continue
             if not line.owed:
                 line.since = now
+            line.used = now
             line.owed += count
             waiting[line.fd] = (index, line, [])
             poll.register(line.fd, select.POLLIN)
@@ -117,15 +120,46 @@ class ThreadFleet(ThreadWire):
     ) -> list[Line | EngineError | None]:
         """Find a line to each node that is asked, or why there is none."""
         lines: list[Line | EngineError | None] = []
+        idle = [each for each in bundle.values() if not each.owed and now - each.used > FRESH]
+        if idle:
+            self._try(bundle, idle, min(max((deadline - now) / 3, 0.05), OPENING))
         for index, (address, packet) in enumerate(zip(self.nodes, requests, strict=True)):
             line: Line | EngineError | None = bundle.get(address)
             if packet is not None:
+                if self._given_up and isinstance(line, Line) and self._outdated(line):
+                    bundle.pop(address).sock.close()
+                    line = None
                 if isinstance(line, Line) and line.owed:
                     line = self._caught_up(bundle, index, line, now)
                 if line is None:
                     line = self._line(bundle, address, deadline)
             lines.append(line)
         return lines
+
+    def _try(self, bundle: Bundle, idle: Sequence[Line], seconds: float) -> None:
+        """Ask connections that were idle for long with a PING each, and drop the silent ones."""
+        poll = select.poll()
+        waiting: dict[int, Line] = {}
+        for line in idle:
+            try:
+                line.sock.send(PING)
+            except OSError as error:
+                self._drop_line(bundle, line, error)
+                continue
+            line.owed = 1
+            line.since = line.used = self._now()
+            waiting[line.fd] = line
+            poll.register(line.fd, select.POLLIN)
+        end = self._now() + seconds
+        while waiting and (events := poll.poll(max(end - self._now(), 0.0) * 1000)):
+            for fd, _ in events:
+                line = waiting[fd]
+                index = self.nodes.index(line.address)
+                if self._collect(bundle, (index, line, []), 0) is not None or not line.owed:
+                    poll.unregister(fd)
+                    del waiting[fd]
+        for line in waiting.values():
+            self._drop_line(bundle, line, TimeoutError("no answer in time"))
 
     def _caught_up(
         self, bundle: Bundle, index: int, line: Line, now: float
@@ -195,11 +229,14 @@ class ThreadFleet(ThreadWire):
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
         """Give a line that can be used, or say why there is none."""
         try:
-            line = bundle[address] = self._spares[address].pop()
+            line = self._spares[address].pop()
         except LookupError:  # there is none, or another thread was quicker
             pass
         else:
-            return line
+            if not self._outdated(line):
+                bundle[address] = line
+                return line
+            line.sock.close()
         down = self._down.get(address)
         if down is not None:
             again, pause, why = down
@@ -220,7 +257,7 @@ class ThreadFleet(ThreadWire):
     def _opened(self, address: Address, deadline: float) -> Line:
         line = self._open(address, deadline)
         assert isinstance(line, Line)  # noqa: S101  # for the type checker
-        line.begin()
+        line.begin(self._now())
         return line
 
     def _mark_down(self, address: Address, why: EngineError) -> None:
@@ -249,6 +286,19 @@ class ThreadFleet(ThreadWire):
         line.sock.close()
         self.lost(self.nodes.index(line.address))
         return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
+
+    def forget(self, address: Address) -> None:
+        """Use no connection to a node that is open now. Who has one at hand closes it."""
+        self._given_up[address] = self._now()
+        self._bell.ring()
+
+    def _outdated(self, line: Line) -> bool:
+        return line.opened <= self._given_up.get(line.address, -math.inf)
+
+    def _shake_off(self) -> None:
+        """Close those of the heart's connections that were given up."""
+        for address in [a for a, line in self._hearts.items() if self._outdated(line)]:
+            self._hearts.pop(address).sock.close()
 
     def _scrap(self, bundle: Bundle) -> None:
         for line in bundle.values():

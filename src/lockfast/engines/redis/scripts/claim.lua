@@ -48,8 +48,11 @@ if string.sub(raw, 1, 1) == 'Q' then
     advance(q, id)
     save(q, now)
   end
-  if redis.call('HEXISTS', q.records, id) == 1 then
-    return standing(q, id, now)
+  local claim, record = find(q, id)
+  if claim then
+    return standing(q, id, now, claim)
+  elseif record then -- unreadable: a second entry of one id would be counted twice
+    return {'dead', string.format('%.0f', now)}
   end
 else
   local holder = alone(raw)
@@ -73,6 +76,7 @@ if ARGV[4] == '0' and math.max(q.total, q.granted) + weight > q.capacity then
   return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
 end
 if q.unwritten then -- a single holder becomes a queue of one
+  permit(q.order, q.records)
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)
 end

@@ -13,6 +13,16 @@
 --
 -- A standing is {ticket, granted, left in ms, ahead, behind, floor, recheck in ms or -1}, and for a
 -- waiter the head's id, ticket and payload.
+--
+-- No script stops after its first write: Redis does not undo what a script wrote before an error.
+-- What could fail, and why it does not (docs/engines/redis.md has the whole list):
+--   PUBLISH               without rights to the channel: pcall. The waiter finds its grant when it looks
+--   ZADD ZREM HDEL PEXPIREAT  without rights to the command: asked before the first write, by 'permit'
+--   SET DEL PEXPIRE       every user that could claim at all has the rights; SET overwrites any type
+--   ZCARD HLEN            keys of a wrong type: they are the first commands on their keys, and only read
+--   HGET                  a record that is missing or unreadable: 'find' returns nil, and every caller
+--                         knows what to do then, before it writes
+--   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
 local function digits(number)
   return string.format('%.0f', number) -- '..' would write 1.7e+15 (TRAPS 53)
@@ -25,9 +35,21 @@ local function alone(raw)
           weight = tonumber(weight), ttl = tonumber(ttl), wait = tonumber(wait), payload = payload}
 end
 
+-- Return a claim, or nil if its record is missing or unreadable; then the record, if there is one.
 local function find(q, id)
   local record = redis.call('HGET', q.records, id)
-  return record and alone(id .. ' ' .. record)
+  local claim = record and alone(id .. ' ' .. record)
+  return claim and claim.payload and claim, record
+end
+
+-- Raise an error, before anything is written, if this user may not run a command that comes later.
+-- Redis before 7.0 cannot be asked.
+local function permit(order, records)
+  local may = redis.acl_check_cmd
+  if may and not (may('ZADD', order, '0', '') and may('ZREM', order, '') and may('HDEL', records, '')
+                  and may('PEXPIREAT', order, '0')) then
+    error({err = 'NOPERM this user has no permissions to run ZADD, ZREM, HDEL and PEXPIREAT in scripts'})
+  end
 end
 
 local function append(q, claim, expires)
@@ -59,6 +81,9 @@ local function touch(q, claim, now)
   q.changed = true
 end
 
+-- In place of a claim whose record cannot be read. It is not touched, so it ends at its own time.
+local UNREADABLE = {ticket = 0, ttl = math.huge, wait = math.huge}
+
 -- Read a queue, and delete the expired. When the clock went back, pull in what is too far away.
 local function open(lock, order, records, raw, now)
   local q = {lock = lock, order = order, records = records}
@@ -72,18 +97,32 @@ local function open(lock, order, records, raw, now)
     q.members = 0 -- a part was evicted, or deleted by hand: nobody can be found in the rest
     return q
   end
+  permit(order, records)
+  local expired, distant = {}, {}
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
-    remove(q, find(q, string.sub(member, 2)))
+    expired[#expired + 1] = find(q, string.sub(member, 2)) or UNREADABLE
   end
   if now < tonumber(seen) then
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(0')) do
-      local claim = find(q, string.sub(member, 2))
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. digits(-now))) do
+      local claim = find(q, string.sub(member, 2)) or UNREADABLE
       local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
       if -redis.call('ZSCORE', order, member) > now + life then
-        touch(q, claim, now)
+        distant[#distant + 1] = claim
       end
     end
     q.changed = true
+  end
+  for _, claim in ipairs(expired) do
+    if claim == UNREADABLE then
+      q.members = 0 -- its weight is unknown, so nobody can be counted
+      return q
+    end
+  end
+  for _, claim in ipairs(expired) do
+    remove(q, claim)
+  end
+  for _, claim in ipairs(distant) do
+    touch(q, claim, now)
   end
   return q
 end
@@ -91,6 +130,7 @@ end
 local function first(q)
   if not q.head then
     q.head = find(q, redis.call('ZRANGE', q.order, q.members, q.members)[1])
+      or {id = '', digits = '0', ticket = 0, payload = ''} -- unreadable: no reply may depend on it
   end
   return q.head
 end
@@ -100,8 +140,8 @@ local function advance(q, mine)
   while q.held < q.members do
     local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
     local claim = find(q, id)
-    if q.granted + claim.weight > q.capacity then
-      break
+    if not claim or q.granted + claim.weight > q.capacity then
+      break -- an unreadable one blocks the queue until it expires: its weight is unknown
     end
     if q.held == 0 then
       q.head = claim
@@ -110,7 +150,7 @@ local function advance(q, mine)
     q.held = q.held + 1
     q.frontier = claim.ticket
     if id ~= mine then
-      redis.call('PUBLISH', 'lockfast:' .. string.sub(id, 1, 22), id .. ' ' .. first(q).digits)
+      redis.pcall('PUBLISH', 'lockfast:' .. string.sub(id, 1, 22), id .. ' ' .. first(q).digits)
     end
   end
 end

@@ -45,7 +45,10 @@ for _, i in ipairs(queued) do
     touch(q, claim, now)
     return standing(q, id, now, claim)
   end)
-  replies[i] = fine and result or (not fine and redis.error_reply(tostring(result)))
+  if not fine then
+    result = type(result) == 'table' and {err = result.err} or redis.error_reply(tostring(result))
+  end
+  replies[i] = result
 end
 for _, q in pairs(queues) do
   save(q, now)

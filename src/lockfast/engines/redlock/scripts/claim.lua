@@ -33,28 +33,30 @@ if raw or since ~= token then
         return {'mine', left}
       end
       if wait ~= '0' and token > highest then -- and is no late copy
-        stay(order, records, id, since, wait, string.match(mine, '^%x+ %d+ . %d+ (.*)$'))
+        hint(stay, order, records, id, since, wait, string.match(mine, '^%x+ %d+ . %d+ (.*)$'))
         if kept == '' then
-          redis.call('SETRANGE', KEYS[1], 50, 'W')
+          redis.pcall('SETRANGE', KEYS[1], 50, 'W') -- see waiting.lua: a hint
         end
       end
       return {'busy', highest, left, holder, number, payload}
     end
   end
   if token > highest then
-    leave(order, records, id)
+    hint(leave, order, records, id)
     others = redis.call('EXISTS', order) == 1
   end
 end
 if token <= highest then -- 16 digits each: as text they compare like numbers
   return {'mark', highest}
 end
-redis.call('PSETEX', KEYS[1], ARGV[2], mine)
 if ARGV[2] ~= longest and tonumber(ARGV[2]) > tonumber(longest) then
   longest = ARGV[2]
 end
+-- The mark first: a mark without its lock refuses one number too many, a lock without its mark would let
+-- a lower number follow.
 redis.call('SET', KEYS[2], token .. ' ' .. longest)
+redis.call('PSETEX', KEYS[1], ARGV[2], mine)
 if others then
-  redis.call('SETRANGE', KEYS[1], 50, 'W')
+  redis.pcall('SETRANGE', KEYS[1], 50, 'W')
 end
 return 1

@@ -15,6 +15,4 @@ end
 
 --#include waiting.lua
 local order, records = room(KEYS[1], KEYS[2])
-leave(order, records, string.sub(ARGV[1], 1, 32)) -- it may have waited here, and won elsewhere
-prune(order, records)
-return redis.call('HLEN', records)
+return hint(behind, order, records, string.sub(ARGV[1], 1, 32)) or 0

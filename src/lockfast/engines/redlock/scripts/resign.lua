@@ -30,9 +30,9 @@ end
 
 --#include waiting.lua
 local order, records = room(KEYS[1], KEYS[2])
-local waited = leave(order, records, id)
+local waited = hint(leave, order, records, id)
 if found > 0 then
-  invite(KEYS[1], order, records, string.match(KEYS[2], '^[^{]+'), ARGV[2])
+  hint(invite, KEYS[1], order, records, string.match(KEYS[2], '^[^{]+'), ARGV[2])
   return found
 end
 return waited and 2 or 0

@@ -5,6 +5,18 @@
 -- records  id -> payload
 -- Both end by themselves, some time after the last waiter has. They are named here and not declared,
 -- since hardly any call needs them: each node is a server of its own, not part of a cluster.
+--
+-- No script stops after its first write, because Redis does not undo what a script wrote before an
+-- error. The room gives no right, so what fails in it (keys of a wrong type, a user without rights to
+-- ZADD, ZREM, HSET, HDEL) fails there alone: callers use 'hint', which returns nil then. PUBLISH fails
+-- without rights to the channel: pcall. The other commands of the scripts are GET, MGET, SET, PSETEX,
+-- DEL, PEXPIRE, PTTL, SETRANGE and EXISTS; those on the lock's key run after a read that fails first if it is
+-- no string. Redis raises OOM, READONLY, MISCONF and NOREPLICAS at a script's first write only.
+local function hint(work, ...)
+  local fine, result = pcall(work, ...)
+  return fine and result or nil
+end
+
 local function room(lock, mark)
   local name = string.sub(lock, #mark + 2)
   return mark .. '>' .. name, mark .. '#' .. name
@@ -37,6 +49,13 @@ local function prune(order, records)
   end
 end
 
+-- Return how many wait, after this one has left: it may have waited here, and won elsewhere.
+local function behind(order, records, id)
+  leave(order, records, id)
+  prune(order, records)
+  return redis.call('HLEN', records)
+end
+
 -- Keep the lock for whoever has waited longest, and tell it. Only for a moment, and it is told only
 -- once: if it does not come, others will.
 local function invite(lock, order, records, prefix, moment)
@@ -47,6 +66,6 @@ local function invite(lock, order, records, prefix, moment)
     local payload = redis.call('HGET', records, id) or ''
     redis.call('PSETEX', lock, moment, string.format('R%s %016.0f - %s ', id, first[2], moment) .. payload)
     leave(order, records, id)
-    redis.call('PUBLISH', prefix .. string.sub(id, 1, 22), id)
+    redis.pcall('PUBLISH', prefix .. string.sub(id, 1, 22), id)
   end
 end

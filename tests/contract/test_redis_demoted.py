@@ -1,0 +1,85 @@
+"""A primary that becomes a replica behind a DNS name, or a virtual address, that moves on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.errors import EngineUnavailable
+from lockfast.testing import COLOURS, Stage
+from lockfast.testing.verbs import acquire, release
+from tests.contract.benches import RedisBench
+from tests.servers import Proxy, Redis, RedlockSet
+
+
+class VirtualAddress(Proxy):
+    """New connections go to the new server; those to the old one stay, as with a DNS name."""
+
+    def lead_to(self, server: Redis) -> None:
+        self._target = (server.host, server.port)
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def colour(request: pytest.FixtureRequest) -> str:
+    assert isinstance(request.param, str)
+    return request.param
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Redis, Redis]]:
+    with Redis() as old, Redis(replica_of=old) as new:
+        new.wait_linked()
+        yield old, new
+
+
+def test_a_client_of_a_demoted_primary_finds_the_new_one(
+    pair: tuple[Redis, Redis], colour: str
+) -> None:
+    old, new = pair
+    with VirtualAddress(old.host, old.port) as way:
+        stage = Stage(RedisBench(f"redis://{way.address}", old), COLOURS[colour]())
+
+        async def play() -> None:
+            client = stage.client()
+            held = await acquire(client.lock("held", ttl=2.0))
+            await stage.colour.together(*[acquire(client.lock(f"{n}", ttl=30.0)) for n in range(4)])
+            new.wait_in_step(old)
+            new.command("REPLICAOF", "NO", "ONE")
+            way.lead_to(new)
+            old.command("REPLICAOF", new.host, str(new.port))
+            fresh = await acquire(client.lock("fresh", ttl=5.0), 10)
+            await release(fresh)
+            # The heart's connection too: the lease outlives its ttl.
+            began = time.monotonic()
+            while time.monotonic() - began < 3.0:
+                held.ensure_held()
+                await stage.colour.sleep(0.05)
+            await release(held)
+
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+
+
+def test_redlock_gives_up_connections_to_a_demoted_node(colour: str) -> None:
+    with RedlockSet(1) as servers, Redis() as primary:
+        (node,) = servers.nodes
+        with VirtualAddress(node.host, node.port) as way:
+            stage = Stage(RedisBench(f"redlock://{way.address}"), COLOURS[colour]())
+
+            async def play() -> None:
+                client = stage.client()
+                held = await acquire(client.lock("x", ttl=30.0))
+                before = way.connections
+                node.command("REPLICAOF", primary.host, str(primary.port))
+                with pytest.raises(EngineUnavailable):
+                    await acquire(client.lock("y", ttl=30.0), 1.0)
+                node.command("REPLICAOF", "NO", "ONE")
+                assert way.connections > before
+                del held
+
+            stage.colour.run(play())
+            stage.colour.run(stage.clear())
+            stage.colour.close()

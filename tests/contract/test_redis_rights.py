@@ -1,0 +1,162 @@
+"""Users of Redis that lack rights: no script stops half way, and who waits still gets in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.errors import EngineRefused
+from lockfast.port import Standing
+from lockfast.testing import COLOURS, Actor, Stage
+from lockfast.testing.verbs import acquire, release
+from tests.contract.benches import RedisBench, RedlockBench
+from tests.servers import Redis, RedlockSet
+from tests.servers.node import rows
+
+NO_CHANNELS = "resetchannels ~lockfast:* +@all -@admin -@dangerous +info"
+SECRET = "s3cret"  # noqa: S105  # of a server that lives for a minute
+
+
+def _server(acl: str) -> Redis:
+    return Redis(username="app", password=SECRET, acl=acl)
+
+
+@pytest.fixture(scope="module")
+def single() -> Iterator[RedisBench]:
+    with _server(NO_CHANNELS) as server:
+        yield RedisBench(server.url, server)
+
+
+@pytest.fixture(scope="module")
+def several() -> Iterator[RedlockBench]:
+    with RedlockSet([_server(NO_CHANNELS) for _ in range(3)]) as servers:
+        yield RedlockBench(servers)
+
+
+@pytest.fixture(params=["redis", "redlock"])
+def bench(request: pytest.FixtureRequest) -> RedisBench:
+    found = request.getfixturevalue("single" if request.param == "redis" else "several")
+    assert isinstance(found, RedisBench)
+    return found
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def stage(request: pytest.FixtureRequest, bench: RedisBench) -> Iterator[Stage]:
+    colour = COLOURS[request.param]()
+    stage = Stage(bench, colour)
+    yield stage
+    colour.run(stage.clear())
+    colour.close()
+
+
+def test_a_release_without_rights_to_the_channel_still_lets_the_waiter_in(stage: Stage) -> None:
+    async def play() -> None:
+        holder = await acquire(stage.client().lock("x", ttl=1.5))
+        waiting = stage.colour.start(acquire(stage.client().lock("x", ttl=1.5), 10))
+        await stage.colour.until(lambda: holder.waiters == 1, "the holder learns that one waits")
+        await release(holder)
+        # It looks by itself, at a third of the ttl at the latest.
+        await release(await waiting.result(1.5))
+
+    stage.colour.run(play())
+
+
+def test_a_refused_subscription_is_logged_once_and_not_tried_20_times_a_second(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        bench = stage.bench
+        assert isinstance(bench, RedisBench)
+        lease = await acquire(stage.client().lock("x", ttl=1.5))
+        await stage.colour.sleep(0.5)
+        before = [_count(server, "connections_received") for server in bench.servers]
+        asked = [_asked(server) for server in bench.servers]
+        await stage.colour.sleep(1.5)
+        after = [_count(server, "connections_received") for server in bench.servers]
+        # Two for each of these questions.
+        assert max(b - a for a, b in zip(before, after, strict=True)) <= 4
+        again = [_asked(server) for server in bench.servers]
+        assert max(b - a for a, b in zip(asked, again, strict=True)) <= 1
+        await release(lease)
+
+    with caplog.at_level(logging.WARNING, "lockfast"):
+        stage.colour.run(play())
+    bench = stage.bench
+    assert isinstance(bench, RedisBench)
+    told = [each for each in caplog.messages if "refuses the subscription" in each]
+    assert 1 <= len(told) <= len(bench.servers)
+    assert "lockfast:" in told[0]
+    assert len(set(told)) == len(told)
+
+
+def _count(server: Redis, what: str) -> int:
+    return int(server.info("stats")[f"total_{what}"])
+
+
+def _asked(server: Redis) -> int:
+    stats = server.info("commandstats").get("cmdstat_subscribe", "calls=0,rejected_calls=0")
+    numbers = dict(pair.split("=") for pair in stats.split(","))
+    return int(numbers["calls"]) + int(numbers["rejected_calls"])
+
+
+@pytest.mark.parametrize("lacking", ["hdel", "zrem", "zadd", "pexpireat"])
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
+    lacking: str, colour: str
+) -> None:
+    """With ZREM and without HDEL, a waiter that left took the holder's lock away."""
+    with Redis() as server:
+        rules = f"~lockfast:* &lockfast:* +@all -{lacking}"
+        server.command("ACL", "SETUSER", "app", "on", f">{SECRET}", *rules.split())
+        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+
+        async def play() -> None:
+            sound = stage.actor()
+            bench = RedisBench(f"redis://app:{SECRET}@{server.address}", server)
+            poor = Actor(bench.open(stage.colour.runtime(bench.now)), bench)
+            holder, waiter = sound.ask(ttl=60), sound.ask(ttl=60)
+            await sound.claim(holder)
+            await sound.claim(waiter)
+            with pytest.raises(EngineRefused, match="NOPERM"):
+                await poor.resign(waiter)
+            with pytest.raises(EngineRefused, match="NOPERM"):
+                await poor.claim(poor.ask(ttl=60))
+            first, second = await sound.renew(holder, waiter)
+            assert isinstance(first, Standing)
+            assert first.granted
+            assert isinstance(second, Standing)
+            assert not second.granted
+            assert len(await sound.entries("x")) == 2
+            await poor.engine.close()
+            assert await sound.resign(holder) == [True]
+            assert (await sound.renew_one(waiter)).granted
+
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str) -> None:
+    with Redis() as server:
+        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+
+        async def play() -> None:
+            actor = stage.actor()
+            asks = [actor.ask(ttl=60) for _ in range(3)]
+            for ask in asks:
+                await actor.claim(ask)
+            (records,) = rows(server.command("KEYS", "*#x"))
+            assert isinstance(records, bytes)
+            server.command("HSET", records, asks[1].id, "scrawl")
+            assert await actor.resign(asks[0]) == [True]
+            # The second blocks the third until it expires; then there is nobody to be found.
+            (third,) = await actor.renew(asks[2])
+            assert isinstance(third, Standing)
+            assert not third.granted
+
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+        stage.colour.close()
