@@ -34,7 +34,7 @@ from lockfast.engines.etcd.messages import (
 )
 from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
 from lockfast.engines.etcd.wire import Wire
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 
 AT_ONCE = 100  # operations in one transaction: etcd allows 128
@@ -157,6 +157,10 @@ class Holdings:
         """Tell whether a claim must not come to life: it was buried, or its time is over."""
         return id_ in self.tombs or id_ in self._over
 
+    def over(self, id_: str) -> bool:
+        """Tell whether the time of a claim is over, and it waits to be deleted."""
+        return id_ in self._over
+
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send a transaction that reads, or moves what is there: twice is as good as once."""
         return done(await self._wire.call(TXN, request, deadline, harmless=True))
@@ -207,6 +211,17 @@ class Holdings:
                 self._over.pop(id_, None)
             removed += [deleted(said) for said in reply.replies[: len(chunk)]]
         return removed
+
+    async def reject(self, id_: str, key: bytes, deadline: float) -> None:
+        """Delete a claim that must never be granted: now, or else when claims are next pruned."""
+        with self._lock:
+            self._over[id_] = key
+        try:
+            await self.delete([(id_, key)], deadline)
+        except BaseException as error:
+            self.soonest = 0.0
+            if not isinstance(error, EngineError):
+                raise
 
     async def prune(self, deadline: float) -> list[str]:
         """Delete the claims that are over though their session lives; give their ids."""

@@ -38,8 +38,13 @@ class Places:
         if found.granted:
             self._ears.unwatch([mine.id])
         else:
-            ahead = [(row.key, row.revision, row.weight) for row in queue[:place]]
-            if mine.form.shape.capacity == 1:
+            room = mine.form.shape.capacity
+            # A claim of another capacity leaves no room beside it: see `granted`.
+            ahead = [
+                (row.key, row.revision, row.weight if row.capacity == room else room)
+                for row in queue[:place]
+            ]
+            if room == 1:
                 ahead = ahead[-1:]
             self._ears.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
         return found
