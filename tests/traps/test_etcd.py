@@ -17,13 +17,14 @@ from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.messages import KEEP, TXN
+from lockfast.engines.etcd.messages import KEEP, TXN, term
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Shape, Standing
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
 from lockfast.url import parse
+from tests.robustness.hosts import Network, host_of
 from tests.servers import Etcd, EtcdCluster, wait_until
 from tests.servers.etcd import encoded
 from tests.traps.waiting import in_background
@@ -275,3 +276,47 @@ def test_a_client_with_a_lower_token_base_is_refused() -> None:
             pytest.raises(EngineRefused, match=f"token_base={base}"),
         ):
             late.lock("x").acquire(timeout=1)
+
+
+def test_a_leader_that_was_replaced_extends_no_lease() -> None:
+    """It stood still while the others elected another, and does not know yet: it answers a
+    keepalive of which its successor never hears.
+    """
+    terms: list[int] = []
+    with Network() as network, EtcdCluster(homes=[network.host() for _ in range(3)]) as cluster:
+        old = cluster.leader()
+        port = Port(f"etcd://{old.address}")  # a client on its side of the network
+        call = port.engine._wire.call
+
+        async def note(
+            method: str, request: bytes, deadline: float, *, harmless: bool = False
+        ) -> bytes:
+            reply = await call(method, request, deadline, harmless=harmless)
+            if method == KEEP:
+                terms.append(term(reply))
+                join()
+            return reply
+
+        ask = port.ask("x", ttl=6.0)
+        port.claim(ask)
+        (kept,) = old.leases()
+        join = host_of(old).cut(*[host_of(node) for node in cluster.nodes if node is not old])
+        old.pause()
+        successor = cluster.leader()
+        time.sleep(2.5)
+        elected = int(successor.post("maintenance/status")["header"]["raft_term"])
+        port.engine._wire.call = note  # type: ignore[method-assign]  # the network of this test
+        began = now()
+        renewal = in_background(lambda: port.renew(ask))
+        time.sleep(0.1)  # it is asked
+        old.resume()
+        said = renewal.result(10)
+        old.pause()
+        leader = cluster.leader()
+        left = int(leader.post("lease/timetolive", ID=kept).get("TTL", 0))
+        assert terms[0] < elected  # the one that was replaced has answered
+        assert isinstance(said, Standing | EngineUnavailable)
+        if isinstance(said, Standing):
+            assert began + said.left < now() + left + 1  # whole seconds, rounded down
+        old.resume()
+        port.close()

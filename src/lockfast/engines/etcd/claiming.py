@@ -125,10 +125,19 @@ class Attempt:
         if head.capacity != self.ask.shape.capacity:
             raise CapacityMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
 
+    async def _check_kind(self, head: Row, key: bytes) -> None:
+        """End the claim, which was put, if the head is of another kind. It is never taken in: a
+        retry would find it among the claims of this client, and might be told that it is granted.
+        """
+        if head.capacity != self.ask.shape.capacity:
+            await self._holdings.reject(self.ask.id, key, self._deadline)
+            self._check_capacity(head)
+
     async def _found(self, queue: list[Row], revision: int) -> Standing | None:
         """Take in the entry that an earlier copy has made: its time began with the first copy."""
         ask, shape = self.ask, self.ask.shape
         row = next(row for row in queue if row.id == ask.id)
+        await self._check_kind(queue[0], row.key)
         session = self._sessions.get(row.lease)
         if session is not None:
             mine = Mine(ask, self.form, row.revision, session)
@@ -136,7 +145,7 @@ class Attempt:
             mine.until = min(ask.not_after - shape.wait_ttl + life, session.until)
             if mine.until > self._now:
                 self._holdings.add(mine)
-                return self._places.among(mine, queue, revision, self._now)
+                return await self._placed(mine, queue, revision)
         await self._holdings.delete([(ask.id, row.key)], self._deadline)  # its time is over
         return None
 
@@ -165,17 +174,17 @@ class Attempt:
         else:
             head = queue[0]
             revision = next(row.revision for row in queue if row.id == ask.id)
+        await self._check_kind(head, self.form.key(ask.id))
         mine = self._take(revision, session, life)
-        if head.capacity != shape.capacity:
-            await self._holdings.delete([(ask.id, mine.key)], self._deadline)
-            self._holdings.drop(ask.id)
-            self._check_capacity(head)
         if ends is not None and ends.before is not None:
             return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
-        queue = queue or [head]
+        return await self._placed(mine, queue or [head], said.at)
+
+    async def _placed(self, mine: Mine, queue: list[Row], at: int) -> Standing:
+        """Tell where a claim stands; one that is granted moves to the lease of its ttl."""
         if mine.key in [row.key for row in queue[: granted(queue)]]:
-            await self._holdings.promote([mine], now, self._deadline)
-        return self._places.among(mine, queue, said.at, now)
+            await self._holdings.promote([mine], self._now, self._deadline)
+        return self._places.among(mine, queue, at, self._now)
 
     def _take(self, revision: int, session: Session, life: float) -> Mine:
         mine = Mine(self.ask, self.form, revision, session)

@@ -76,16 +76,18 @@ class EtcdEngine:
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend: a keepalive for all that share a lease, and one look at their queues."""
+        """Extend: a keepalive for all that share a lease, and one look at their queues, which
+        proves that the present leader has it.
+        """
         now = self._now()
         holdings, places = self._holdings, self._places
         if now >= holdings.soonest:
             await places.prune(deadline)
         known = {ask.id: mine for ask in asks if (mine := holdings.get(ask.id)) is not None}
-        await holdings.extend(known.values(), now, deadline)
+        seen = await holdings.extend(list(known.values()), now, deadline)
         alive = [mine for mine in known.values() if not mine.session.dead]
         places.gone(mine.id for mine in known.values() if mine.session.dead)
-        looked = await places.look(alive, now, deadline)
+        looked = places.tell(alive, seen, now)
         standings = {
             mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from lockfast.engines.etcd.codec import text
 from lockfast.engines.etcd.forms import Form, form_of
@@ -31,9 +32,9 @@ from lockfast.engines.etcd.messages import (
     rows,
     txn,
 )
-from lockfast.engines.etcd.sessions import Session, Sessions
+from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
 from lockfast.engines.etcd.wire import Wire
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 
 AT_ONCE = 100  # operations in one transaction: etcd allows 128
@@ -67,6 +68,17 @@ class Mine:
         """Put it on another lease, if it is there: it keeps its ticket."""
         there = compare(CREATE, EQUAL, self.revision, self.key)
         return inner(txn(there, [put(self.key, self.form.head + self.payload, session.lease)], []))
+
+
+class Seen(NamedTuple):
+    """Queues, as they were read."""
+
+    queues: dict[bytes, list[Row]]
+    """By the prefix of their keys."""
+    revision: int
+    """At which they were so: the lowest, if they were read in several steps."""
+    term: int
+    """The raft term of the first reply; 0 if no majority was asked."""
 
 
 class Holdings:
@@ -145,6 +157,10 @@ class Holdings:
         """Tell whether a claim must not come to life: it was buried, or its time is over."""
         return id_ in self.tombs or id_ in self._over
 
+    def over(self, id_: str) -> bool:
+        """Tell whether the time of a claim is over, and it waits to be deleted."""
+        return id_ in self._over
+
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send a transaction that reads, or moves what is there: twice is as good as once."""
         return done(await self._wire.call(TXN, request, deadline, harmless=True))
@@ -196,6 +212,17 @@ class Holdings:
             removed += [deleted(said) for said in reply.replies[: len(chunk)]]
         return removed
 
+    async def reject(self, id_: str, key: bytes, deadline: float) -> None:
+        """Delete a claim that must never be granted: now, or else when claims are next pruned."""
+        with self._lock:
+            self._over[id_] = key
+        try:
+            await self.delete([(id_, key)], deadline)
+        except BaseException as error:
+            self.soonest = 0.0
+            if not isinstance(error, EngineError):
+                raise
+
     async def prune(self, deadline: float) -> list[str]:
         """Delete the claims that are over though their session lives; give their ids."""
         now = self._wire.now()
@@ -221,18 +248,30 @@ class Holdings:
             raise
         return [id_ for id_, _ in over]
 
-    async def extend(self, mines: Iterable[Mine], now: float, deadline: float) -> None:
-        """Renew: each for its life from now, as far as its lease goes. Never shorter."""
-        mines = list(mines)
-        for session in {mine.session for mine in mines}:
+    async def extend(self, mines: Sequence[Mine], now: float, deadline: float) -> Seen:
+        """Renew: each for its life from now, as far as its lease goes. Never shorter.
+
+        Give the queues of those whose lease lives. They are read through the quorum, after the
+        keepalives were answered, and that read proves them: see `sessions`.
+        """
+        sessions = {mine.session for mine in mines}
+        for session in sessions:
             session.used = now
-            if not session.dead and not session.fresh(now):
-                await self._sessions.keep(session, deadline)
+        for _ in range(TRIES):
+            stale = [each for each in sessions if not each.dead and not each.fresh(now)]
+            kept = [await self._sessions.beat(session, deadline) for session in stale]
+            seen = await self.queues([mine for mine in mines if not mine.session.dead], deadline)
+            proven = [each is None or each.prove(seen.term) for each in kept]
+            if all(proven):
+                break
+        else:
+            raise unproven()
         with self._lock:  # what is over at this moment is over for good
             for mine in mines:
                 shape = mine.form.shape
                 life = shape.ttl if mine.session.size == mine.form.size else shape.wait_ttl
                 mine.until = max(mine.until, min(now + life, mine.session.until))
+        return seen
 
     async def promote(self, mines: Iterable[Mine], now: float, deadline: float) -> list[str]:
         """Move new holders from the waiters' lease to that of their ttl; give who was not there."""
@@ -243,12 +282,15 @@ class Holdings:
                 by_size.setdefault(mine.form.size, []).append(mine)
         for size, risen in by_size.items():
             session = await self._sessions.open(size, deadline)
-            if not session.fresh(now):
-                await self._sessions.keep(session, deadline)
+            kept = None if session.fresh(now) else await self._sessions.beat(session, deadline)
+            if session.dead:
+                continue  # they stay on the waiters' lease until they are renewed again
             for start in range(0, len(risen), AT_ONCE):
                 chunk = risen[start : start + AT_ONCE]
                 request = txn(b"", [mine.put(session) for mine in chunk], [])
                 reply = await self.ask(request, deadline)
+                if kept is not None:
+                    kept.prove(reply.term)  # it was sent after the keepalive was answered
                 for mine, said in zip(chunk, reply.replies, strict=True):
                     if done(said).succeeded:
                         mine.session = session
@@ -257,14 +299,12 @@ class Holdings:
                         gone.append(mine.id)
         return gone
 
-    async def queues(
-        self, mines: Sequence[Mine], deadline: float, *, local: bool
-    ) -> tuple[dict[bytes, list[Row]], int]:
-        """Read the queues of some claims, and the revision at which they were so (the lowest)."""
+    async def queues(self, mines: Sequence[Mine], deadline: float, *, local: bool = False) -> Seen:
+        """Read the queues of some claims; `local`: as the member that is asked knows them."""
         forms = {mine.form.prefix: mine.form for mine in mines}
         prefixes = list(forms)
         read: dict[bytes, list[Row]] = {}
-        revision = 0
+        revision = term = 0
         for start in range(0, len(prefixes), AT_ONCE):
             chunk = prefixes[start : start + AT_ONCE]
             ranges = [
@@ -275,6 +315,7 @@ class Holdings:
             ]
             reply = await self.ask(txn(b"", ranges, []), deadline)
             revision = min(revision or reply.revision, reply.revision)
+            term = term or reply.term
             for prefix, said in zip(chunk, reply.replies, strict=True):
                 read[prefix] = rows(found(said))
-        return read, revision
+        return Seen(read, revision, 0 if local else term)

@@ -149,6 +149,11 @@ class Done(NamedTuple):
         """The revision of the store: no token (TRAPS 28)."""
         return numbers(self.header).get(3, 0)
 
+    @property
+    def term(self) -> int:
+        """The raft term of the last entry that the member which answered has applied."""
+        return numbers(self.header).get(4, 0)
+
 
 def kv(message: bytes) -> tuple[bytes, int, int, int, bytes]:
     """Read a key: itself, created, changed, its lease, its value."""
@@ -200,6 +205,12 @@ def done(message: bytes) -> Done:
         elif field == 2:  # noqa: PLR2004  # see above
             succeeded = bool(said)
     return Done(header, succeeded, replies)
+
+
+def term(message: bytes) -> int:
+    """Read the raft term in the header of any reply; 0 if there is none."""
+    headers = parts(message, 1)
+    return numbers(headers[0]).get(4, 0) if headers else 0
 
 
 def deleted(message: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd.ears import Ears
-from lockfast.engines.etcd.holdings import Holdings, Mine
+from lockfast.engines.etcd.holdings import Holdings, Mine, Seen
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.standings import blocker, standing
 from lockfast.engines.etcd.waits import Wait
@@ -38,8 +38,13 @@ class Places:
         if found.granted:
             self._ears.unwatch([mine.id])
         else:
-            ahead = [(row.key, row.revision, row.weight) for row in queue[:place]]
-            if mine.form.shape.capacity == 1:
+            room = mine.form.shape.capacity
+            # A claim of another capacity leaves no room beside it: see `granted`.
+            ahead = [
+                (row.key, row.revision, row.weight if row.capacity == room else room)
+                for row in queue[:place]
+            ]
+            if room == 1:
                 ahead = ahead[-1:]
             self._ears.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
         return found
@@ -70,12 +75,18 @@ class Places:
         self, mines: Sequence[Mine], now: float, deadline: float, *, local: bool = False
     ) -> list[Standing | None]:
         """Read the queues of some claims; None for one that is not there any more."""
-        queues, revision = await self._holdings.queues(mines, deadline, local=local)
+        seen = await self._holdings.queues(mines, deadline, local=local)
+        return self.tell(mines, seen, now, local=local)
+
+    def tell(
+        self, mines: Sequence[Mine], seen: Seen, now: float, *, local: bool = False
+    ) -> list[Standing | None]:
+        """Tell where claims stand in queues that were read; None for one that is not there."""
         standings: list[Standing | None] = []
         for mine in mines:
-            queue = queues[mine.form.prefix]
+            queue = seen.queues[mine.form.prefix]
             if any(row.key == mine.key for row in queue):
-                standings.append(self.among(mine, queue, revision, now))
+                standings.append(self.among(mine, queue, seen.revision, now))
             else:
                 if not local:  # a member that lags may not have it yet
                     self.gone([mine.id])

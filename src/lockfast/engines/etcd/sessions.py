@@ -3,12 +3,31 @@
 A lease per lock would drown etcd's leader in keepalives (TRAPS 35). The gate is a key on the same
 lease; every claim compares its last change. Whoever resigns in doubt moves it, so that a copy of
 the claim which is still on its way finds it moved, and does nothing (TRAPS 47).
+
+A keepalive does not go through raft. A leader that was paused or cut off answers it before it
+learns that it was replaced, and its successor does not know of the extension. So an answered
+keepalive counts only once it is proven: a read through the quorum, sent after the answer was
+received, must carry the same raft term T in its header.
+
+Why that is enough. etcd reads the term in a header from the last entry that the asked member has
+applied; for a keepalive it does so before it extends the lease, or passes it on to the leader.
+1. The asked member had applied an entry of T. So the leader of T was elected by then, the member
+   itself was no leader of an earlier term any more, and the leader to whom it passes a keepalive
+   is that of T or of a later term.
+2. A majority confirmed a leader for the read after it was sent, and the member that answered had
+   applied an entry of that leader's term: the term is at most T. So no leader of a later term was
+   elected before the read was sent, which is after the keepalive was answered.
+3. So the leader of T extended the lease. It revokes the lease no earlier than the whole time after
+   the keepalive was sent. A later leader was elected after that, and begins every lease anew.
+The term of a serializable read proves nothing: no majority is asked. A term of 0 is that of a
+member that has applied nothing since its start.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.codec import number, numbers
@@ -27,14 +46,16 @@ from lockfast.engines.etcd.messages import (
     found,
     inner,
     put,
+    term,
     touch,
     txn,
 )
 from lockfast.engines.etcd.wire import Wire
-from lockfast.errors import EngineRefused
+from lockfast.errors import EngineRefused, EngineUnavailable
 
 DUE = 3.0  # keepalives in the life of a lease
 IDLE = 2.0  # lives after which a lease that nobody uses is left to expire
+TRIES = 3  # keepalives of one renewal: the leader may change between a keepalive and its proof
 
 
 def seconds(ttl: float) -> int:
@@ -43,7 +64,7 @@ def seconds(ttl: float) -> int:
 
 
 class Session:
-    """One lease. Its time is counted from the sending of the last keepalive that was answered."""
+    """One lease. Its time is counted from the sending of the last keepalive that was proven."""
 
     __slots__ = ("anchor", "dead", "gate", "gate_key", "granted", "lease", "size", "used")
 
@@ -85,6 +106,21 @@ class Session:
         """Move the gate, if there is one: without it the lease is gone, and its claims too."""
         there = compare(CREATE, GREATER, 0, self.gate_key)
         return inner(txn(there, [touch(self.gate_key)], []))
+
+
+class Kept(NamedTuple):
+    """A keepalive that was answered. Nothing may be counted on it before it is proven."""
+
+    session: Session
+    sent: float
+    term: int
+
+    def prove(self, term: int) -> bool:
+        """Take in the term of a read through the quorum that was sent after the answer came."""
+        if not self.term or self.term != term:
+            return False
+        self.session.anchor = max(self.session.anchor, self.sent)
+        return True
 
 
 class Sessions:
@@ -175,19 +211,33 @@ class Sessions:
         else:
             self.lose(session)
 
-    async def keep(self, session: Session, deadline: float) -> bool:
-        """Keep a lease alive; False if it is gone.
+    async def beat(self, session: Session, deadline: float) -> Kept | None:
+        """Send a keepalive; None if the lease is gone. It is for the caller to prove it.
 
-        Its time begins with the sending of the keepalive that is answered. Nothing else refreshes
-        it: a claim that is put on it has what is left of it (TRAPS 43).
+        Nothing else refreshes a lease: a claim that is put on it has what is left of it
+        (TRAPS 43).
         """
         sent = self._wire.now()
         reply = await self._wire.call(KEEP, number(1, session.lease), deadline)
         if numbers(reply).get(3, 0) <= 0:
             self.lose(session)
-            return False
-        session.anchor = max(session.anchor, sent)
-        return True
+            return None
+        return Kept(session, sent, term(reply))
+
+    async def keep(self, session: Session, deadline: float) -> bool:
+        """Keep a lease alive, and prove it; False if it is gone."""
+        for _ in range(TRIES):
+            kept = await self.beat(session, deadline)
+            if kept is None:
+                return False
+            look = txn(b"", [find(session.gate_key)], [])
+            reply = await self._wire.call(TXN, look, deadline, harmless=True)
+            self.read_gate(session, done(reply).replies[0])
+            if session.dead:
+                return False
+            if kept.prove(term(reply)):
+                return True
+        raise unproven()
 
     def lose(self, session: Session) -> None:
         """Take in that a lease is gone, and everything on it."""
@@ -216,3 +266,10 @@ class Sessions:
         for session in self:
             self.lose(session)
             await self._wire.call(REVOKE, number(1, session.lease), deadline)
+
+
+def unproven() -> EngineUnavailable:
+    """Make the error for a keepalive of which nobody knows whether the present leader has it."""
+    return EngineUnavailable(
+        "etcd changes its leader: it is not known whether a keepalive counts", sent=False
+    )

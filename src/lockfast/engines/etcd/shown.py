@@ -51,7 +51,12 @@ async def _entries(
 ) -> list[Entry]:
     now = wire.now()
     # What its own client knows to be over is left out; others see it until it is deleted.
-    shown = [row for row in every if (mine := holdings.get(row.id)) is None or mine.until > now]
+    shown = [
+        row
+        for row in every
+        if not holdings.over(row.id)
+        and ((mine := holdings.get(row.id)) is None or mine.until > now)
+    ]
     shown.sort(key=lambda row: (row.prefix, row.revision))
     # Found once: another may end one of ours while the others' leases are asked about.
     own = {row.id: mine for row in shown if (mine := holdings.get(row.id)) is not None}

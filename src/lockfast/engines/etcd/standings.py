@@ -13,11 +13,16 @@ from lockfast.port import Blocker, Standing
 
 
 def granted(queue: Sequence[Row]) -> int:
-    """Count the holders: the first so many of a queue."""
+    """Count the holders: the first so many of a queue.
+
+    A claim of another capacity than the head's is of another kind of lock. It is put before its
+    client can see that, and deleted then, which may fail or be late: until it is gone it holds
+    nothing, and lets nobody behind it in.
+    """
     weight = 0
     for place, row in enumerate(queue):
         weight += row.weight
-        if weight > row.capacity:
+        if weight > row.capacity or row.capacity != queue[0].capacity:
             return place
     return len(queue)
 

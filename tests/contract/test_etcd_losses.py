@@ -1,0 +1,135 @@
+"""Replies of etcd get lost inside the engine: what comes of it, against the reference model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from lockfast.engines.etcd.messages import DELETE, TXN
+from lockfast.errors import CapacityMismatch, EngineUnavailable
+from lockfast.port import Ask, Standing
+from lockfast.testing import MachineContract, Stage, StillMachine
+from lockfast.testing.colour import COLOURS
+from lockfast.testing.machine import SHAPES, TTLS
+from lockfast.testing.twins import NAMES, Claim
+from lockfast.testing.verbs import acquire, release
+from tests.contract.benches import EtcdBench
+from tests.servers import EtcdCluster
+
+COPIES = 4  # of a claim: more than are lost of it
+LOSSES = ["reply", "reply", "request", ""]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EtcdCluster]:
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bench(cluster: EtcdCluster) -> EtcdBench:
+    return EtcdBench(cluster)
+
+
+def lose(engine: Any, *lost: str, methods: tuple[str, ...] = (TXN, DELETE)) -> Any:  # noqa: ANN401  # etcd's, not the port's
+    """Lose what is named of the next changes: the "request", its "reply", or nothing."""
+    call, left = engine._wire.call, list(lost)
+
+    async def shaky(method: str, *args: Any, harmless: bool = False, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+        changes = method in methods and not harmless
+        what = left.pop(0) if changes and left else ""
+        if what == "request":
+            raise EngineUnavailable("the request was lost", sent=True)
+        said: bytes = await call(method, *args, harmless=harmless, **kwargs)
+        if what == "reply":
+            raise EngineUnavailable("the reply was lost", sent=True)
+        return said
+
+    engine._wire.call = shaky
+    return call
+
+
+class LossyMachine(StillMachine):
+    """Besides: claims of any capacity, with replies lost on the way in."""
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        shape=st.sampled_from(SHAPES),
+        ttl=st.sampled_from(TTLS),
+        queue=st.sampled_from([True, True, False]),
+        lost=st.lists(st.sampled_from(LOSSES), min_size=1, max_size=COPIES - 1),
+    )
+    def claim_through_losses(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        ttl: int,
+        queue: bool,  # noqa: FBT001  # drawn by Hypothesis
+        lost: list[str],
+    ) -> None:
+        """Send copies of a claim until one is answered: it is the same as one that was."""
+        now = self.tick()
+        capacity, weight = shape
+        ask = self.actor.ask(
+            name, ttl=ttl * self.stretch, capacity=capacity, weight=weight, queue=queue
+        )
+        claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
+        self.claims.append(claim)
+        engine: Any = self.actor.engine
+        call = lose(engine, *lost)
+        theirs: Standing | CapacityMismatch | None = None
+        for _ in range(COPIES):
+            try:
+                theirs = self.ask(engine.claim(ask, self.actor.deadline))
+                break
+            except CapacityMismatch as error:
+                theirs = error
+                break
+            except EngineUnavailable:
+                continue
+        engine._wire.call = call
+        known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+        ours = self.caught(lambda: self.model.claim(known, now))
+        if self.spoiled:
+            return
+        if isinstance(ours, CapacityMismatch):
+            assert isinstance(theirs, CapacityMismatch), theirs
+            assert (theirs.asked, theirs.ruling) == (ours.asked, ours.ruling)
+        else:
+            assert not isinstance(theirs, CapacityMismatch), theirs
+            self.compare(ask, theirs, ours)
+        self.compare_pushes(ask)
+        self.inspect(name)
+
+
+class TestMachine(MachineContract):
+    machine = LossyMachine
+    examples = MachineContract.examples * 6 // 100
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize(("method", "what"), [(TXN, "reply"), (DELETE, "request")])
+def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
+    bench: EtcdBench, colour: str, method: str, what: str
+) -> None:
+    bench.wipe()
+    stage = Stage(bench, COLOURS[colour]())
+
+    async def play() -> None:
+        holder, client = stage.client(), stage.client()
+        lease = await acquire(holder.lock("x", ttl=8.0))
+        # Its lease for waiters is there: the claim is put first, and looks then who is there.
+        warm = await acquire(client.lock("warm", ttl=8.0))
+        lose(client._session.engine, what, methods=(method,))
+        with pytest.raises(CapacityMismatch):
+            await acquire(client.semaphore("x", 5, ttl=8.0), 5)
+        await release(warm)
+        await release(lease)
+
+    stage.colour.run(play())
+    stage.colour.run(stage.clear())
+    stage.colour.close()
