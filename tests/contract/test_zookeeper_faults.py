@@ -20,6 +20,7 @@ from lockfast.errors import EngineRefused, EngineUnavailable, LeaseLost, Loss
 from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
+from tests.robustness.hosts import Network, host_of
 from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, wait_until
 
 SOON = 6.0  # seconds within which everything is well again, on a busy machine too
@@ -344,6 +345,53 @@ def test_trap_43_a_server_that_is_cut_off_keeps_no_lease_alive(
         onlooker.stop()
         onlooker.close()
         wait_until(lambda: all(server.mode() for server in ensemble.servers), "all serve again", 20)
+
+
+@pytest.fixture
+def hosts() -> Iterator[ZooKeeperEnsemble]:
+    """Servers that can be cut off from each other. The last one leads at first, and takes longer
+    than the others to notice that nobody follows it: for seconds, and not for milliseconds.
+    """
+    with Network() as network:
+        ensemble = ZooKeeperEnsemble(homes=[network.host() for _ in range(3)])
+        for server, patience in zip(ensemble.servers, ("10", "10", "80"), strict=True):
+            server.configure(syncLimit=patience)
+        try:
+            for server in ensemble.servers[1:]:
+                server.launch()
+            wait_until(lambda: ensemble.servers[2].mode() == "leader", "the last one leads", 30)
+            yield ensemble.start()
+        finally:
+            ensemble.close()
+
+
+def test_a_deposed_leader_extends_no_lease(hosts: ZooKeeperEnsemble) -> None:
+    # Paused and cut off, it does not know that it was replaced; when it goes on it still answers
+    # whatever it can answer alone. The successor has started the session's timeout anew.
+    *others, leader = hosts.servers
+    ttl = 4.0
+    addresses = ",".join(server.address for server in others)
+    with (
+        lockfast.connect(f"{leader.url}/deposed") as client,
+        lockfast.connect(f"zookeeper://{addresses}/deposed") as other,
+    ):
+        lease = client.lock("x", ttl=ttl).acquire(timeout=SOON)
+        host_of(leader).cut(*map(host_of, others))
+        leader.pause()
+        wait_until(lambda: any(each.mode() == "leader" for each in others), "a successor", ttl)
+        wait_until(lambda: lease.remaining < 0.2 * ttl, "the lease is nearly over", ttl)
+        leader.resume()
+        ends = time.monotonic() + 0.5
+        while time.monotonic() < ends and lease.remaining < 0.5 * ttl:
+            time.sleep(0.005)
+        assert leader.mode() == "leader"  # it does not know yet, and the test has tested something
+        leader.pause()
+        following = other.lock("x", ttl=ttl).acquire(timeout=ttl + SOON)
+        state, left = lease.state, lease.remaining
+        leader.kill()  # a client that leaves would wait for it
+        assert following.token > lease.token
+        assert state is State.LOST, f"both hold the lock, for {left:.1f} s more"
+        following.release()
 
 
 def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(

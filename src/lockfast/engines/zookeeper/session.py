@@ -86,7 +86,7 @@ class Session:
         self.lost = False
         self.refused = False
         self.anchor = 0.0
-        """When the last request was sent that the leader has answered."""
+        """From when on the session lives for its timeout: see `prove`."""
         self.watched: set[str] = set()
         self.checked = False
         """Whether the token base that rules was read, and has not changed since."""
@@ -190,6 +190,13 @@ class Session:
             said = f"the connection to ZooKeeper at {self.where} is interrupted"
             raise EngineUnavailable(said, sent=False)
 
+    def prove(self, sent: float) -> None:
+        """Note that a transaction of this session was committed, which was sent then (see proof).
+
+        Nothing else moves the anchor: a leader that was replaced answers all the rest by itself.
+        """
+        self.anchor = max(self.anchor, sent)
+
     def send(self, colour: Colour, request: object) -> Reply:
         """Send a request behind all that were sent before."""
         reply = colour.reply()
@@ -200,7 +207,7 @@ class Session:
     async def settle(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply, and say in our words what went wrong."""
         try:
-            answer = await self._nudging(colour, reply, deadline)
+            answer = _whole(await self._nudging(colour, reply, deadline))
         except Late:
             said = f"ZooKeeper at {self.where}: no answer in time"
             raise EngineUnavailable(said, sent=True) from None
@@ -290,3 +297,10 @@ class Session:
         for each in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001  # the same
             if each is not None:
                 each.close()
+
+
+def _whole(answer: Any) -> Any:  # noqa: ANN401  # see Reply
+    """Raise what failed within a transaction: to kazoo that is a part of the answer."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer
