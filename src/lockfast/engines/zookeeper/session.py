@@ -90,8 +90,8 @@ class Session:
         self.watched: set[str] = set()
         self.checked = False
         """Whether the token base that rules was read, and has not changed since."""
-        self.claims = 0
-        """Claims that live on it, or may."""
+        self.claims: set[str] = set()
+        """The ids of claims that live on it, or may."""
         self._up = False
         self._nudged = 0.0
         self._silent: float | None = None
