@@ -235,6 +235,27 @@ def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: P
     stage.colour.run(play())
 
 
+def test_a_claim_that_was_broken_before_its_reply_was_known_stays_dead(
+    stage: Stage, proxy: Proxy
+) -> None:
+    async def play() -> None:
+        past = through(stage, proxy)
+        actor = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        breaker = stage.actor()
+        await actor.claim(actor.ask("other", ttl=30))  # there is a session
+        ask = actor.ask(ttl=30)
+        proxy.lose_reply_matching(is_create)
+        with pytest.raises(EngineUnavailable):
+            await actor.claim(ask)
+        assert [each.id for each in await breaker.entries("x")] == [ask.id]
+        assert await breaker.resign(ask, doubt=True) == [True]
+        assert await actor.is_dead(ask)
+        assert await breaker.entries("x") == []
+
+    stage.colour.run(play())
+
+
 def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
     stage: Stage, ensemble: ZooKeeperEnsemble
 ) -> None:

@@ -54,14 +54,17 @@ class Recipe:
         return await self._append(mine, deadline)
 
     async def find(self, mine: Mine, deadline: float) -> Standing | None:
-        """Send a claim again: find the node of an earlier copy, whose time goes on as it did."""
+        """Send a claim again: find the node of an earlier copy, whose time goes on as it did.
+
+        If there is none, the id is dead. Whether no copy ever came, or one came and was broken,
+        cannot be told; a second node would bring a broken claim back to life.
+        """
         await mine.session.ready(deadline)
         asked = self._now()
         line = await lined(self._colour, mine.session, mine.folder, deadline)
         if await self._look.identified(mine, line, deadline):
             return await self._joined(mine, line, asked, deadline)
-        if mine.child is None and not self._ledger.is_dead(mine.ask, self._now()):
-            return await self._append(mine, deadline)  # no copy has come, and none will
+        self._ledger.entomb(mine.ask, self._now())
         self._ledger.take(mine)
         return None
 
