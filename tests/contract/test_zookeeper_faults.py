@@ -16,7 +16,13 @@ from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.ledger import Mine
-from lockfast.errors import EngineRefused, EngineUnavailable, LeaseLost, Loss
+from lockfast.errors import (
+    EngineRefused,
+    EngineUnavailable,
+    GuaranteeMissing,
+    LeaseLost,
+    Loss,
+)
 from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
@@ -490,16 +496,47 @@ def test_a_waiter_watches_its_predecessor_alone(ensemble: ZooKeeperEnsemble) -> 
     asyncio.run(main())
 
 
-def test_three_voting_members_promise_consensus(ensemble: ZooKeeperEnsemble) -> None:
+def test_consensus_is_not_promised_by_a_version_that_may_forget_grants(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
     ensemble.start()
-    with lockfast.connect(ensemble.url, require="consensus") as client:
+    with lockfast.connect(ensemble.url, require="fenced") as client:
         found = client.guarantees()
         assert found.engine == "ZooKeeper 3.8.0, 3 voting members"
-        assert found.level is Level.CONSENSUS
+        assert found.level is Level.FENCED
+        assert "findings" in found.promise
         # The harness has seen it: 3.8.0 loses what it acknowledged (docs/robustness).
-        assert [each.setting for each in found.findings] == ["version = 3.8.0"]
+        assert "version = 3.8.0" in [each.setting for each in found.findings]
         assert "3.9.4" in found.findings[0].remedy
         client.lock("x", ttl=5).acquire(timeout=5).release()
+    with (
+        lockfast.connect(ensemble.url, require="consensus") as client,
+        pytest.raises(GuaranteeMissing, match="consensus"),
+    ):
+        client.lock("x", ttl=5).acquire(timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("3.9.3", Level.FENCED),
+        ("3.9.4", Level.CONSENSUS),
+        ("3.10.0", Level.CONSENSUS),
+        (None, Level.FENCED),
+    ],
+)
+def test_three_voting_members_of_a_sound_version_promise_consensus(
+    ensemble: ZooKeeperEnsemble,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    level: Level,
+) -> None:
+    # What `srvr` answers; nothing, if the ensemble does not allow it.
+    said = "" if version is None else f"Zookeeper version: {version}-abc, built on 1/1/25"
+    monkeypatch.setattr("lockfast.engines.zookeeper.session.Session.command", lambda *_: said)
+    ensemble.start()
+    with lockfast.connect(ensemble.url) as client:
+        assert client.guarantees().level is level
 
 
 def test_a_ttl_that_the_server_does_not_keep_is_refused_and_the_bound_named(

@@ -48,7 +48,10 @@ def test_the_documented_bounds_are_those_of_a_server_as_it_comes(server: ZooKeep
         found = client.guarantees()
         assert found.level is Level.FENCED
         assert "a ttl is 4 to 40 s" in found.sentence
-        assert [finding.setting for finding in found.findings] == ["voting members = 1"]
+        assert [finding.setting for finding in found.findings] == [
+            "voting members = 1",
+            "ACL of /lockfast = world:anyone",
+        ]
         for ttl, bound in ((3, "at least 4 s"), (41, "at most 40 s")):
             with pytest.raises(EngineRefused, match=bound):
                 client.lock("x", ttl=ttl).acquire(timeout=5)
@@ -75,6 +78,23 @@ def test_with_credentials_nobody_else_gets_at_a_lock(server: ZooKeeper) -> None:
         lease.release()
         waiter.join(5)
         assert client.lock("x").queue() == []
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["locked", "not locked yet"])
+def test_doctor_tells_of_nodes_that_everybody_may_change(
+    server: ZooKeeper, *, locked: bool
+) -> None:
+    url = f"{server.url}/seen-{locked}"
+    private = url.replace("//", "//locks:s3%2Fcret@") + "-private"
+    for each, open_to_all in ((url, True), (private, False)):
+        with lockfast.connect(each) as client:
+            if locked:
+                client.lock("x", ttl=4).acquire(timeout=5).release()
+            found = [finding.setting for finding in client.guarantees().findings]
+        assert any("world:anyone" in setting for setting in found) is open_to_all
+    if locked:  # and whoever may not even read that is told nothing wrong
+        with lockfast.connect(f"{server.url}/seen-{locked}-private") as stranger:
+            assert "world" not in str(stranger.guarantees())
 
 
 def test_tls_is_spoken_and_the_server_is_checked(server: ZooKeeper) -> None:
