@@ -16,10 +16,17 @@ from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.ledger import Mine
-from lockfast.errors import EngineRefused, EngineUnavailable, LeaseLost, Loss
+from lockfast.errors import (
+    EngineRefused,
+    EngineUnavailable,
+    GuaranteeMissing,
+    LeaseLost,
+    Loss,
+)
 from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
+from tests.robustness.hosts import Network, host_of
 from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, wait_until
 
 SOON = 6.0  # seconds within which everything is well again, on a busy machine too
@@ -234,6 +241,27 @@ def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: P
     stage.colour.run(play())
 
 
+def test_a_claim_that_was_broken_before_its_reply_was_known_stays_dead(
+    stage: Stage, proxy: Proxy
+) -> None:
+    async def play() -> None:
+        past = through(stage, proxy)
+        actor = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        breaker = stage.actor()
+        await actor.claim(actor.ask("other", ttl=30))  # there is a session
+        ask = actor.ask(ttl=30)
+        proxy.lose_reply_matching(is_create)
+        with pytest.raises(EngineUnavailable):
+            await actor.claim(ask)
+        assert [each.id for each in await breaker.entries("x")] == [ask.id]
+        assert await breaker.resign(ask, doubt=True) == [True]
+        assert await actor.is_dead(ask)
+        assert await breaker.entries("x") == []
+
+    stage.colour.run(play())
+
+
 def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
     stage: Stage, ensemble: ZooKeeperEnsemble
 ) -> None:
@@ -346,6 +374,53 @@ def test_trap_43_a_server_that_is_cut_off_keeps_no_lease_alive(
         wait_until(lambda: all(server.mode() for server in ensemble.servers), "all serve again", 20)
 
 
+@pytest.fixture
+def hosts() -> Iterator[ZooKeeperEnsemble]:
+    """Servers that can be cut off from each other. The last one leads at first, and takes longer
+    than the others to notice that nobody follows it: for seconds, and not for milliseconds.
+    """
+    with Network() as network:
+        ensemble = ZooKeeperEnsemble(homes=[network.host() for _ in range(3)])
+        for server, patience in zip(ensemble.servers, ("10", "10", "80"), strict=True):
+            server.configure(syncLimit=patience)
+        try:
+            for server in ensemble.servers[1:]:
+                server.launch()
+            wait_until(lambda: ensemble.servers[2].mode() == "leader", "the last one leads", 30)
+            yield ensemble.start()
+        finally:
+            ensemble.close()
+
+
+def test_a_deposed_leader_extends_no_lease(hosts: ZooKeeperEnsemble) -> None:
+    # Paused and cut off, it does not know that it was replaced; when it goes on it still answers
+    # whatever it can answer alone. The successor has started the session's timeout anew.
+    *others, leader = hosts.servers
+    ttl = 4.0
+    addresses = ",".join(server.address for server in others)
+    with (
+        lockfast.connect(f"{leader.url}/deposed") as client,
+        lockfast.connect(f"zookeeper://{addresses}/deposed") as other,
+    ):
+        lease = client.lock("x", ttl=ttl).acquire(timeout=SOON)
+        host_of(leader).cut(*map(host_of, others))
+        leader.pause()
+        wait_until(lambda: any(each.mode() == "leader" for each in others), "a successor", ttl)
+        wait_until(lambda: lease.remaining < 0.2 * ttl, "the lease is nearly over", ttl)
+        leader.resume()
+        ends = time.monotonic() + 0.5
+        while time.monotonic() < ends and lease.remaining < 0.5 * ttl:
+            time.sleep(0.005)
+        assert leader.mode() == "leader"  # it does not know yet, and the test has tested something
+        leader.pause()
+        following = other.lock("x", ttl=ttl).acquire(timeout=ttl + SOON)
+        state, left = lease.state, lease.remaining
+        leader.kill()  # a client that leaves would wait for it
+        assert following.token > lease.token
+        assert state is State.LOST, f"both hold the lock, for {left:.1f} s more"
+        following.release()
+
+
 def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(
     stage: Stage, proxy: Proxy, ensemble: ZooKeeperEnsemble
 ) -> None:
@@ -421,16 +496,47 @@ def test_a_waiter_watches_its_predecessor_alone(ensemble: ZooKeeperEnsemble) -> 
     asyncio.run(main())
 
 
-def test_three_voting_members_promise_consensus(ensemble: ZooKeeperEnsemble) -> None:
+def test_consensus_is_not_promised_by_a_version_that_may_forget_grants(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
     ensemble.start()
-    with lockfast.connect(ensemble.url, require="consensus") as client:
+    with lockfast.connect(ensemble.url, require="fenced") as client:
         found = client.guarantees()
         assert found.engine == "ZooKeeper 3.8.0, 3 voting members"
-        assert found.level is Level.CONSENSUS
+        assert found.level is Level.FENCED
+        assert "findings" in found.promise
         # The harness has seen it: 3.8.0 loses what it acknowledged (docs/robustness).
-        assert [each.setting for each in found.findings] == ["version = 3.8.0"]
+        assert "version = 3.8.0" in [each.setting for each in found.findings]
         assert "3.9.4" in found.findings[0].remedy
         client.lock("x", ttl=5).acquire(timeout=5).release()
+    with (
+        lockfast.connect(ensemble.url, require="consensus") as client,
+        pytest.raises(GuaranteeMissing, match="consensus"),
+    ):
+        client.lock("x", ttl=5).acquire(timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("3.9.3", Level.FENCED),
+        ("3.9.4", Level.CONSENSUS),
+        ("3.10.0", Level.CONSENSUS),
+        (None, Level.FENCED),
+    ],
+)
+def test_three_voting_members_of_a_sound_version_promise_consensus(
+    ensemble: ZooKeeperEnsemble,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    level: Level,
+) -> None:
+    # What `srvr` answers; nothing, if the ensemble does not allow it.
+    said = "" if version is None else f"Zookeeper version: {version}-abc, built on 1/1/25"
+    monkeypatch.setattr("lockfast.engines.zookeeper.session.Session.command", lambda *_: said)
+    ensemble.start()
+    with lockfast.connect(ensemble.url) as client:
+        assert client.guarantees().level is level
 
 
 def test_a_ttl_that_the_server_does_not_keep_is_refused_and_the_bound_named(

@@ -100,6 +100,11 @@ class ZooKeeper(Server):
             self._lines[f"server.{place}"] = f"{each.host}:{ports}"
         self._write()
 
+    def configure(self, **lines: str) -> None:
+        """Change lines of the configuration, for the next start."""
+        self._lines |= lines
+        self._write()
+
     def _write(self) -> None:
         text = "".join(f"{name}={value}\n" for name, value in self._lines.items())
         self._config_path.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from lockfast.engines.zookeeper.address import Address
@@ -13,6 +14,8 @@ from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
+YEAR = 366 * 86_400.0  # seconds
+
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
@@ -20,6 +23,11 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     base = int(target.options.get("token_base", "0"))
     if not 0 <= base < 2**52:
         raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    if base > (time.time() + YEAR) * 1e6:  # it would be stored, and stop everybody else
+        raise ValueError(
+            f"token_base is the microseconds since 1970 at the move, and {base} is more than a "
+            "year ahead"
+        )
 
     def open_engine() -> Engine:
         colour = (ThreadColour if isinstance(runtime, Threads) else TaskColour)(runtime.now)

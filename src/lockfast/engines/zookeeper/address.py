@@ -5,13 +5,13 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from lockfast.url import Target
 
 PORT = 2181
 TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify", "ssl_check_hostname")
-OPTIONS = ("ssl", *TLS, "token_base")
+OPTIONS = ("ssl", *TLS, "acl", "token_base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,30 @@ class Address:
             hosts=",".join(_written(host, port or PORT) for host, port in hosts),
             root=_root(target.path),
             login=[] if name is None else [("digest", f"{name}:{password}")],
-            acl=OPEN_ACL_UNSAFE if name is None else CREATOR_ALL_ACL,
+            acl=_acl(said.get("acl", _usual(name, said))),
             context=_context(said) if secure else None,
         )
+
+
+def _usual(name: str | None, said: dict[str, str]) -> str:
+    """Choose who may change our nodes: a client that shows who it is shares them with nobody."""
+    return "open" if name is None and "ssl_cert" not in said else "creator"
+
+
+def _acl(said: str) -> list[ACL]:
+    """Read who may do everything: `creator`, `open`, or `scheme:id`, several with `|` between."""
+    found: list[ACL] = []
+    for each in said.split("|"):
+        scheme, colon, id_ = each.partition(":")
+        if each == "open":
+            found += OPEN_ACL_UNSAFE
+        elif each == "creator":
+            found += CREATOR_ALL_ACL
+        elif scheme and colon and id_:
+            found.append(make_acl(scheme, id_, all=True))
+        else:
+            raise ValueError(f"acl is creator, open or scheme:id, not {each!r}")
+    return found
 
 
 def _context(said: dict[str, str]) -> ssl.SSLContext:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, Exists, GetData, SetData
 
@@ -38,7 +40,7 @@ class Base:
             try:
                 await session.settle(self._colour, exists, deadline)
                 data, stat = await session.settle(self._colour, read, deadline)
-                ruling, version = int(data), stat.version
+                ruling, version = self._read(data), stat.version
             except NoNodeError:
                 ruling, version = 0, -1
             except BaseException:
@@ -48,10 +50,17 @@ class Base:
                 session.checked = False
                 raise EngineRefused(
                     f"tokens are lifted by {ruling} here: connect with token_base={ruling}, or the "
-                    "tokens of this client would be below those that others have"
+                    "tokens of this client would be below those that others have. If that base was "
+                    f"a mistake, and no guard has seen such a token, delete {self.path}"
                 )
             if ruling == self.value or await self._stored(session, version, deadline):
                 return
+
+    def _read(self, data: bytes | None) -> int:
+        """Read what is stored. Whoever may write there may have written anything."""
+        if data is None or not re.fullmatch(rb"[0-9]{1,16}", data) or int(data) >= LIMIT:
+            raise EngineRefused(f"{self.path} is not a token base: set it to the right one")
+        return int(data)
 
     async def _stored(self, session: Session, version: int, deadline: float) -> bool:
         data = b"%d" % self.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, Sync
+from kazoo.protocol.serialization import Delete, GetChildren
 
 from lockfast.engines.singly import singly
 from lockfast.engines.zookeeper import guarantees, nodes
@@ -16,6 +16,7 @@ from lockfast.engines.zookeeper.ears import Ears
 from lockfast.engines.zookeeper.ledger import Ledger, Mine
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.pool import Pool
+from lockfast.engines.zookeeper.proof import Known, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
 from lockfast.engines.zookeeper.session import Session, SessionLost
@@ -28,6 +29,7 @@ from lockfast.port import Ask, Page, Standing, Wake
 IO = 5.0  # seconds after which an unanswered look is given up
 PARTING = 1.0  # seconds that closing may take
 CHUNK = 64  # requests under way at once
+RECENT = 0.02  # of the timeout: a crowd is renewed chunk by chunk, on one transaction
 Found = Standing | Exception | None
 
 
@@ -87,7 +89,7 @@ class ZooKeeperEngine:
         return await singly(self.claim, asks, deadline)
 
     async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
-        """Extend: for each session one question to the leader, and a list for each name."""
+        """Extend: for each session one transaction, and a list for each name."""
         found: list[Found] = [None] * len(asks)
         sessions: dict[Session, list[tuple[int, Mine]]] = {}
         for place, ask in enumerate(asks):
@@ -114,14 +116,11 @@ class ZooKeeperEngine:
             for folder in folders:
                 await self._recipe.prune(folder, deadline)
             sent = self._now()
-            # A server that was cut off from the others still answers lists, and kazoo's pings: only
-            # the leader knows whether the session lives.
-            sync = session.send(self._colour, Sync(self._address.root))
+            proof = self._proof(session, chunk, sent)
             lists = {
                 folder: session.send(self._colour, GetChildren(folder, None)) for folder in folders
             }
-            await session.settle(self._colour, sync, deadline)
-            session.anchor = max(session.anchor, sent)
+            await proof.settle(deadline)
         except SessionLost:
             return
         except EngineError as error:
@@ -141,6 +140,15 @@ class ZooKeeperEngine:
                 if isinstance(line, Line)
                 else line
             )
+
+    def _proof(self, session: Session, chunk: list[tuple[int, Mine]], sent: float) -> Proof | Known:
+        """Prove that the session lives, unless that was done a moment ago: a crowd is renewed chunk
+        by chunk. If a claim's node is not known, what a list lacks must be true now.
+        """
+        known = all(mine.child is not None for _, mine in chunk)
+        if known and sent < session.anchor + RECENT * session.timeout:
+            return Known()
+        return Proof(self._colour, session, chunk[0][1].folder)
 
     async def _renew_one(self, mine: Mine, line: Line, sent: float, deadline: float) -> Found:
         try:

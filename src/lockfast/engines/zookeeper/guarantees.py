@@ -6,8 +6,9 @@ import re
 import threading
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import GetData
+from kazoo.protocol.serialization import GetACL, GetData
 from kazoo.protocol.states import WatchedEvent
+from kazoo.security import Permissions
 
 from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.colour import Colour, Late
@@ -16,6 +17,7 @@ from lockfast.errors import EngineRefused
 from lockfast.guarantees import Finding, Guarantees, Level
 
 QUORUM = 3
+CHANGING = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 FOR_EVER = 2_000_000.0  # seconds
 USUAL = 30.0  # seconds: a lock's ttl, where its user says nothing
 SOUND = (3, 9, 4)
@@ -24,6 +26,10 @@ ZOOKEEPER-4643, -4646 and -4712 are fixed in 3.9.3, and -4925, which came with i
 KEEPS = (
     "a grant survives the failure of any minority of the servers, and tokens stay unique and in "
     "order through it; a holder that was paused for longer than its ttl is fenced by its token"
+)
+FORGETS = (
+    "a grant survives the failure of any minority of the servers, except through the bugs that "
+    "the findings name; tokens stay unique and in order also then, so a guarded resource is safe"
 )
 STOPS = (
     "a crash keeps every grant, but no server may fail: until it is back, nothing is granted or "
@@ -47,39 +53,87 @@ async def ask(colour: Colour, session: Session, address: Address, deadline: floa
     version = await _version(colour, session, deadline)
     bounds = await _bounds(colour, address, deadline)
     engine = f"ZooKeeper {version}, {members} voting {'member' if members == 1 else 'members'}"
-    findings = []
+    findings = _alone(members) or _forgetful(version)
+    # What its own findings say may be forgotten is not promised to be kept.
+    level, promise = (Level.FENCED, FORGETS) if findings else (Level.CONSENSUS, KEEPS)
     if members < QUORUM:
-        findings.append(
-            Finding(
-                f"voting members = {members}",
-                "the failure of one stops every lock, and the loss of its data rewinds tokens",
-                "Run an ensemble of three or five",
-            )
-        )
-    elif re.match(r"\d", version) and tuple(map(int, version.split("."))) < SOUND:
-        findings.append(
-            Finding(
-                f"version = {version}",
-                "a server that is cut off while it catches up may lead afterwards, and the "
-                "ensemble then forgets grants of that time; tokens stay unique and in order",
-                f"Upgrade to {'.'.join(map(str, SOUND))} or later",
-            )
-        )
+        promise = STOPS
     shortest, longest = bounds
-    if not shortest <= USUAL <= longest:
-        findings.append(
-            Finding(
-                f"a session lasts {shortest:g} to {longest:g} s",
-                "the default ttl of 30 s is refused",
-                "Ask for another ttl, or set "
-                + ("minSessionTimeout" if shortest > USUAL else "maxSessionTimeout"),
-            )
-        )
-    level = Level.CONSENSUS if members >= QUORUM else Level.FENCED
-    promise = KEEPS if members >= QUORUM else STOPS
+    findings += [*_bounded(shortest, longest), *await _opened(colour, session, address, deadline)]
     return Guarantees(
         engine, level, f"{promise}; a ttl is {shortest:g} to {longest:g} s", tuple(findings)
     )
+
+
+def _alone(members: int) -> list[Finding]:
+    if members >= QUORUM:
+        return []
+    return [
+        Finding(
+            f"voting members = {members}",
+            "the failure of one stops every lock, and the loss of its data rewinds tokens",
+            "Run an ensemble of three or five",
+        )
+    ]
+
+
+def _forgetful(version: str) -> list[Finding]:
+    sound = ".".join(map(str, SOUND))
+    if not re.match(r"\d", version):
+        return [
+            Finding(
+                "version = unknown",
+                f"ensembles before {sound} may forget grants, and this one does not tell",
+                "Allow it: 4lw.commands.whitelist=srvr",
+            )
+        ]
+    if tuple(map(int, version.split("."))) >= SOUND:
+        return []
+    return [
+        Finding(
+            f"version = {version}",
+            "a server that is cut off while it catches up may lead afterwards, and the "
+            "ensemble then forgets grants of that time; tokens stay unique and in order",
+            f"Upgrade to {sound} or later",
+        )
+    ]
+
+
+def _bounded(shortest: float, longest: float) -> list[Finding]:
+    if shortest <= USUAL <= longest:
+        return []
+    return [
+        Finding(
+            f"a session lasts {shortest:g} to {longest:g} s",
+            "the default ttl of 30 s is refused",
+            "Ask for another ttl, or set "
+            + ("minSessionTimeout" if shortest > USUAL else "maxSessionTimeout"),
+        )
+    ]
+
+
+async def _opened(
+    colour: Colour, session: Session, address: Address, deadline: float
+) -> list[Finding]:
+    """Look who may change the nodes: those that are there, or those that we would make."""
+    reply = session.send(colour, GetACL(address.root))
+    try:
+        acl, _ = await session.settle(colour, reply, deadline)
+    except NoNodeError:
+        acl = address.acl
+    except EngineRefused:  # not to be read by us: then not open either
+        return []
+    if not any(each.id.scheme == "world" and each.perms & CHANGING for each in acl):
+        return []
+    return [
+        Finding(
+            f"ACL of {address.root} = world:anyone",
+            "every client of the ensemble can delete a lock that is held, and another process "
+            "then acquires it",
+            "Connect with zookeeper://user:password@... or with a client certificate, below a "
+            "node that does not exist yet",
+        )
+    ]
 
 
 async def _members(colour: Colour, session: Session, deadline: float) -> int:

@@ -7,6 +7,8 @@ import ssl
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+PATIENCE = 2.0  # seconds that a four-letter word may take
+
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
     """kazoo's threads, with connections of our own: kazoo leaves those open that TLS refuses."""
@@ -17,6 +19,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         self._context = context
         self.trouble = ""
         """Why the last attempt failed."""
+        self._peer: tuple[tuple[str, int], str | None] | None = None
 
     def create_connection(
         self,
@@ -34,7 +37,23 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
             self.trouble = str(error)
             raise
         self.trouble = ""
+        self._peer = address, hostname
         return found
+
+    def command(self, word: str) -> str:
+        """Send a four-letter word to the server that was connected to last. Blocking.
+
+        kazoo's own takes the port for the host's name, and leaves a TLS connection open that fails.
+        """
+        if self._peer is None:
+            return ""
+        address, hostname = self._peer
+        with self.create_connection(address, hostname, PATIENCE) as connection:
+            connection.sendall(word.encode())
+            parts = []
+            while part := connection.recv(8192):
+                parts.append(part)
+        return b"".join(parts).decode(errors="replace")
 
     def _secured(self, plain: socket.socket, hostname: str | None) -> socket.socket:
         if self._context is None:

@@ -3,6 +3,11 @@
 A session outlives its claims: kazoo's thread keeps it as long as the process runs. So each claim
 has a deadline of its own here. Whoever takes a claim out of the ledger removes its node, and nobody
 can renew it any more: both happen under one lock, so nobody believes in what is being removed.
+
+The lock is re-entrant. A garbage collection or a signal handler may run lockfast code (a generator
+that was left inside `with lock:`, a handler that releases) in the thread that has it, between any
+two instructions here. So what is iterated over is copied first, and a step that would undo what
+such a call did in the meantime looks again behind itself.
 """
 
 from __future__ import annotations
@@ -48,24 +53,28 @@ class Mine:
         granted."""
 
 
+Table = dict[str, dict[str, Mine]]
+"""Claims by id, by folder. A folder without claims is not there: names do not leak."""
+
+
 class Ledger:
     """All of them."""
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._mine: dict[str, Mine] = {}
-        self._folders: dict[str, dict[str, Mine]] = {}
-        self._doomed: dict[str, dict[str, Mine]] = {}
-        """By folder: claims that nobody can renew any more, but whose node may still be there."""
+        self._folders: Table = {}
+        self._doomed: Table = {}
+        """Claims that nobody can renew any more, but whose node may still be there."""
         self._tombs: dict[str, float] = {}
 
     def enter(self, mine: Mine) -> None:
         """Take a claim in, before it is sent."""
         with self._lock:
-            self._mine[mine.id] = mine
-            self._folders.setdefault(mine.folder, {})[mine.id] = mine
-            mine.session.claims += 1
+            mine.session.claims.add(mine.id)
+            _join(self._folders, mine)
+            self._mine[mine.id] = mine  # last: from now on it can be taken out
 
     def get(self, id_: str) -> Mine | None:
         """Find a claim."""
@@ -77,14 +86,10 @@ class Ledger:
             return self._take(mine)
 
     def _take(self, mine: Mine) -> bool:
-        if self._mine.get(mine.id) is not mine:
+        if self._mine.get(mine.id) is not mine or self._mine.pop(mine.id, None) is None:
             return False
-        del self._mine[mine.id]
-        mates = self._folders[mine.folder]
-        del mates[mine.id]
-        if not mates:
-            del self._folders[mine.folder]
-        mine.session.claims -= 1
+        _part(self._folders, mine)
+        mine.session.claims.discard(mine.id)
         return True
 
     def extend(self, mine: Mine, until: float, now: float) -> bool:
@@ -111,7 +116,7 @@ class Ledger:
     def on(self, session: Session) -> list[Mine]:
         """Give the claims of one session."""
         with self._lock:
-            return [mine for mine in self._mine.values() if mine.session is session]
+            return [mine for mine in list(self._mine.values()) if mine.session is session]
 
     def doom(self, mine: Mine) -> bool:
         """Take a claim out whose node is to be removed; False if another has taken it."""
@@ -121,31 +126,29 @@ class Ledger:
     def _doom(self, mine: Mine) -> bool:
         if not self._take(mine):
             return False
-        self._doomed.setdefault(mine.folder, {})[mine.id] = mine
+        _join(self._doomed, mine)
         return True
 
     def buried(self, mine: Mine) -> None:
         """Note that a doomed claim's node is gone."""
         with self._lock:
-            mates = self._doomed.get(mine.folder, {})
-            mates.pop(mine.id, None)
-            if not mates:
-                self._doomed.pop(mine.folder, None)
+            _part(self._doomed, mine)
 
     def doomed(self, now: float, folder: str | None = None) -> list[Mine]:
         """Doom the claims whose time is over, and give all that are doomed, on one name or all."""
         with self._lock:
             among = self._mine if folder is None else self._folders.get(folder, {})
-            for mine in [mine for mine in among.values() if now >= mine.deadline]:
-                self._doom(mine)
+            for mine in list(among.values()):
+                if now >= mine.deadline:
+                    self._doom(mine)
             if folder is not None:
                 return list(self._doomed.get(folder, {}).values())
-            return [mine for mates in self._doomed.values() for mine in mates.values()]
+            return [mine for mates in list(self._doomed.values()) for mine in list(mates.values())]
 
     def next(self) -> float | None:
         """Tell when a claim's time will be over, if none is renewed."""
         with self._lock:
-            return min((mine.deadline for mine in self._mine.values()), default=None)
+            return min((mine.deadline for mine in list(self._mine.values())), default=None)
 
     def entomb(self, ask: Ask, now: float) -> None:
         """Let an id be dead: every copy of a claim is sent by this client, so it is enough that
@@ -153,9 +156,30 @@ class Ledger:
         """
         with self._lock:
             if len(self._tombs) >= MANY:
-                self._tombs = {id_: until for id_, until in self._tombs.items() if until > now}
-            self._tombs[ask.id] = ask.not_after + MARGIN
+                for id_, until in list(self._tombs.items()):
+                    if until <= now:
+                        self._tombs.pop(id_, None)
+            self._tombs[ask.id] = max(self._tombs.get(ask.id, 0.0), ask.not_after + MARGIN)
 
     def is_dead(self, ask: Ask, now: float) -> bool:
         """Tell whether a claim may not be sent any more."""
         return now > ask.not_after or self._tombs.get(ask.id, 0.0) > now
+
+
+def _join(table: Table, mine: Mine) -> None:
+    """Add a claim to its folder. Once it is there, nobody removes the folder."""
+    while True:
+        mates = table.setdefault(mine.folder, {})
+        mates[mine.id] = mine
+        if table.get(mine.folder) is mates:
+            return
+
+
+def _part(table: Table, mine: Mine) -> None:
+    """Remove a claim from its folder, and the folder if it was the last."""
+    mates = table.get(mine.folder, {})
+    mates.pop(mine.id, None)
+    if not mates and table.get(mine.folder) is mates:
+        table.pop(mine.folder, None)
+        for late in list(mates.values()):  # it came in between, and looked for itself too early
+            _join(table, late)

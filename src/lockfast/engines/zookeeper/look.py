@@ -12,7 +12,7 @@ from lockfast.engines.zookeeper.colour import Colour
 from lockfast.engines.zookeeper.ledger import Ledger, Mine
 from lockfast.engines.zookeeper.nodes import Line, Node
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.talk import lined
+from lockfast.engines.zookeeper.talk import glanced
 from lockfast.port import Blocker, Standing
 
 HEADS = 1024  # heads that are remembered: what a node says never changes
@@ -78,7 +78,7 @@ class Look:
                 head = await self._head(session, folder, line.nodes[0], deadline)
                 break
             except NoNodeError:  # the head has gone: the list was old
-                line = await lined(self._colour, session, folder, deadline)
+                line = await glanced(self._colour, session, folder, deadline)
         until = min(mine.deadline, session.anchor + session.timeout)
         return Standing(
             ticket=mine.ticket,

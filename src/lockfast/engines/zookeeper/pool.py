@@ -23,7 +23,9 @@ class Pool:
         self._address = address
         self._colour = colour
         self._ear = ear
-        self._lock = threading.Lock()
+        # Re-entrant: a garbage collection or a signal handler may run lockfast code in the thread
+        # that has it. Every step below bears that sessions come and go in between.
+        self._lock = threading.RLock()
         self._sessions: dict[int | None, Session] = {}
         self._closed = False
 
@@ -48,13 +50,15 @@ class Pool:
             if len(self._sessions) >= MOST:
                 self._make_room()
             session = Session(self._address, ttl, self._colour, self)
-            self._sessions[key] = session
-            return session
+            kept = self._sessions.setdefault(key, session)
+            if kept is not session:  # another was opened while this one was made
+                session.retire()
+            return kept
 
     def _make_room(self) -> None:
-        for key, session in self._sessions.items():
+        for key, session in list(self._sessions.items()):
             if not session.claims:
-                del self._sessions[key]
+                self._sessions.pop(key, None)
                 session.retire()
                 return
         raise EngineRefused(
@@ -67,7 +71,7 @@ class Pool:
         with self._lock:
             for key, each in list(self._sessions.items()):
                 if each is session:
-                    del self._sessions[key]
+                    self._sessions.pop(key, None)
         session.retire()
 
     def told(self, session: Session, state: str) -> None:

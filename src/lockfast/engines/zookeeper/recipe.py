@@ -13,7 +13,7 @@ from lockfast.engines.zookeeper.look import Look
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
-from lockfast.engines.zookeeper.talk import lined, listed, make, make_folder, remove
+from lockfast.engines.zookeeper.talk import glanced, lined, listed, make, make_folder, remove
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
@@ -41,7 +41,7 @@ class Recipe:
     ) -> Standing | None:
         """Send a claim for the first time."""
         if not ask.queue:  # a look costs the ensemble less than a node that comes and goes
-            line = await lined(self._colour, session, folder, deadline)
+            line = await glanced(self._colour, session, folder, deadline)
             _agree(ask, line)
             if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
                 return await self._look.refused(session, folder, line, deadline)
@@ -54,15 +54,17 @@ class Recipe:
         return await self._append(mine, deadline)
 
     async def find(self, mine: Mine, deadline: float) -> Standing | None:
-        """Send a claim again: find the node of an earlier copy, whose time goes on as it did."""
+        """Send a claim again: find the node of an earlier copy, whose time goes on as it did.
+
+        If there is none, the id is dead. Whether no copy ever came, or one came and was broken,
+        cannot be told; a second node would bring a broken claim back to life.
+        """
         await mine.session.ready(deadline)
         asked = self._now()
         line = await lined(self._colour, mine.session, mine.folder, deadline)
-        mine.session.anchor = max(mine.session.anchor, asked)
         if await self._look.identified(mine, line, deadline):
             return await self._joined(mine, line, asked, deadline)
-        if mine.child is None and not self._ledger.is_dead(mine.ask, self._now()):
-            return await self._append(mine, deadline)  # no copy has come, and none will
+        self._ledger.entomb(mine.ask, self._now())
         self._ledger.take(mine)
         return None
 
@@ -104,7 +106,7 @@ class Recipe:
         if len(self._seen) >= SEEN:
             self._seen.clear()
         self._seen[bucket] = self._seen[folder] = None
-        session.anchor = max(session.anchor, sent)
+        session.prove(sent)
         line = await listed(self._colour, session, folder, children, deadline)
         place = line.place(mine.child)
         life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl

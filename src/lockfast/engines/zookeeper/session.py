@@ -18,6 +18,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionDropped,
     ConnectionLoss,
+    InvalidACLError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -26,7 +27,7 @@ from kazoo.exceptions import (
     SessionMovedError,
     ThrottledOpError,
 )
-from kazoo.protocol.serialization import Connect, Create2, Exists
+from kazoo.protocol.serialization import Auth, Connect, Create2, Exists
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
@@ -38,6 +39,11 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
 PATIENCE = 1.5  # seconds that connecting to one host may always take
 NUDGE = 0.05  # seconds without an answer after which a server is poked
+HINTS = {
+    AuthFailedError: ": wrong credentials",
+    InvalidACLError: ": the ensemble does not know who this client is, so nodes cannot be its own. "
+    "Let it check client certificates (ssl.clientAuth=need), or connect with acl=open",
+}
 UNKNOWN = (
     ConnectionLoss,
     OperationTimeoutError,
@@ -51,6 +57,22 @@ class CreateContainer(Create2):  # type: ignore[misc]  # kazoo ships no types
     """A node that the server removes once its last child has gone: kazoo has no name for it."""
 
     type = 19
+
+
+class Unlogged:
+    """A request that kazoo's log at DEBUG does not show: credentials stand in it."""
+
+    def __repr__(self) -> str:
+        """Say what it is, and not what it says."""
+        return f"{type(self).__name__}(...)"
+
+
+class Login(Unlogged, Auth):  # type: ignore[misc]  # kazoo ships no types
+    """Name and password."""
+
+
+class Opening(Unlogged, Connect):  # type: ignore[misc]  # kazoo ships no types
+    """The begin of a session: whoever has its password can end it."""
 
 
 class SessionLost(Exception):
@@ -86,12 +108,12 @@ class Session:
         self.lost = False
         self.refused = False
         self.anchor = 0.0
-        """When the last request was sent that the leader has answered."""
+        """From when on the session lives for its timeout: see `prove`."""
         self.watched: set[str] = set()
         self.checked = False
         """Whether the token base that rules was read, and has not changed since."""
-        self.claims = 0
-        """Claims that live on it, or may."""
+        self.claims: set[str] = set()
+        """The ids of claims that live on it, or may."""
         self._up = False
         self._nudged = 0.0
         self._silent: float | None = None
@@ -123,7 +145,9 @@ class Session:
     def _spy(self, timeout: float, request: object, xid: int | None = None) -> Any:  # noqa: ANN401  # kazoo's
         """Ask for our timeout, which is not the one for connecting, and hear the server's."""
         if isinstance(request, Connect):
-            request = request._replace(time_out=self.asked)
+            request = Opening(*request._replace(time_out=self.asked))
+        elif isinstance(request, Auth):
+            request = Login(*request)
         answer = self._invoke(timeout, request, xid)
         if isinstance(request, Connect):
             self.negotiated = answer[0].time_out
@@ -190,6 +214,13 @@ class Session:
             said = f"the connection to ZooKeeper at {self.where} is interrupted"
             raise EngineUnavailable(said, sent=False)
 
+    def prove(self, sent: float) -> None:
+        """Note that a transaction of this session was committed, which was sent then (see proof).
+
+        Nothing else moves the anchor: a leader that was replaced answers all the rest by itself.
+        """
+        self.anchor = max(self.anchor, sent)
+
     def send(self, colour: Colour, request: object) -> Reply:
         """Send a request behind all that were sent before."""
         reply = colour.reply()
@@ -200,7 +231,7 @@ class Session:
     async def settle(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply, and say in our words what went wrong."""
         try:
-            answer = await self._nudging(colour, reply, deadline)
+            answer = _whole(await self._nudging(colour, reply, deadline))
         except Late:
             said = f"ZooKeeper at {self.where}: no answer in time"
             raise EngineUnavailable(said, sent=True) from None
@@ -213,7 +244,7 @@ class Session:
             said = f"ZooKeeper at {self.where}: {type(error).__name__}"
             raise EngineUnavailable(said, sent=True) from error
         except Exception as error:
-            hint = ": wrong credentials" if isinstance(error, AuthFailedError) else ""
+            hint = HINTS.get(type(error), "")
             said = f"ZooKeeper at {self.where}: {type(error).__name__}{hint}"
             raise EngineRefused(said) from error
         self._silent = None
@@ -258,7 +289,7 @@ class Session:
 
     def command(self, word: str) -> str:
         """Send a four-letter word on a connection of its own. Blocking."""
-        return str(self._client.command(word.encode()))
+        return self._handler.command(word)
 
     def retire(self, ended: Reply | None = None, *, alive: bool = False) -> None:
         """Close the session, in a thread of its own: kazoo waits for ten seconds and more.
@@ -290,3 +321,10 @@ class Session:
         for each in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001  # the same
             if each is not None:
                 each.close()
+
+
+def _whole(answer: Any) -> Any:  # noqa: ANN401  # see Reply
+    """Raise what failed within a transaction: to kazoo that is a part of the answer."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer

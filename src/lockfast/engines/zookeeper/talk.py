@@ -8,6 +8,7 @@ from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Sy
 from lockfast.engines.zookeeper.colour import Colour, Reply
 from lockfast.engines.zookeeper.ledger import Mine
 from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.proof import Proof
 from lockfast.engines.zookeeper.session import CONTAINER, CreateContainer, Session
 
 
@@ -24,11 +25,21 @@ def make_folder(colour: Colour, session: Session, path: str) -> Reply:
     return session.send(colour, CreateContainer(path, b"", session.acl, CONTAINER))
 
 
-async def lined(colour: Colour, session: Session, folder: str, deadline: float) -> Line:
-    """Read the claims on a name, as the leader has them now."""
+async def glanced(colour: Colour, session: Session, folder: str, deadline: float) -> Line:
+    """Read the claims on a name, as the server's leader has them: one that was replaced and does
+    not know it yet may show an old list. Nothing may follow from what is missing in it.
+    """
     sync = session.send(colour, Sync(folder))
     children = session.send(colour, GetChildren(folder, None))
     await session.settle(colour, sync, deadline)
+    return await listed(colour, session, folder, children, deadline)
+
+
+async def lined(colour: Colour, session: Session, folder: str, deadline: float) -> Line:
+    """Read the claims on a name, not older than this call: behind a transaction of our own."""
+    proof = Proof(colour, session, folder)
+    children = session.send(colour, GetChildren(folder, None))
+    await proof.settle(deadline)
     return await listed(colour, session, folder, children, deadline)
 
 

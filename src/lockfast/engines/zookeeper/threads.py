@@ -7,7 +7,7 @@ from typing import Any
 
 from lockfast.engines.zookeeper.colour import AT_ONCE, Late, Reply
 from lockfast.runtime.base import Clock, Turns
-from lockfast.runtime.threads import ThreadTurns
+from lockfast.runtime.threads import ThreadEvent, ThreadTurns
 
 
 class ThreadReply:
@@ -44,7 +44,9 @@ class ThreadColour:
     def __init__(self, clock: Clock) -> None:
         """Begin silent."""
         self.now = clock
-        self._bell = threading.Event()
+        # No `threading.Event`: its lock is not re-entrant, and whatever a garbage collection or a
+        # signal handler runs in the thread that has it may ring too.
+        self._bell = ThreadEvent(clock)
         self.turns: Turns = ThreadTurns(AT_ONCE, clock)
 
     def reply(self) -> ThreadReply:
@@ -67,5 +69,4 @@ class ThreadColour:
 
     async def rest(self, deadline: float | None) -> None:
         """Block until it rings."""
-        self._bell.wait(None if deadline is None else max(deadline - self.now(), 0.0))
-        self._bell.clear()
+        await self._bell.wait(deadline)

@@ -1,0 +1,52 @@
+"""Proof that a session lives: an empty transaction, which a majority of the servers accepts.
+
+A session ends when the leader has heard nothing of it for its timeout. A leader that was replaced,
+and does not know it yet, still answers reads, pings and `sync`, which no other server takes part
+in: none of these proves that the session lives. A transaction does:
+
+- The leader looks whether the session is alive before it proposes a transaction of that session.
+- The reply comes once a majority has accepted the proposal, in this leader's epoch. Every later
+  leader is elected by a majority, one of which accepted the proposal before it left for the new
+  epoch. So every later leader was elected after the request was sent, and it starts the timeout of
+  every session anew when it is elected.
+
+So from the send on the session lives for its timeout, whoever leads. The transaction checks the
+version of a node and changes nothing: no node of its own, which could leak or be contended for, no
+watch fires, and it needs the right to read alone. It is logged and counted like any write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import CheckVersion, Transaction
+
+from lockfast.engines.zookeeper.colour import Colour, Reply
+from lockfast.engines.zookeeper.session import Session
+
+ANY = -1  # version
+
+
+class Proof:
+    """One transaction on its way. What is sent behind it on the same session is read after it."""
+
+    def __init__(self, colour: Colour, session: Session, path: str) -> None:
+        """Send it. `path` is a node that we may read; it need not be there."""
+        self._colour = colour
+        self._session = session
+        self.sent = colour.now()
+        self._reply: Reply = session.send(colour, Transaction([CheckVersion(path, ANY)]))
+
+    async def settle(self, deadline: float) -> None:
+        """Wait until it is accepted, and let the session's lease begin at its send."""
+        with contextlib.suppress(NoNodeError):  # a majority has accepted this answer too
+            await self._session.settle(self._colour, self._reply, deadline)
+        self._session.prove(self.sent)
+
+
+class Known:
+    """A proof that is not needed."""
+
+    async def settle(self, deadline: float) -> None:
+        """Wait for nothing."""
