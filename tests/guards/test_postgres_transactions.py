@@ -109,7 +109,8 @@ def test_a_seal_is_on_disk_before_the_holder_reads(
     connection.execute("CREATE TABLE seen (synchronous text)")
     connection.execute(
         "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"
+        "INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); "
+        "RETURN NULL; END $$"
     )
     connection.execute(
         "CREATE TRIGGER look AFTER INSERT ON lockfast_guard.mark EXECUTE FUNCTION look()"
