@@ -17,7 +17,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "guards" / "postgres.md"
 
 
 def test_a_user_with_the_documented_privileges_can_write_and_not_delete_marks() -> None:
-    grants = re.search(r"`(GRANT [^`]+)`", PAGE.read_text("utf-8"))
+    grants = re.search(
+        r"^(SELECT lockfast_guard\.grant_v1[^;]+);$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
     assert grants is not None
     with database() as server, lockfast.connect("memory://") as client:
         server.command("CREATE ROLE app LOGIN")
@@ -36,3 +38,6 @@ def test_a_user_with_the_documented_privileges_can_write_and_not_delete_marks() 
                 guard.seal(stale)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute("DELETE FROM lockfast_guard.mark")
+            connection.rollback()
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("UPDATE lockfast_guard.mark SET token = 1")

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.errors import InsufficientPrivilege
 
 import lockfast
 from lockfast import EngineRefused
@@ -25,8 +27,8 @@ def server() -> Iterator[Postgres]:
 
 
 def documented_grants() -> str:
-    """Read the line on privileges."""
-    found = re.search(r"`(GRANT [^`]+)`", PAGE.read_text("utf-8"))
+    """Read the statement that gives a role its rights."""
+    found = re.search(r"^(SELECT lockfast\.grant_v1[^;]+);$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return found[1]
 
@@ -41,6 +43,27 @@ def test_a_user_with_the_documented_privileges_can_do_everything(server: Postgre
         client.lock("x").acquire(timeout=1)
     server.command(documented_grants())
     do_everything(url)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM lockfast.claim",
+        "DELETE FROM lockfast.claim",
+        "UPDATE lockfast.bucket SET last = 9007199254740991",
+        "DELETE FROM lockfast.tombstone",
+        "SELECT lockfast.lock_v1(1)",
+    ],
+)
+def test_a_user_with_the_documented_privileges_can_do_nothing_else(
+    server: Postgres, statement: str
+) -> None:
+    role = f"app{abs(hash(statement))}"
+    server.command(f"CREATE ROLE {role} LOGIN")
+    server.command(documented_grants().replace("app", role))
+    url = server.url.replace("postgres@", f"{role}@")
+    with psycopg.connect(url) as connection, pytest.raises(InsufficientPrivilege):
+        connection.execute(statement.encode())
 
 
 def test_the_token_base_lifts_every_new_token(server: Postgres) -> None:

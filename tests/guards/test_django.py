@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import psycopg
 import pytest
@@ -96,6 +97,39 @@ def test_it_nests_as_atomic_does(client: lockfast.Client) -> None:
         with pytest.raises(RuntimeError, match="durable"), guarded(fresh, durable=True):
             pytest.fail("it was let in")
     assert value() == "nested"
+
+
+@pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK", "driver"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_work_behind_a_commit_in_the_block_is_refused_before_it_is_done(
+    client: lockfast.Client,
+    how: str,
+    nested: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    before = value()
+    held = lease(client, f"{how} {nested}")
+    outer = transaction.atomic() if nested else nullcontext()
+    with pytest.raises((Unguarded, DatabaseError)), outer, guarded(held):
+        if how == "driver":
+            transaction.get_connection().connection.commit()
+        else:
+            with connections["default"].cursor() as cursor:
+                cursor.execute(how)
+        with pytest.raises(Unguarded):
+            set_value("stale")
+        with pytest.raises(Unguarded), connections["default"].cursor() as cursor:
+            cursor.execute("COMMIT")
+    assert value() == before
+    with guarded(held):
+        set_value(before)
+
+
+def test_djangos_own_commit_is_refused_in_the_block(client: lockfast.Client) -> None:
+    with (
+        pytest.raises(transaction.TransactionManagementError),
+        guarded(lease(client, "commit")),
+    ):
+        transaction.commit()
 
 
 def test_a_lease_that_its_own_clock_has_ended_does_not_write(client: lockfast.Client) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -12,7 +13,7 @@ import pytest
 from psycopg.rows import dict_row
 
 import lockfast
-from lockfast import LeaseLost, StaleToken, aio
+from lockfast import LeaseLost, StaleToken, Unguarded, aio
 from lockfast.guards.postgres import (
     AsyncPostgresGuard,
     PostgresGuard,
@@ -64,6 +65,90 @@ def test_a_transaction_that_ended_within_its_block_is_not_taken_for_a_commit(
     assert connection.execute(SELECT).fetchone() == ("none",)
 
 
+ENDINGS = ["connection.commit", "connection.rollback", "COMMIT", "ROLLBACK"]
+WRITES = ["cursor", "connection", "older cursor", "BEGIN", "transaction", "COPY"]
+
+
+def end(connection: Connection, how: str) -> None:
+    if how.startswith("connection."):
+        getattr(connection, how.partition(".")[2])()
+    else:
+        connection.execute(how.encode())
+
+
+def write(connection: Connection, cursors: list[psycopg.Cursor[Any]], how: str) -> None:
+    if how == "transaction":
+        with connection.transaction():
+            connection.execute(UPDATE, ["stale"])
+    elif how == "COPY":
+        with cursors[0].copy("COPY register (id, value) FROM STDIN") as copy:
+            copy.write_row((2, "stale"))
+    else:
+        if how == "BEGIN":
+            connection.execute("BEGIN")
+        writer = {"connection": connection.cursor(), "older cursor": cursors[1]}
+        writer.get(how, cursors[0]).execute(UPDATE, ["stale"])
+
+
+@pytest.mark.parametrize("how", list(product([False, True], ENDINGS, WRITES)), ids=str)
+def test_work_behind_a_commit_in_the_block_is_refused_before_it_is_done(
+    server: Postgres,
+    client: lockfast.Client,
+    connection: Connection,
+    how: tuple[bool, str, str],
+) -> None:
+    autocommit, ending, writing = how
+    connection.autocommit = autocommit
+    held = lease(client, str(how))
+    older = connection.cursor()
+    before = server.command("SELECT * FROM register ORDER BY id")
+    with (
+        pytest.raises(psycopg.ProgrammingError, match="had ended"),
+        PostgresGuard(connection).transaction(held) as cursor,
+    ):
+        end(connection, ending)
+        with pytest.raises((Unguarded, AssertionError)):
+            write(connection, [cursor, older], writing)
+        with suppress(Unguarded):
+            end(connection, ending)
+    assert server.command("SELECT * FROM register ORDER BY id") == before
+    assert connection.autocommit is autocommit
+    connection.execute("SELECT 1")  # it is as before
+    connection.rollback()
+    with PostgresGuard(connection).transaction(held):
+        pass
+
+
+def test_a_refused_statement_ends_the_block_with_that_refusal(
+    client: lockfast.Client, connection: Connection
+) -> None:
+    held = lease(client, "refused")
+    with (
+        pytest.raises(Unguarded, match="leave the block"),
+        PostgresGuard(connection).transaction(held) as cursor,
+    ):
+        connection.commit()
+        cursor.execute(UPDATE, ["stale"])
+
+
+def test_the_same_for_asyncio(server: Postgres, client: lockfast.Client) -> None:
+    held = lease(client, "refused, async")
+
+    async def play() -> None:
+        async with await psycopg.AsyncConnection.connect(server.url) as connection:
+            guard = AsyncPostgresGuard(connection)
+            with pytest.raises(Unguarded):
+                async with guard.transaction(held) as cursor:
+                    await connection.commit()
+                    await cursor.execute(UPDATE, ["stale"])
+            async with guard.transaction(held) as cursor, connection.transaction():
+                await cursor.execute("SELECT 1")
+
+    before = value(server)
+    asyncio.run(play())
+    assert value(server) == before
+
+
 def test_a_guard_begins_its_own_transaction_and_says_so(
     connection: Connection, client: lockfast.Client
 ) -> None:
@@ -109,7 +194,8 @@ def test_a_seal_is_on_disk_before_the_holder_reads(
     connection.execute("CREATE TABLE seen (synchronous text)")
     connection.execute(
         "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"
+        "INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); "
+        "RETURN NULL; END $$"
     )
     connection.execute(
         "CREATE TRIGGER look AFTER INSERT ON lockfast_guard.mark EXECUTE FUNCTION look()"

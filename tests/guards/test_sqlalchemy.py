@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.exc import InvalidRequestError, OperationalError
+from sqlalchemy.exc import IntegrityError, InvalidRequestError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -18,7 +19,7 @@ from lockfast import LeaseLost, StaleToken, State, Unguarded
 from lockfast.guards import sqlalchemy as guard
 from lockfast.guards.postgres import PostgresGuard
 from tests.guards import story
-from tests.guards.database import database, lease, usurped
+from tests.guards.database import database, dismissed, lease, usurped
 from tests.guards.registers.sqlalchemy import AsyncMapper, Mapper, Row, url
 from tests.servers import Postgres, Redis
 
@@ -101,6 +102,110 @@ def test_a_transaction_that_ends_within_its_block_is_not_taken_for_a_commit(
         guard.transaction(session, held),
     ):
         session.rollback()
+
+
+def _by_session(session: Session) -> None:
+    session.commit()
+
+
+def _by_rollback(session: Session) -> None:
+    session.rollback()
+
+
+def _by_close(session: Session) -> None:
+    session.close()
+
+
+def _by_connection(session: Session) -> None:
+    session.connection().commit()
+
+
+def _by_text(session: Session) -> None:
+    session.execute(text("COMMIT"))
+
+
+ENDINGS = [_by_session, _by_rollback, _by_close, _by_connection, _by_text]
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+@pytest.mark.parametrize("again", [False, True])
+def test_work_behind_a_commit_in_the_block_is_refused_before_it_is_done(
+    server: Postgres,
+    engine: Engine,
+    client: lockfast.Client,
+    end: Callable[[Session], None],
+    again: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    """A helper that commits, as much web code has; the lock has passed on since."""
+    server.command("UPDATE register SET value = 'none'")
+    stale = lease(client, "commits")
+    with Session(engine) as session, Session(engine) as other:
+        with pytest.raises((InvalidRequestError, Unguarded)), guard.transaction(session, stale):
+            session.execute(text("SELECT 1"))
+            end(session)
+            dismissed(client, stale)
+            fresh = lease(client, "commits")
+            guard.seal(other, fresh)
+            with contextlib.suppress(InvalidRequestError, Unguarded):
+                session.execute(text("UPDATE register SET value = 'stale'"))
+            if again:
+                with contextlib.suppress(InvalidRequestError):
+                    end(session)
+        session.rollback()
+        assert server.command("SELECT value FROM register") == [("none",)]
+        with guard.transaction(session, fresh):  # it is as before
+            session.get_one(Row, 1).value = "fresh"
+        assert session.get_one(Row, 1).value == "fresh"
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_the_same_for_asyncio(
+    server: Postgres, client: lockfast.Client, end: Callable[[Session], None]
+) -> None:
+    server.command("UPDATE register SET value = 'none'")
+    held = lease(client, "commits, async")
+
+    async def play() -> None:
+        engine = create_async_engine(url(server.url))
+        async with AsyncSession(engine) as session:
+            with pytest.raises((InvalidRequestError, Unguarded)):
+                async with guard.async_transaction(session, held):
+                    await session.run_sync(end)
+                    await session.execute(text("UPDATE register SET value = 'stale'"))
+            await session.rollback()
+            async with guard.async_transaction(session, held):
+                pass
+        await engine.dispose()
+
+    asyncio.run(play())
+    assert server.command("SELECT value FROM register") == [("none",)]
+
+
+def test_a_session_on_a_connection_of_the_callers_leaves_it_usable(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "own connection")
+    with engine.connect() as connection:
+        for _ in range(2):
+            with Session(bind=connection) as session, guard.transaction(session, held):
+                session.execute(text("SELECT 1"))
+            connection.execute(text("SELECT 1"))
+            connection.commit()
+
+
+def test_savepoints_within_the_block_are_part_of_it(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    held = lease(client, "savepoints")
+    with Session(engine) as session:
+        with guard.transaction(session, held):
+            with pytest.raises(IntegrityError), session.begin_nested():
+                session.execute(text("INSERT INTO register VALUES (1, 'twice')"))
+            with session.begin_nested():
+                session.get_one(Row, 1).value = "nested"
+            session.begin_nested()  # left open
+            session.execute(text("SELECT 1"))
+        assert session.get_one(Row, 1).value == "nested"
 
 
 def test_an_engine_in_autocommit_cannot_be_guarded(engine: Engine, client: lockfast.Client) -> None:

@@ -11,6 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, router, transaction
 from django.db.utils import Error
 
 from lockfast.errors import LockfastError, Unguarded
+from lockfast.guards.postgres.bolt import Bolt, refuse
 from lockfast.guards.postgres.statements import AGAIN, READ_COMMITTED, entering, refusal, sealing
 from lockfast.nouns.lease import LeaseCore
 
@@ -53,7 +54,7 @@ def guarded(
             _run(using, entering(leases, check_lease=check_lease))
             for lease in leases:
                 lease.ensure_held()
-            yield
+            yield from _bolted(using)
     except Error as error:
         _explain(error, leases)
         if not nested and getattr(error.__cause__, "sqlstate", None) in AGAIN:
@@ -61,6 +62,18 @@ def guarded(
         raise
     finally:
         _open.reset(allowed)
+
+
+def _bolted(using: str) -> Iterator[None]:
+    """Have the block run in this transaction, and in no other."""
+    connection = transaction.get_connection(using)
+    bolt = Bolt(connection.connection)
+    try:
+        yield
+        if bolt.broken and not connection.needs_rollback:
+            refuse()
+    finally:
+        bolt.open()
 
 
 def _run(using: str, statements: list[str]) -> None:

@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from sqlalchemy import Connection, Transaction, event
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError
+from lockfast.guards.postgres.bolt import refuse_next
 from lockfast.guards.postgres.statements import AGAIN, entering, refusal, sealing
 from lockfast.nouns.lease import LeaseCore
 
@@ -31,13 +33,13 @@ def transaction(
 
     Raises `StaleToken`, and the lease is LOST, if a later holder has been there.
     """
-    _begin(session, leases, check_lease=check_lease)
+    block = _begin(session, leases, check_lease=check_lease)
     try:
         yield session
     except BaseException as error:
-        _fail(session, leases, error)
+        _fail(session, leases, block, error)
         raise
-    _commit(session, leases)
+    _commit(session, leases, block)
 
 
 async def async_seal(session: AsyncSession, *leases: LeaseCore) -> None:
@@ -50,13 +52,13 @@ async def async_transaction(
     session: AsyncSession, *leases: LeaseCore, check_lease: bool = False
 ) -> AsyncIterator[AsyncSession]:
     """Begin the session's transaction by the check, and commit it at the end."""
-    await session.run_sync(_begin, leases, check_lease=check_lease)
+    block = await session.run_sync(_begin, leases, check_lease=check_lease)
     try:
         yield session
     except BaseException as error:
-        await session.run_sync(_fail, leases, error)
+        await session.run_sync(_fail, leases, block, error)
         raise
-    await session.run_sync(_commit, leases)
+    await session.run_sync(_commit, leases, block)
 
 
 # Once for both: an AsyncSession runs them in its own session, over a driver that suspends.
@@ -78,8 +80,43 @@ def _seal(session: Session, leases: tuple[LeaseCore, ...]) -> None:
         lease.ensure_held()
 
 
-def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool) -> None:
-    session.begin()
+class _Block:
+    """A session's guarded transaction: while it is open, the session cannot begin another."""
+
+    def __init__(self, session: Session) -> None:
+        # Entered as a context: after a commit or rollback in the block, SQLAlchemy lets the session
+        # do nothing more before its end. Otherwise it would begin another transaction, unguarded.
+        self.transaction = session.begin().__enter__()
+        self._connection: Connection | None = None
+        self._root: Transaction | None = None
+
+    @property
+    def undermined(self) -> bool:
+        """Whether the connection's transaction has ended beneath the session's."""
+        ended = self._root is not None and not self._root.is_active
+        return ended and self.transaction.is_active
+
+    def bolt(self, connection: Connection) -> None:
+        """Do the same beneath the session: `session.connection().commit()`, a COMMIT as text."""
+        self._connection = connection
+        self._root = connection.get_transaction()
+        event.listen(connection, "before_cursor_execute", _refuse_next)
+
+    def open(self) -> None:
+        """End it: a connection that is the caller's own is free again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            event.remove(connection, "before_cursor_execute", _refuse_next)
+
+
+def _refuse_next(connection: Connection, *_: object) -> None:
+    """Refuse a statement behind the guarded transaction."""
+    driver: Any = connection.connection.driver_connection
+    refuse_next(driver)
+
+
+def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool) -> _Block:
+    block = _Block(session)
     try:
         connection = session.connection()
         driver: Any = connection.connection.dbapi_connection
@@ -91,27 +128,41 @@ def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool
             connection.exec_driver_sql(call)
         for lease in leases:
             lease.ensure_held()
+        block.bolt(connection)
     except BaseException as error:
-        _fail(session, leases, error)
+        _fail(session, leases, block, error)
         raise
+    return block
 
 
-def _commit(session: Session, leases: tuple[LeaseCore, ...]) -> None:
+def _commit(session: Session, leases: tuple[LeaseCore, ...], block: _Block) -> None:
     try:
-        if not session.in_transaction():
+        if session.get_transaction() is not block.transaction or not block.transaction.is_active:
             raise InvalidRequestError(
                 "the guarded transaction was ended within its block: what came after that was not "
                 "guarded"
             )
-        session.commit()
-    except DBAPIError as error:  # a flush that failed, or a trigger that refused
-        _fail(session, leases, error)
+        session.flush()
+        _refuse_next(session.connection())
+        block.open()
+        block.transaction.__exit__(None, None, None)
+    except BaseException as error:  # a flush that failed, or a trigger that refused
+        _fail(session, leases, block, error)
         raise
 
 
-def _fail(session: Session, leases: tuple[LeaseCore, ...], error: BaseException) -> None:
+def _fail(
+    session: Session,
+    leases: tuple[LeaseCore, ...],
+    block: _Block,
+    error: BaseException,
+) -> None:
     """Roll back; raise what the error means, if it means that the lease is lost."""
     try:
+        block.open()
+        if block.undermined:  # there is nothing that a rollback could find
+            session.invalidate()
+        block.transaction.__exit__(type(error), error, error.__traceback__)
         session.rollback()
     except DBAPIError:  # cut off: then the server has rolled back by itself
         session.invalidate()

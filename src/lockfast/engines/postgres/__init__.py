@@ -25,13 +25,21 @@ def schema() -> str:
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 
-def install(url: str) -> None:
-    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once."""
+def install(url: str, *, role: str | None = None) -> None:
+    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once.
+
+    Args:
+        url: The database, as a role that may create a schema in it.
+        role: A role that may take and release locks from then on, and nothing else.
+
+    """
     target = parse(url)
     target.take(*LIBPQ, *OURS)
     with psycopg.connect(Address.of(target).conninfo, autocommit=True) as connection:
         # Bytes: this text is ours, and has several statements, which are one transaction.
         connection.execute(schema().encode())
+        if role is not None:
+            connection.execute("SELECT lockfast.grant_v1(%s)", [role])
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from lockfast.engines.postgres.link import Row
 from lockfast.guarantees import Finding, Guarantees, Level
 
-ASK = b"""SELECT current_setting('server_version'), current_setting('fsync'),
- current_setting('full_page_writes'), current_setting('synchronous_standby_names')"""
+ASK = b"""SELECT pg_catalog.current_setting('server_version'),
+ pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'),
+ pg_catalog.current_setting('synchronous_standby_names')"""
 
 FORGETS = (
     "a crash keeps every grant, the promotion of a replica that lagged may forget some, so two can "

@@ -20,9 +20,11 @@ READ, WRITE = 1, 2
 Steps = Generator[int, None, None]
 """Yields READ, WRITE or both: go on once the socket is ready for one of them."""
 
+# Qualified, operators too: see schema.sql on what stands in the caller's search_path.
 GREETING = (
-    b"SELECT pg_backend_pid(), floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
-    b"current_setting('transaction_isolation')"
+    b"SELECT pg_catalog.pg_backend_pid(), pg_catalog.floor(pg_catalog.date_part('epoch', "
+    b"pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, "
+    b"pg_catalog.current_setting('transaction_isolation')"
 )
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 NOT_NOW = frozenset(["25006", "55P03"])  # a standby, a lock that was not to be had

@@ -17,11 +17,6 @@ from lockfast.port import Ask, Blocker, Entry, Standing
 
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
-SHOW = (
-    "SELECT encode(name, 'hex'), id, ticket, NOT waits, weight, capacity, expires - clock, "
-    "encode(payload, 'hex') "
-    "FROM lockfast.claim, LATERAL (SELECT lockfast.micros_v1() AS clock) now WHERE expires > clock"
-)
 
 
 def claim(ask: Ask, late: int, base: int) -> bytes:
@@ -51,26 +46,28 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
     arrays = ", ".join(
         [
             _numbers(order),
-            f"{_names(some)}::bytea[]",
-            f"{_ids(some)}::text[]",
+            f"{_names(some)}::pg_catalog.bytea[]",
+            f"{_ids(some)}::pg_catalog.text[]",
             _numbers(shape.capacity for shape in shapes),
             _numbers(shape.weight for shape in shapes),
             _numbers(round(shape.ttl * 1e6) for shape in shapes),
             _numbers(round(shape.wait_ttl * 1e6) for shape in shapes),
             f"ARRAY[{', '.join('true' if ask.queue else 'false' for ask in some)}]",
             _numbers(lates[place] for place in order),
-            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]::bytea[]",
+            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]::pg_catalog.bytea[]",
         ]
     )
     return (
-        "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::integer, a.weight::integer, "
-        f"a.ttl, a.wait_ttl, a.queue, a.late, {base:d}, a.payload) FROM unnest({arrays}) "
+        "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::pg_catalog.int4, "
+        "a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, a.late, "
+        # With several arrays this is syntax, which always means PostgreSQL's own `unnest`.
+        f"{base:d}, a.payload) FROM unnest({arrays}) "
         "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload)"
     ).encode()
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    return f"ARRAY[{', '.join(f'{number:d}' for number in numbers)}]::bigint[]"
+    return f"ARRAY[{', '.join(f'{number:d}' for number in numbers)}]::pg_catalog.int8[]"
 
 
 def _bucket(ask: Ask) -> int:
@@ -93,22 +90,23 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
 
 def show_one(name: str) -> bytes:
     """Ask for the claims on one name."""
-    return (
-        f"{SHOW} AND name = {_bytes(name.encode())} ORDER BY waits, ticket LIMIT {SHOWN}"
-    ).encode()
+    return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
 
 
 def show_page(prefix: str, cursor: str | None) -> bytes:
     """Ask for the next claims on names with that prefix, in the order of names and queues."""
     raw = prefix.encode()
-    start = f" AND name >= {_bytes(raw)}"
     # No byte of UTF-8 is 0xff, so this is the first name behind all that have the prefix.
-    end = f" AND name < {_bytes(raw + bytes([255]))}"
-    if cursor is not None:
-        name, waits, ticket = cursor.split(" ")
-        behind = f"{_bytes(bytes.fromhex(name))}, {waits == 'waits'}, {int(ticket):d}"
-        start = f" AND (name, waits, ticket) > ({behind})"
-    return f"{SHOW}{start}{end} ORDER BY name, waits, ticket LIMIT {PAGE}".encode()
+    below = _bytes(raw + bytes([255]))
+    if cursor is None:
+        return _show(_bytes(raw), f"{below}, NULL, NULL", PAGE)
+    name, waits, ticket = cursor.split(" ")
+    behind = f"{waits == 'waits'}, {int(ticket):d}"
+    return _show(_bytes(bytes.fromhex(name)), f"{below}, {behind}", PAGE)
+
+
+def _show(name: str, rest: str, most: int) -> bytes:
+    return f"SELECT * FROM lockfast.show_v1({name}, {rest}, {most})".encode()
 
 
 def claimed(row: Row, ask: Ask) -> tuple[int, Standing | None]:

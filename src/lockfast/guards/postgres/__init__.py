@@ -24,8 +24,16 @@ def schema() -> str:
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 
-def install(conninfo: str) -> None:
-    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once."""
+def install(conninfo: str, *, role: str | None = None) -> None:
+    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once.
+
+    Args:
+        conninfo: The database, as a role that may create a schema in it.
+        role: A role that may write under the guard from then on. It cannot lower a mark.
+
+    """
     with psycopg.connect(conninfo, autocommit=True) as connection:
         # Bytes: this text is ours, and has several statements, which are one transaction.
         connection.execute(schema().encode())
+        if role is not None:
+            connection.execute("SELECT lockfast_guard.grant_v1(%s)", [role])

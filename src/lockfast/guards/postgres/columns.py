@@ -17,13 +17,17 @@ from lockfast.guards.mark import refused, shown
 from lockfast.nouns.lease import LeaseCore
 from lockfast.runtime.drive import drive
 
+# PostgreSQL's own operators and types, whatever stands in the session's search_path: one who may
+# CREATE in a schema on it could otherwise have his own `=` called with these arguments.
 ADMITTED = SQL(
-    "(%(lockfast_token)s > {token} OR (%(lockfast_token)s = {token} "
-    "AND (%(lockfast_shared)s OR {id} = %(lockfast_id)s)))"
+    "(%(lockfast_token)s::pg_catalog.int8 OPERATOR(pg_catalog.>) {token} "
+    "OR (%(lockfast_token)s::pg_catalog.int8 OPERATOR(pg_catalog.=) {token} "
+    "AND (%(lockfast_shared)s OR {id} OPERATOR(pg_catalog.=) %(lockfast_id)s::pg_catalog.text)))"
 )
 RAISED = SQL(
     "{id} = CASE WHEN NOT %(lockfast_shared)s THEN %(lockfast_id)s "
-    "WHEN %(lockfast_floor)s > {token} THEN '' ELSE {id} END, "
+    "WHEN %(lockfast_floor)s::pg_catalog.int8 OPERATOR(pg_catalog.>) {token} THEN '' "
+    "ELSE {id} END, "
     "{token} = greatest({token}, %(lockfast_floor)s)"
 )
 

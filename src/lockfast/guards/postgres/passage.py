@@ -14,6 +14,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 
 from lockfast.errors import LockfastError
+from lockfast.guards.postgres.bolt import ENDED, Bolt
 from lockfast.guards.postgres.statements import (
     AGAIN,
     READ_COMMITTED,
@@ -52,13 +53,12 @@ class Passage:
         self._line = line
         self._leases = leases
         self._autocommit = line.connection.autocommit
+        self._bolt: Bolt | None = None
 
     async def seal(self) -> None:
         """Raise the marks in a transaction of its own: from here on the holder may read."""
         if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise within("seal() commits by itself, so it comes before your transaction")
-        if not self._autocommit:
-            await self._line.set_autocommit(True)
         try:
             await self._line.run(READ_COMMITTED, *sealing(self._leases))
             for lease in self._leases:
@@ -66,20 +66,19 @@ class Passage:
         except BaseException as error:
             await self._fail(error)
             raise
-        finally:
-            await self._restore()
 
     async def begin(self, *, check_lease: bool) -> None:
         """Open the transaction by the check."""
         connection = self._line.connection
         if connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise within("transaction() begins one of its own")
-        if not self._autocommit:
-            await self._line.set_autocommit(True)
+        if self._autocommit:  # or what comes after a commit in the block would be its own
+            await self._line.set_autocommit(False)
         try:
             # In the same message as the BEGIN: the check costs no round trip.
             calls = entering(self._leases, check_lease=check_lease)
             await self._line.run(beginning(connection), *calls)
+            self._bolt = Bolt(connection)
             for lease in self._leases:
                 lease.ensure_held()
         except BaseException as error:
@@ -88,26 +87,23 @@ class Passage:
 
     async def end(self, error: BaseException | None) -> None:
         """Commit, or roll back and say what the error means."""
+        ended = False
+        if self._bolt is not None:
+            ended = self._bolt.broken
+            self._bolt.open()
         try:
             if error is not None:
                 await self._fail(error)
                 return
-            status = self._line.connection.pgconn.transaction_status
-            if status != TransactionStatus.INTRANS:
-                # COMMIT would answer with a silent ROLLBACK, or would find nothing to commit.
-                raise psycopg.ProgrammingError(
-                    "the guarded transaction had ended before its block did: by an error that the "
-                    "block has swallowed, or by a commit or rollback of its own. What came after "
-                    "that was not guarded."
-                )
+            if ended:
+                raise psycopg.ProgrammingError(ENDED)
             await self._line.commit()
         except psycopg.Error as failure:
             if error is None:  # the commit was refused, perhaps by a trigger
                 await self._fail(failure)
             raise
         finally:
-            if not self._autocommit:
-                await self._restore()
+            await self._restore()
 
     async def _fail(self, error: BaseException) -> None:
         """Roll back; raise what the error means, if it means that the lease is lost."""
@@ -133,8 +129,8 @@ class Passage:
 
     async def _restore(self) -> None:
         connection = self._line.connection
-        if not self._autocommit and not connection.closed:
-            await self._line.set_autocommit(False)
+        if self._autocommit and not connection.closed:
+            await self._line.set_autocommit(True)
 
 
 def within(why: str) -> psycopg.ProgrammingError:

@@ -12,9 +12,41 @@
 -- of the transaction, so that no later holder can seal before this transaction has ended; and under
 -- REPEATABLE READ and SERIALIZABLE a seal since the snapshot is a serialization failure.
 
+--
+-- Who may do what: a writer has EXECUTE on enter_v1, seal_v1, held_v1 and demand_v1 (grant_v1 gives it),
+-- and no right to the marks. Those four are SECURITY DEFINER, so a writer can raise a mark, and never
+-- lower or delete one. Triggers run as the writer: they turn rows of any type into JSON, and a type's own
+-- casts must not run as the marks' owner.
+--
+-- Every function has a fixed search_path, because whoever may CREATE in a schema on the caller's path
+-- could otherwise put a function or an operator of his own in front of PostgreSQL's, and have it run as
+-- the caller, or as the owner. admit_v1 and bound_v1 have none of their own, for speed: only the owner
+-- may call them, and otherwise they run beneath one of the four.
+
+-- The installation itself runs on a fixed path too, and leaves the transaction's own behind.
+SELECT pg_catalog.set_config('lockfast.path', pg_catalog.current_setting('search_path'), true);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
 SELECT pg_advisory_xact_lock(7812736409124); -- two installations at once would disturb each other
 
 CREATE SCHEMA IF NOT EXISTS lockfast_guard;
+
+-- The owner of a schema can replace what is in it: one whom the installer has no reason to trust may have
+-- made it beforehand.
+DO $$
+DECLARE
+  v_owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'lockfast_guard');
+BEGIN
+  IF v_owner <> current_user
+    AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = v_owner)
+    AND v_owner <> (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database())
+  THEN
+    RAISE EXCEPTION 'the schema lockfast_guard belongs to %, not to %', v_owner, current_user
+      USING ERRCODE = 'insufficient_privilege',
+        HINT = 'Install as its owner, or give it to you first: ALTER SCHEMA lockfast_guard OWNER TO ...';
+  END IF;
+END
+$$;
 
 -- Room in every page, so that an update stays in its page and touches no index.
 CREATE TABLE IF NOT EXISTS lockfast_guard.mark (
@@ -24,7 +56,8 @@ CREATE TABLE IF NOT EXISTS lockfast_guard.mark (
   passed xid8   NOT NULL       -- the transaction that was let in last: the trigger looks for its own
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-CREATE OR REPLACE FUNCTION lockfast_guard.keep_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockfast_guard.keep_v1() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'marks are kept for ever: without its mark a name lets stale holders in again';
 END
@@ -79,14 +112,14 @@ $$;
 -- that has lost it would block the next one. Milliseconds, as text.
 CREATE OR REPLACE FUNCTION lockfast_guard.bound_v1(p_patience text) RETURNS boolean
 LANGUAGE sql AS $$
-  SELECT set_config('lock_timeout', p_patience, true) IS NOT NULL
-     AND set_config('idle_in_transaction_session_timeout', p_patience, true) IS NOT NULL
+  SELECT pg_catalog.set_config('lock_timeout', p_patience, true) IS NOT NULL
+     AND pg_catalog.set_config('idle_in_transaction_session_timeout', p_patience, true) IS NOT NULL
 $$;
 
 -- The rule as the first thing in a transaction. A procedure: CALL has no rows to read.
 CREATE OR REPLACE PROCEDURE lockfast_guard.enter_v1(
   p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- What nearly every call comes to, in one statement: the limits are set when the row is found, so
   -- before it is locked. The whole rule costs half as much again.
@@ -102,7 +135,7 @@ $$;
 -- The same, to be committed by itself: it has to be on disk before the holder reads.
 CREATE OR REPLACE PROCEDURE lockfast_guard.seal_v1(
   p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -114,7 +147,7 @@ $$;
 -- Where the engine is in this database: hold the claim itself to the end of the transaction, so that
 -- the engine cannot give its place away before; or refuse. A renewal is not held up.
 CREATE OR REPLACE PROCEDURE lockfast_guard.held_v1(p_name bytea, p_id text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM lockfast.claim c
   WHERE c.id = p_id AND c.name = p_name AND NOT c.waits AND c.expires > lockfast.micros_v1()
@@ -129,7 +162,7 @@ $$;
 -- Demand that this transaction was let in under a name, or that SET LOCAL shows what lets it in.
 -- A setting that was SET LOCAL in an earlier transaction is an empty string: that is no token.
 CREATE OR REPLACE FUNCTION lockfast_guard.demand_v1(p_name text, p_table text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_name  bytea := convert_to(p_name, 'UTF8');
   v_token text  := nullif(current_setting('lockfast.token', true), '');
@@ -152,13 +185,14 @@ $$;
 
 -- The trigger's arguments are the parts of a name: text, a column, text, a column, ..., text.
 CREATE OR REPLACE FUNCTION lockfast_guard.named_v1(p_parts text[], p_row jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT string_agg(CASE WHEN place % 2 = 1 THEN part ELSE coalesce(p_row ->> part, '') END, ''
                     ORDER BY place)
   FROM unnest(p_parts) WITH ORDINALITY parts(part, place)
 $$;
 
-CREATE OR REPLACE FUNCTION lockfast_guard.row_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockfast_guard.row_v1() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_NARGS = 1 THEN
     PERFORM lockfast_guard.demand_v1(TG_ARGV[0], TG_RELID::regclass::text);
@@ -176,7 +210,8 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION lockfast_guard.truncate_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockfast_guard.truncate_v1() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_NARGS > 1 THEN
     RAISE EXCEPTION 'lockfast: no one lock covers all rows of %', TG_RELID::regclass
@@ -188,7 +223,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION lockfast_guard.unprotect_v1(p_table regclass) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   EXECUTE format('DROP TRIGGER IF EXISTS lockfast_guard ON %s', p_table);
   EXECUTE format('DROP TRIGGER IF EXISTS lockfast_guard_truncate ON %s', p_table);
@@ -203,7 +238,7 @@ $$;
 -- The check is made at commit, so a transaction may show its token late, and the mark is locked only
 -- then. ALWAYS: session_replication_role must not switch it off.
 CREATE OR REPLACE FUNCTION lockfast_guard.protect_v1(p_table regclass, p_name text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_parts text[] := regexp_split_to_array(p_name, '[{}]');
   v_args  text;
@@ -232,3 +267,58 @@ BEGIN
   EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lockfast_guard_truncate', p_table);
 END
 $$;
+
+-- Let a role write under the guard. Whatever it was granted on the marks is revoked, but not the right to
+-- read them.
+CREATE OR REPLACE FUNCTION lockfast_guard.grant_v1(p_role text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_role text := CASE WHEN p_role = 'public' THEN 'PUBLIC' ELSE quote_ident(p_role) END;
+  v_call text;
+BEGIN
+  EXECUTE format('GRANT USAGE ON SCHEMA lockfast_guard TO %s', v_role);
+  EXECUTE format(
+    'REVOKE INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON lockfast_guard.mark FROM %s', v_role);
+  FOR v_call IN
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    WHERE p.pronamespace = 'lockfast_guard'::regnamespace
+      AND p.proname IN ('enter_v1', 'seal_v1', 'held_v1', 'demand_v1')
+  LOOP
+    EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', v_call, v_role);
+  END LOOP;
+END
+$$;
+
+-- What is left to PUBLIC does nothing that its caller could not do: it makes triggers on his own tables,
+-- is called by them, or joins text.
+DO $$
+DECLARE
+  v_call text;
+BEGIN
+  FOR v_call IN
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    WHERE p.pronamespace = 'lockfast_guard'::regnamespace
+      AND p.proname NOT IN ('protect_v1', 'unprotect_v1', 'row_v1', 'truncate_v1', 'named_v1')
+  LOOP
+    EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', v_call);
+  END LOOP;
+END
+$$;
+
+-- An earlier version had its users write to the marks: give those their new rights for the old.
+DO $$
+DECLARE
+  v_role text;
+BEGIN
+  FOR v_role IN
+    SELECT DISTINCT coalesce(r.rolname, 'public')
+    FROM pg_class c, LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+    WHERE c.oid = 'lockfast_guard.mark'::regclass AND a.grantee <> c.relowner
+      AND a.privilege_type IN ('INSERT', 'UPDATE')
+  LOOP
+    PERFORM lockfast_guard.grant_v1(v_role);
+  END LOOP;
+END
+$$;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('lockfast.path', true), true);

@@ -1,0 +1,59 @@
+"""The bolt: while a guarded block is open, its connection cannot begin a second transaction.
+
+A `commit()` or `rollback()` in the block, or in a helper that it calls, ends the guarded
+transaction. psycopg would begin the next one by itself, and nothing would have checked the lease
+for that one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from psycopg import BaseConnection
+from psycopg.pq import TransactionStatus
+
+from lockfast.errors import Unguarded
+
+# Whatever begins a transaction in psycopg asks this method for the BEGIN: a statement outside of
+# autocommit, `transaction()`, a two-phase one. It is not public, so it is named here: a psycopg
+# without it fails at the import, and not by letting a stale write through.
+HOOK = BaseConnection._get_tx_start_command.__name__
+ENDED = (
+    "the guarded transaction had ended before its block did: by an error that the block has "
+    "swallowed, or by a commit or rollback of its own. What comes after that is not guarded, so it "
+    "is refused: leave the block, and begin another one."
+)
+
+
+class Bolt:
+    """Closed from the check to the end of the block, on a connection that is not in autocommit."""
+
+    def __init__(self, connection: BaseConnection[Any]) -> None:
+        """Close it."""
+        self._words = vars(connection)
+        self._connection = connection
+        self._outer = self._words.get(HOOK)  # a block within a block
+        self._words[HOOK] = refuse
+
+    @property
+    def broken(self) -> bool:
+        """Whether the transaction is over: a COMMIT would find nothing, or answer by a ROLLBACK."""
+        return self._connection.pgconn.transaction_status != TransactionStatus.INTRANS
+
+    def open(self) -> None:
+        """Open it: the block has come to its end."""
+        if self._outer is None:
+            self._words.pop(HOOK, None)
+        else:
+            self._words[HOOK] = self._outer
+
+
+def refuse_next(connection: BaseConnection[Any]) -> None:
+    """Refuse a statement with which this connection would begin a transaction."""
+    if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+        refuse()
+
+
+def refuse() -> NoReturn:
+    """Begin no transaction."""
+    raise Unguarded(ENDED)

@@ -1,0 +1,187 @@
+"""What roles can do to one another on PostgreSQL: take and release locks, and nothing else."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import lockfast
+from lockfast import EngineRefused
+from lockfast.engines.postgres import install
+from tests.docs.rights import do_everything
+from tests.servers import Postgres
+from tests.servers.mallory import caught, set_traps
+
+RUN = "CREATE ROLE app LOGIN; CREATE ROLE other LOGIN; CREATE ROLE operator LOGIN"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres(config={"fsync": "off"}) as server:
+        server.command(RUN)
+        install(server.url, role="app")
+        install(server.url, role="other")
+        yield server
+
+
+def as_role(server: Postgres, role: str) -> str:
+    return server.url.replace("postgres@", f"{role}@")
+
+
+def refused(url: str, statement: str) -> str:
+    """Have a statement refused, and give the SQLSTATE."""
+    with psycopg.connect(url, autocommit=True) as connection, pytest.raises(psycopg.Error) as no:
+        connection.execute(statement.encode())
+    return no.value.sqlstate or ""
+
+
+def test_one_who_may_create_in_a_schema_on_the_path_runs_nothing_as_a_lock_user() -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        server.command("CREATE ROLE victim LOGIN")
+        install(server.url, role="victim")
+        set_traps(server, "victim")
+        do_everything(as_role(server, "victim"))
+        with lockfast.connect(as_role(server, "victim")) as client:
+            with client.lock_all("a", "b"):
+                assert client.lock("a").holders()
+            assert not caught(server)
+
+
+def test_an_installation_runs_nothing_of_one_who_may_create_in_a_schema_on_its_path() -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        set_traps(server, "postgres")
+        install(server.url)
+        install(server.url)
+        assert not caught(server)
+
+
+def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postgres) -> None:
+    rows = server.command(
+        "SELECT proname, prosecdef, 'search_path=pg_catalog, pg_temp' = ANY(proconfig) "
+        "FROM pg_proc WHERE pronamespace = 'lockfast'::regnamespace "
+        "AND has_function_privilege('app', oid, 'execute') ORDER BY 1"
+    )
+    names = ["claim_v1", "renew_v1", "resign_v1", "show_v1"]
+    assert rows == [(name, True, True) for name in names]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM lockfast.claim",
+        "UPDATE lockfast.claim SET expires = 0",
+        "UPDATE lockfast.bucket SET last = 9007199254740991",
+        "INSERT INTO lockfast.tombstone VALUES ('x', 0, 0, '')",
+        "TRUNCATE lockfast.bucket",
+        "SELECT lockfast.leave_v1('x', 1, 0, 1, NULL)",
+        "SELECT lockfast.sweep_v1(1, 9007199254740991)",
+        "SELECT lockfast.grant_v1('other')",
+        "CREATE FUNCTION lockfast.claim_v1() RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
+    ],
+)
+def test_a_lock_user_cannot_touch_what_is_stored(server: Postgres, statement: str) -> None:
+    assert refused(as_role(server, "app"), statement) == "42501"
+
+
+def claiming(capacity: int = 1, weight: int = 1, base: int = 0, id_: str = "x") -> str:
+    return (
+        f"SELECT lockfast.claim_v1('held', '{id_}', {capacity}, {weight}, 1000000, 1000000, true, "
+        f"4503599627370495, {base}, '')"
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        claiming(weight=-1),
+        claiming(weight=0),
+        claiming(weight=2),
+        claiming(base=2**53 - 1),
+        claiming(base=-(2**62)),
+        claiming(id_="a b"),
+        claiming(id_=""),
+    ],
+)
+def test_a_lock_user_cannot_make_a_claim_that_breaks_the_rule_for_others(
+    server: Postgres, statement: str
+) -> None:
+    with lockfast.connect(as_role(server, "other")) as client, client.lock("held"):
+        assert refused(as_role(server, "app"), statement) == "22023"
+        assert client.lock("held").try_acquire() is None
+
+
+def test_a_lock_user_cannot_release_the_lock_of_another_role(server: Postgres) -> None:
+    with (
+        lockfast.connect(as_role(server, "other")) as client,
+        client.lock("theirs", ttl=5) as lease,
+        lockfast.connect(as_role(server, "app")) as stranger,
+    ):
+        call = f"SELECT lockfast.resign_v1('{{theirs}}', '{{{lease.id}}}', '{{NULL}}')"
+        assert refused(as_role(server, "app"), call) == "42501"
+        with pytest.raises(EngineRefused, match="other"):
+            stranger.revoke(stranger.lock("theirs").holders()[0], "I want it")
+        assert client.lock("theirs").holders()
+
+
+def test_a_lock_user_cannot_forbid_another_role_an_id(server: Postgres) -> None:
+    prefix = secrets.token_hex(11)
+    ids = [f"{prefix}{number:010x}" for number in range(2)]
+    for id_ in ids:
+        with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
+            connection.execute(
+                "SELECT lockfast.resign_v1('{free}', %s, '{4503599627370495}')", [[id_]]
+            )
+    with psycopg.connect(as_role(server, "other"), autocommit=True) as connection:
+        claimed = connection.execute(claiming(id_=ids[0]).replace("held", "free").encode())
+        row = claimed.fetchone()
+        assert row is not None
+        assert len(row[0].split()) > 1
+        connection.execute("SELECT lockfast.resign_v1('{free}', %s, '{NULL}')", [[ids[0]]])
+    with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
+        dead = connection.execute(claiming(id_=ids[1]).replace("held", "free").encode())
+        assert dead.fetchall()[0][0].isdigit()  # its own word counts
+
+
+@pytest.mark.parametrize("of", ["other", "postgres"])
+def test_a_member_of_the_role_or_of_the_schemas_owner_can_break_its_locks(
+    server: Postgres, of: str
+) -> None:
+    server.command(f"GRANT {of} TO operator")
+    try:
+        with lockfast.connect(as_role(server, "other")) as client:
+            lease = client.lock("broken", ttl=5).acquire()
+            with lockfast.connect(as_role(server, "operator")) as operator:
+                assert operator.revoke(operator.lock("broken").holders()[0], "an operator")
+            assert client.lock("broken").holders() == []
+            assert lease.wait_lost(5)
+    finally:
+        server.command(f"REVOKE {of} FROM operator")
+
+
+def test_an_installation_of_the_earlier_schema_is_brought_up_to_date_with_its_users() -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        server.command(
+            "CREATE ROLE app LOGIN; "
+            "ALTER TABLE lockfast.claim DROP COLUMN owner; "
+            "ALTER TABLE lockfast.tombstone DROP COLUMN owner, ADD PRIMARY KEY (id); "
+            "DROP FUNCTION lockfast.show_v1, lockfast.grant_v1, lockfast.may_v1; "
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO PUBLIC; "
+            "GRANT USAGE ON SCHEMA lockfast TO app; "
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockfast TO app"
+        )
+        install(server.url)
+        do_everything(as_role(server, "app"))
+        assert refused(as_role(server, "app"), "DELETE FROM lockfast.claim") == "42501"
+        install(server.url)
+        do_everything(as_role(server, "app"))
+
+
+def test_a_schema_that_a_stranger_has_made_is_not_installed_into() -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        server.command("CREATE ROLE stranger; CREATE SCHEMA lockfast AUTHORIZATION stranger")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="stranger"):
+            install(server.url)
