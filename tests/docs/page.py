@@ -13,7 +13,7 @@ from tests.docs.tutorial import Step
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(
     r"^```(?P<kind>console|python|\{literalinclude\} (?P<source>\S+)|\{code-block\} \w+)\n"
-    r"(?P<options>(?::\w+:.*\n)*)(?P<text>.*?)^```$",
+    r"(?P<options>(?::\w+:[^\n]*\n)*)(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 CAPTION = re.compile(r"^:caption: (\S+)$", re.MULTILINE)

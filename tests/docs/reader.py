@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,13 +19,13 @@ STAYS = re.compile(
     r"celery .*(worker|beat)|.*\buvicorn |python jobs\.py|lockfast (watch|elect)\b|.* sleep 600$"
 )
 """Programs that run until the reader presses Ctrl-C."""
-LOOKS = re.compile(r"redis-cli .* (l?len|l?range|get|llen) |curl |lockfast who ")
+LOOKS = re.compile(r"redis-cli .* (llen|lrange|get) |curl |lockfast who ")
 """Commands that only look: what they show may take a moment to come true."""
 ELSEWHERE = re.compile(r"kubectl ")
 """Commands for machines that the tests do not have."""
 KEPT = re.compile(r"export |cd ")
 """Commands that change the reader's shell."""
-LONG = 60.0
+LONG = 120.0
 
 
 class Reader:
@@ -58,9 +59,9 @@ class Reader:
             self._snippets(page.snippets)
         with ExitStack() as stack:
             steps = [Step(self._here(command), printed) for command, printed in page.steps]
-            following = [*(step.command for step in steps[1:]), ""]
-            for step, after in zip(steps, following, strict=True):
-                self._type(step, stack, asked="$?" in after)
+            for number, step in enumerate(steps, 1):
+                asked = number < len(steps) and "$?" in steps[number].command
+                self._type(step, stack, asked=asked)
 
     def _here(self, text: str) -> str:
         for old, new in self._swaps.items():
@@ -92,13 +93,16 @@ class Reader:
         else:
             done = self._run(step.command)
             self._code = done.returncode
-            heard = f"{step.command}\n{done.stdout}{done.stderr}"
+            heard = f"{step.command}\n{done.stdout}"
             assert self._code == 0 or asked, heard
             if step.printed:
                 assert matches(done.stdout.splitlines(), step.printed), heard
 
     def _shows(self, step: Step) -> bool:
-        return matches(self._run(step.command).stdout.splitlines(), step.printed)
+        shown = matches(self._run(step.command).stdout.splitlines(), step.printed)
+        if not shown:
+            time.sleep(0.5)  # each look starts a program
+        return shown
 
     def _run(self, command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -106,7 +110,8 @@ class Reader:
             cwd=self._folder,
             env=self._env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # as a terminal shows both
             text=True,
             timeout=LONG,
             check=False,
@@ -119,7 +124,7 @@ class Reader:
         """Start what stays; at the end of the page it must still run, and end on Ctrl-C."""
         log = stack.enter_context((self._folder / "terminal.log").open("a+"))
         process = subprocess.Popen(
-            ["bash", "-c", self._script(f"exec {command}")],
+            ["bash", "-c", self._script(command)],
             cwd=self._folder,
             env=self._env,
             stdin=subprocess.DEVNULL,
