@@ -10,7 +10,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check test wide models faults torture bench docs clean
+.PHONY: help setup check test wide pages models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: ## Run the tests, on real servers that they start themselves
 
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
 	$(ON_UVLOOP) tests/contract
+
+pages: ## Follow the README and every how-to page from the wheel, in empty environments
+	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

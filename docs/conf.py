@@ -2,9 +2,15 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
+import typer.main
 from sphinx.application import Sphinx
+
+from lockfast.cli.app import app as lockfast_command
 
 # The version is written once, in pyproject.toml.
 _pyproject = Path(__file__).parent.parent / "pyproject.toml"
@@ -38,8 +44,9 @@ html_title = f"{project} {release}"
 
 
 def setup(app: Sphinx) -> None:
-    """Show what our docstrings say of arguments, one per line, as a list."""
+    """Show arguments in docstrings as a list, and fill in the reference of the command line."""
     app.connect("autodoc-process-docstring", _listed)
+    app.connect("source-read", _with_commands)
 
 
 def _listed(*args: object) -> None:
@@ -54,3 +61,38 @@ def _listed(*args: object) -> None:
         within = starts or (within and bool(line))
         made.append(("* " if starts else "  ") + line if within else line)
     lines[:] = made
+
+
+# The reference of the command line is made from the commands themselves, so that it lists all of
+# them and every option.
+_COMMANDS = "<!-- every command -->"
+
+
+def _with_commands(_: Sphinx, name: str, source: list[str]) -> None:
+    if name == "reference/command-line":
+        group = typer.main.get_command(lockfast_command)
+        parts = [part for each in group.commands.values() for part in _command(each)]
+        source[0] = source[0].replace(_COMMANDS, "\n\n".join(parts))
+
+
+def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Typer's copy of it
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    words = [f"lockfast {command.name}", *(each.metavar for each in arguments)]
+    yield f"## {command.name}"
+    yield f"```text\n{' '.join(words)}\n```"
+    for paragraph in cleandoc(command.callback.__doc__ or "").split("\n\n"):
+        head, *rest = paragraph.split("\n")
+        if rest and rest[0].startswith("  "):
+            yield f"**{head}**"
+            yield "\n".join(["```text", *rest, "```"])
+        else:
+            yield paragraph
+    rows = [_row(each) for each in command.params if each not in arguments]
+    yield "\n".join(["| option | what it does | default |", "| --- | --- | --- |", *rows])
+
+
+def _row(option: Any) -> str:  # noqa: ANN401  # Click's, or Typer's copy of it
+    value = f" {option.metavar}" if option.metavar else ""
+    names = ", ".join(f"`{each}`" for each in [*option.opts[1:], f"{option.opts[0]}{value}"])
+    default = "" if option.default in {None, False, ""} else f"`{option.default}`"
+    return f"| {names} | {option.help} | {default} |"

@@ -71,14 +71,15 @@ def test_the_snippets_of_a_page_run(page: Path) -> None:
     assert not done.stderr, done.stderr
 
 
-def test_the_readme_shows_a_stale_holder_being_told() -> None:
+def test_the_readme_shows_a_stale_holder_that_is_detected_and_rejected() -> None:
     with ExitStack() as stack:
         program = placed(snippets(ROOT / "README.md"), stack)
         said = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
         ).stdout
-    assert "another has it" in said
-    assert "is not held: its time ran out in this process" in said
+    assert "this program has the lock" in said
+    assert re.search("detected: .*is not held: its time ran out in this process", said), said
+    assert "rejected: the write to 'invoice:43'" in said
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -8,8 +8,9 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 import lockfast
 from lockfast.integrations.apscheduler import leading
 
-books = redis.Redis.from_url(os.environ["REDIS_URL"])
-client = lockfast.connect()  # at LOCKFAST_URL
+URL = "redis://localhost:6379"
+books = redis.Redis.from_url(os.environ.get("REDIS_URL", URL))
+client = lockfast.connect(os.environ.get("LOCKFAST_URL", URL))
 scheduler = BlockingScheduler()
 leader = leading(scheduler, client.election("jobs", ttl=3))
 
@@ -20,6 +21,6 @@ def poll() -> None:
         books.rpush("polls", f"{os.getpid()} {lease.token}")
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block, and resigns
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block and resigns
 with leader:
     scheduler.start()

@@ -1,4 +1,4 @@
-"""Two tasks, and a beat of which several may run."""
+"""Two tasks, and a schedule that several beats can share."""
 
 import os
 

@@ -9,9 +9,11 @@ from redis.asyncio import Redis
 from lockfast import aio
 from lockfast.integrations.starlette import leading
 
+URL = os.environ.get("REDIS_URL", "redis://localhost:6379")
+
 
 async def poll(lease: aio.AsyncLease) -> None:
-    async with Redis.from_url(os.environ["REDIS_URL"]) as books:
+    async with Redis.from_url(URL) as books:
         while True:
             lease.ensure_held()
             await books.rpush("polls", f"{os.getpid()} {lease.token}")
@@ -20,7 +22,7 @@ async def poll(lease: aio.AsyncLease) -> None:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    client = aio.connect()  # to LOCKFAST_URL
+    client = aio.connect()  # uses LOCKFAST_URL
     async with client, leading(app, client.election("poll", ttl=3), poll):
         yield
 

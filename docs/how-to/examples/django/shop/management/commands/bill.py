@@ -7,7 +7,7 @@ from shop.models import Bill
 class Command(Locked):
     lock = "bill:{tenant}"
     ttl = 60
-    at_least = 30  # the clocks of the machines differ by less
+    at_least = 30  # more than the machines' clocks differ
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("tenant")

@@ -1,0 +1,42 @@
+"""What the registry shows about the package is true."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
+def test_the_extra_all_has_every_extra_that_users_need() -> None:
+    named = {name for line in EXTRAS["all"] for name in re.findall(r"[\w-]+", line)} - {"lockfast"}
+    assert named == set(EXTRAS) - {"all", "testing"}
+
+
+@pytest.mark.parametrize(
+    "page", ["index.md", "engines/redis.md", "engines/redlock.md", "engines/postgres.md"]
+)
+def test_a_page_that_search_engines_lead_to_says_how_to_install(page: str) -> None:
+    assert "pip install 'lockfast[" in (ROOT / "docs" / page).read_text("utf-8")[:1000]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lockfast.telemetry.instrument",
+        "lockfast.engines.postgres.install",
+        "lockfast.engines.redlock.install",
+        *(
+            f"lockfast.integrations.{module}"
+            for module in ("alembic", "apscheduler", "celery", "django", "starlette")
+        ),
+    ],
+)
+def test_the_reference_lists_what_users_import(name: str) -> None:
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    assert any(f":: {name}" in page.read_text("utf-8") for page in pages)

@@ -1,0 +1,84 @@
+"""The README and the how-to pages, as a new user meets them.
+
+Each page is followed in an empty environment that has our wheel and what the page's own lines
+install, and nothing else.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.docs.empty import Wheelhouse
+from tests.docs.page import ROOT, Page, read
+from tests.docs.reader import Reader
+from tests.servers import Postgres, Redis, free_port
+
+HOW_TO = ROOT / "docs" / "how-to"
+PAGES = [
+    read(path)
+    for path in (ROOT / "README.md", *sorted(HOW_TO.glob("*.md")))
+    if path != HOW_TO / "index.md"
+]
+pytestmark = pytest.mark.timeout(400)  # the first one downloads everything that pages install
+DATABASE = "PostgreSQL database `app`"
+"""A page that needs one says so; libpq takes its port and user from the environment."""
+
+
+def name(page: Page) -> str:
+    return str(page.path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def wheelhouse() -> Wheelhouse:
+    packages = {package for page in PAGES for package in page.packages}
+    return Wheelhouse(ROOT / "build" / "wheelhouse", packages)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_works_to_the_letter_with_only_what_it_installs(
+    page: Page, wheelhouse: Wheelhouse, tmp_path: Path
+) -> None:
+    text = page.path.read_text("utf-8")
+    with ExitStack() as stack:
+        env: dict[str, str] = {}
+        server = stack.enter_context(Redis())
+        swaps = {
+            "6379": str(server.port),
+            "8000": str(free_port()),
+            "lockfast demo": "lockfast demo --fast",
+        }
+        if DATABASE in text:
+            postgres = stack.enter_context(Postgres())
+            postgres.command("CREATE DATABASE app")
+            env |= {"PGPORT": str(postgres.port), "PGUSER": "postgres"}
+        reader = Reader(tmp_path, wheelhouse.environment(page.packages), swaps, env)
+        reader.follow(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_begins_with_its_install_line(page: Page) -> None:
+    text = page.path.read_text("utf-8")
+    assert page.packages, "no line of it installs anything"
+    first = min(text.find(fence) for fence in ("```python", "```console", "```{") if fence in text)
+    assert text[first:].startswith("```console\n$ pip install "), text[first : first + 80]
+
+
+def test_the_readme_without_its_packages_fails_and_does_not_hang(
+    wheelhouse: Wheelhouse,
+) -> None:
+    # It once stopped its own process, and left it to a child to resume it. The child failed.
+    environment = wheelhouse.environment(frozenset({"lockfast[redis]"}))
+    with Redis() as server:
+        program = PAGES[0].snippets.replace("6379", str(server.port))
+        done = subprocess.run(
+            [environment / "bin" / "python", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert "No module named 'redis'" in done.stderr
