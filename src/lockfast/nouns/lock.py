@@ -132,6 +132,7 @@ class Holder:
         "left",
         "name",
         "ticket",
+        "value",
         "weight",
         "who",
     )
@@ -148,6 +149,8 @@ class Holder:
         self.who = who.read(entry.payload)
         self.holding = who.holding(entry.payload)
         """What its thread or task held when it asked: names by the ids of the claims."""
+        self.value = who.value(entry.payload)
+        """What a leader, or a candidate, publishes."""
 
     @property
     def token(self) -> int | None:
