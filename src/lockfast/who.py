@@ -152,8 +152,11 @@ def _said(raw: bytes) -> dict[str, object]:
     The size is checked first: parsing 30 MB takes a second. A hundred thousand brackets end in a
     RecursionError, a number of 5,000 digits in a ValueError, so every Exception counts.
     """
-    if len(raw) > LARGEST:
-        return {}
+    return _parsed(raw) if len(raw) <= LARGEST else {}
+
+
+@lru_cache(8)  # one payload is read in three ways, one after another
+def _parsed(raw: bytes) -> dict[str, object]:
     try:
         said = json.loads(raw)
     except Exception:  # noqa: BLE001  # see above
