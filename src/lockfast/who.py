@@ -77,7 +77,10 @@ def payload(  # noqa: PLR0913, PLR0917  # each is a part of the description; a h
 
 
 def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
-    """Write what is the same for all claims of a worker, anew only every second."""
+    """Write what is the same for all claims of a worker, anew only every second: at the half, so
+    that the whole seconds that are told are never wrong by more than a half.
+    """
+    rounded = time.time() + 0.5
     if len(_written) >= REMEMBERED:
         _written.clear()
     said: dict[str, object] = {
@@ -86,11 +89,11 @@ def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
         "worker": worker[:LONGEST_WORKER],
         "service": os.path.basename(sys.argv[0] or "python")[:LONGEST_SERVICE],  # noqa: PTH119  # not a path
         "purpose": purpose,
-        "since": int(time.time()),
+        "since": int(rounded),
         "ttl": ttl,
     }
     raw = json.dumps({key: value for key, value in said.items() if value}).encode()
-    _written[worker, purpose, ttl] = (now + 1.0, raw)
+    _written[worker, purpose, ttl] = (now + 1.0 - rounded % 1.0, raw)
     return raw
 
 
@@ -149,8 +152,11 @@ def _said(raw: bytes) -> dict[str, object]:
     The size is checked first: parsing 30 MB takes a second. A hundred thousand brackets end in a
     RecursionError, a number of 5,000 digits in a ValueError, so every Exception counts.
     """
-    if len(raw) > LARGEST:
-        return {}
+    return _parsed(raw) if len(raw) <= LARGEST else {}
+
+
+@lru_cache(8)  # one payload is read in three ways, one after another
+def _parsed(raw: bytes) -> dict[str, object]:
     try:
         said = json.loads(raw)
     except Exception:  # noqa: BLE001  # see above

@@ -23,6 +23,7 @@ FIELDS = [
     "worker",
     "service",
     "purpose",
+    "value",
     "since",
     "ttl",
     "left",

@@ -13,8 +13,9 @@ import pytest
 
 import lockfast
 from lockfast import who
+from lockfast.engines.redis.keys import keys
 from tests.console.calls import LONG, Calls
-from tests.servers import wait_until
+from tests.servers import Redis, RedlockSet, wait_until
 from tests.unit.test_who import POISONS
 
 SCREEN = "\x1b[2J\x1b[H\nlockfast: lock acquired, all is well\x1b]0;pwned\x07"
@@ -130,3 +131,25 @@ def test_a_candidate_goes_on_after_any_exception(
             assert failed.wait(5)
             assert leading.wait(10)
     assert "a bug" in caplog.text
+
+
+def _spoil(server: Redis, prefix: str, name: str) -> None:
+    """Write what no lock is, under keys that look like ours."""
+    server.command("SET", prefix.encode() + b"{0}=\xff\xfe", b"x")
+    server.command("SET", f"{prefix}{{{keys(name).bucket}}}={name}", "not ours")
+
+
+@pytest.mark.parametrize("kind", ["redis", "redlock"])
+def test_a_key_that_is_no_lock_hides_no_other(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RedlockSet(3) if kind == "redlock" else Redis() as servers:
+        for server in servers.nodes if isinstance(servers, RedlockSet) else [servers]:
+            _spoil(server, "lockfast:redlock:" if kind == "redlock" else "lockfast:", "junk")
+        with lockfast.connect(servers.url) as client, client.lock("good", ttl=LONG) as lease:
+            call = Calls(servers.url, capsys)
+            assert [each["id"] for each in call("ls", "--json").objects] == [lease.id]
+            assert call("watch", "--count", "1").code == 0
+            assert client.lock("junk").queue() == []
+            if kind == "redis":
+                assert call("deadlocks").code == 0

@@ -33,7 +33,7 @@ POISONS = {
     "half a surrogate": rb'{"host": "\ud800", "pid": 1, "holding": {"'
     + b"a" * 32
     + rb'": "\ud800"}}',
-    "30 MB": b'{"host": "' + b"h" * 30_000_000 + b'"}',
+    "3 MB": b'{"host": "' + b"h" * 3_000_000 + b'"}',
     "nothing": b"",
     "no text": b"\xff\xfe\x00",
 }
@@ -112,3 +112,11 @@ def test_a_long_purpose_is_cut_for_it_is_sent_to_all_who_wait() -> None:
     raw = who.payload("w", "A" * 30_000_000, 0.0)
     assert len(raw) < 2_000
     assert who.read(raw).purpose == "A" * 256
+
+
+def test_an_age_is_never_told_wrong_by_more_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = 1_800_000_000.0
+    for step in range(100):
+        monkeypatch.setattr("time.time", lambda at=wall + step * 0.07: at)
+        since = who.read(who.payload("punctual", "why", 1000.0 + step * 0.07)).since
+        assert abs(wall + step * 0.07 - since) <= 0.5001

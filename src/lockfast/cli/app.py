@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
-from lockfast.cli import breaking, deadlocks, demo, doctor, elect, ls, run, watch, who
+from lockfast.cli import breaking, deadlocks, demo, doctor, elect, install, ls, run, watch, who
 from lockfast.cli.codes import Code, Misconfigured, code_of
 from lockfast.cli.manual import manual
+from lockfast.cli.paper import show
 from lockfast.cli.place import Url, UrlFile, chosen
 from lockfast.cli.stderr import say
 from lockfast.cli.wrapped import Wrapping
@@ -30,14 +33,33 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "break": breaking.breaks,
     "deadlocks": deadlocks.deadlocks,
     "doctor": doctor.doctor,
+    "install": install.install,
     "demo": demo.demo,
 }
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001  # as Typer calls it
+    if asked:
+        show(f"lockfast {metadata.version('lockfast')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end."),
+]
 for name, command in SEEING.items():
     app.command(name, help=manual(command))(command)
 
 
 @app.callback()
-def common(context: typer.Context, url: Url = None, url_file: UrlFile = None) -> None:
+def common(
+    context: typer.Context,
+    url: Url = None,
+    url_file: UrlFile = None,
+    *,
+    version: Version = False,  # noqa: ARG001  # its callback ends the program
+) -> None:
     """Locks for many machines: run a command under one, see who holds what."""
     context.obj = chosen(context, url, url_file)
 

@@ -42,6 +42,7 @@ def fields(claim: Holder) -> dict[str, object]:
         "worker": said.worker,
         "service": said.service,
         "purpose": said.purpose,
+        "value": claim.value,
         "since": said.since,
         "ttl": said.ttl,
         "left": round(claim.left, 3),

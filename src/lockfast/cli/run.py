@@ -58,6 +58,14 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     freeze: Freeze = False,
     grace: Grace = None,
     keep_url: KeepUrl = False,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            "--purpose",
+            metavar="TEXT",
+            help="What `who` and `ls` show of it; without this, the name of the command.",
+        ),
+    ] = None,
 ) -> int:
     """Run a command while holding the lock NAME, and end it before the lock can be another's.
 
@@ -76,7 +84,8 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     if slots is not None and at_least:
         raise typer.BadParameter("--at-least is for a lock, not for --slots")
     plan = Plan.of(ttl, grace)
-    purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
+    if purpose is None:
+        purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
     wait = 0.0 if nonblock else timeout
     try:
         with (
@@ -91,7 +100,11 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             outcome = stage.keep(stage.signals.wait_for(lock.acquire))
     except NotAcquired as error:
         if conflict:  # with -E 0 it is no failure, and cron would send it by mail
-            say(str(error))
+            waited = f"after {error.waited:.3g} s" if wait else "now"
+            say(
+                f"{error.name!r} is busy {waited}, the command was not run: held by "
+                f"{error.holder}. To wait longer, say -w SECONDS."
+            )
         return conflict
     except Interrupted as end:
         outcome = Outcome(of_signal(end.number), signal=end.number)

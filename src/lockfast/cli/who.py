@@ -45,6 +45,8 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
         lines.append(f"  {described(claim)}")
         shared = f"token {claim.token}" if claim.token is not None else f"ticket {claim.ticket}"
         lines.append(f"    {shared}; its lease ends in {claim.left:.0f} s, unless it is renewed")
+        if claim.value:
+            lines.append(f"    it publishes {plain(claim.value)}")
     if waiters:
         lines.append("and waited for by")
         lines += [f"  {n}. {described(claim)}" for n, claim in enumerate(waiters, 1)]

@@ -135,6 +135,7 @@ class Holder:
         "left",
         "name",
         "ticket",
+        "value",
         "weight",
         "who",
     )
@@ -151,6 +152,8 @@ class Holder:
         self.who = who.read(entry.payload)
         self.holding = who.holding(entry.payload)
         """What its thread or task held when it asked: names by the ids of the claims."""
+        self.value = who.value(entry.payload)
+        """What a leader, or a candidate, publishes."""
 
     @property
     def token(self) -> int | None:

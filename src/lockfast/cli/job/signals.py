@@ -55,7 +55,9 @@ class Signals:
             done.append(_result(work))
             self.wake()
 
-        threading.Thread(target=settle, name="waiting", daemon=True).start()
+        # By the name of the thread it works for: it is shown to whoever asks who holds the lock.
+        name = threading.current_thread().name
+        threading.Thread(target=settle, name=name, daemon=True).start()
         while not done:
             select.select([self._out], [], [])
             for number in self.take():

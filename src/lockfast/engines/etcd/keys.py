@@ -68,8 +68,8 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The resource."""
-        return unquote_to_bytes(self.key[len(CLAIMS) : -33]).decode()
+        """The resource. Only shown: a key that is not ours must not hide all the others."""
+        return unquote_to_bytes(self.key[len(CLAIMS) : -33]).decode(errors="replace")
 
     @property
     def wait_ttl(self) -> float:

@@ -300,8 +300,9 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
     """Read what SCAN found: where to go on, and names."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
-    # A `}=` inside of a name matches the pattern too.
-    every = (key.decode().partition("}=")[2] for key in reply[1])
+    # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one such
+    # key of somebody else's must not hide all the others.
+    every = (key.decode(errors="replace").partition("}=")[2] for key in reply[1])
     return reply[0].decode(), [name for name in every if name.startswith(prefix)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -149,17 +150,21 @@ def refusal(reply: Any, ask: Ask) -> int | None:
 
 
 def entries(name: str, reply: Any) -> list[Entry]:
-    """Read what inspect.lua shows."""
-    return [
-        Entry(
-            name=name,
-            id=ident.decode(),
-            ticket=int(ticket),
-            granted=granted == 1,
-            weight=int(weight),
-            capacity=int(capacity),
-            left=left / 1000,
-            payload=payload,
-        )
-        for ident, ticket, granted, left, weight, capacity, payload in reply
-    ]
+    """Read what inspect.lua shows. A value that is not as we write it is left out."""
+    found = []
+    for row in reply:
+        with suppress(ValueError, TypeError, AttributeError):
+            ident, ticket, granted, left, weight, capacity, payload = row
+            found.append(
+                Entry(
+                    name=name,
+                    id=ident.decode(),
+                    ticket=int(ticket),
+                    granted=granted == 1,
+                    weight=int(weight),
+                    capacity=int(capacity),
+                    left=left / 1000,
+                    payload=payload,
+                )
+            )
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import hiredis
@@ -68,7 +69,8 @@ def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
     """Give the names, each with whether its lock was met and not only its waiting room."""
     names: dict[str, bool] = {}
     for key in keys:
-        text = key.decode()[len(packets.PREFIX) :].partition("}")[2]
+        # What is no text is no lock of ours, and must not hide all the others.
+        text = key.decode(errors="replace")[len(packets.PREFIX) :].partition("}")[2]
         if text[1:].startswith(prefix):
             names[text[1:]] = names.get(text[1:], False) or text[0] == "="
     return names
@@ -134,10 +136,12 @@ def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
     waiting: dict[tuple[str, int], list[float]] = {}
     payloads: dict[str, bytes] = {}
     for rows in answers:
-        for raw, token, has, left, payload in rows:
-            ident = raw.decode()
-            payloads[ident] = payload
-            (holding if has else waiting).setdefault((ident, int(token)), []).append(left / 1000)
+        for row in rows:
+            with suppress(ValueError, TypeError, AttributeError):  # not as we write it
+                raw, token, has, left, payload = row
+                key = (raw.decode(), int(token))
+                (holding if has else waiting).setdefault(key, []).append(left / 1000)
+                payloads[key[0]] = payload
     return [
         Entry(
             name=name,
