@@ -32,6 +32,8 @@ from lockfast.errors import EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
 
+LOOKS = 4  # times that a connection is looked at in the time that a request may take
+
 
 class Pending(Protocol):
     """Whoever takes a reply: a future, or what behaves like one."""
@@ -100,7 +102,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._heard = 0.0
         self._answers = 0
-        self._watched = -1
+        self._sent: deque[int] = deque(maxlen=LOOKS - 1)
+        """How many requests had been sent at each of the last looks."""
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,7 +115,7 @@ class Connection(asyncio.Protocol):
         if sock is not None:
             keep_alive(sock)
         self._heard = self._loop.time()
-        self._watch = self._loop.call_later(IO / 2, self._check)
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self) -> bool:
         """Tell whether it was idle for so long that it may have ended without a word."""
@@ -187,12 +190,15 @@ class Connection(asyncio.Protocol):
         self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _check(self) -> None:
-        """Give up on silence: one timer per connection, not one per request."""
-        if self._pending and self._watched == self._answers:
+        """Give up when a request is older than IO: one timer per connection, not one per request.
+
+        Bytes that trickle in, and replies to others, win it no time.
+        """
+        if len(self._sent) == LOOKS - 1 and self._answers < self._sent[0]:
             self.drop("no answer in time")
             return
-        self._watched = self._answers if self._pending else -1
-        self._watch = self._loop.call_later(IO / 2, self._check)
+        self._sent.append(self._answers + len(self._pending))
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
 
 class AioWire:
