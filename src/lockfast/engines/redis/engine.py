@@ -15,7 +15,7 @@ from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.routes import Routes
+from lockfast.engines.redis.routes import Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, failure
@@ -69,18 +69,20 @@ class RedisEngine(Routes):
     ) -> list[Standing | Exception | None]:
         """Append several: one round trip per server."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
-            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, deadline)
+            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, end)
             calls = []
             for i in order:
                 shape = asks[i].shape
                 form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
                 calls.append(self._claim(form, asks[i], address))
-            replies = await self._scripts(CLAIM, address, calls, deadline, heart=False)
+            replies = await self._scripts(CLAIM, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 found[i] = self._claimed(reply, asks[i], address)
-        return found
+
+        return _filled(found, await self._each(asks, deadline, work))
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
@@ -112,9 +114,10 @@ class RedisEngine(Routes):
     ) -> list[Standing | Exception | None]:
         """Extend: one call per server where names may share a call, else one per bucket."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             calls = [packets.renew([packets.renewal(asks[i]) for i in group]) for group in groups]
-            replies = await self._scripts(RENEW, address, calls, deadline, heart=True)
+            replies = await self._scripts(RENEW, address, calls, end, heart=True)
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
@@ -126,7 +129,8 @@ class RedisEngine(Routes):
                 self._wire.offsets[address] = int(told) / 1000 - received
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
-        return found
+
+        return _filled(found, await self._each(asks, deadline, work))
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if reply is None:
@@ -149,19 +153,24 @@ class RedisEngine(Routes):
                 _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
             return [reply[0] == 1]
         removed = [False] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
             if doubt:
-                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, deadline)
+                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, end)
             calls = [
                 self._resignation(packets.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
             ]
-            replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
+            replies = await self._scripts(RESIGN, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     raise self._failure(reply, address)
                 removed[i] = reply[0] == 1
+
+        errors = await self._each(asks, deadline, work)
+        if errors:  # after all servers were asked: what can be freed is free
+            raise next(iter(errors.values()))
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
@@ -294,6 +303,17 @@ class RedisEngine(Routes):
     async def close(self) -> None:
         """Close the connections."""
         await self._wire.close()
+
+
+def _filled(
+    found: list[Standing | Exception | None], errors: Errors
+) -> list[Standing | Exception | None]:
+    """Put errors in their places; raise if there is nothing else."""
+    if errors and len(errors) == len(found):
+        raise next(iter(errors.values()))
+    for i, error in errors.items():
+        found[i] = error
+    return found
 
 
 def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
