@@ -18,7 +18,7 @@ from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, failure
+from lockfast.engines.redis.wire import Address, Wire, code, failure
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
@@ -121,9 +121,8 @@ class RedisEngine(Routes):
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    error = self._failure(reply, address)
                     for i in group:
-                        found[i] = error
+                        found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
                 *standings, told = reply
                 self._wire.offsets[address] = int(told) / 1000 - received
@@ -131,6 +130,31 @@ class RedisEngine(Routes):
                     found[i] = self._renewed(each, asks[i], address)
 
         return _filled(found, await self._each(asks, deadline, work))
+
+    async def _renew_moving(
+        self, ask: Ask, reply: Any, address: Address, deadline: float
+    ) -> Standing | Exception | None:
+        """Renew a claim, after an error, whose slot moves or has moved; else return the error.
+
+        While a slot moves, a script whose keys are not all there is refused with TRYAGAIN, and a
+        sole holder has one key alone. Where that has gone, ASK tells.
+        """
+        part, alone, asking = packets.renewal(ask), False, False
+        for _ in range(4):
+            what = code(reply)
+            there = self._topology.moved(part.bucket, str(reply), address)
+            if there is not None:
+                address, asking = there, what == "ASK"
+            elif what == "TRYAGAIN" and not alone and not self._topology.together:
+                alone = True
+            else:
+                break
+            packet = packets.renew_alone(ask) if alone else RENEW.whole(packets.renew([part]))
+            calls = [command("ASKING"), packet] if asking else [packet]
+            reply = (await self._wire.pipeline(address, calls, deadline, heart=True))[-1]
+            if not isinstance(reply, hiredis.ReplyError):
+                return self._renewed(reply[0], ask, address)
+        return self._failure(reply, address)
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if reply is None:

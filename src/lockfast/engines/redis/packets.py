@@ -113,6 +113,12 @@ def renew(parts: Sequence[Renewal]) -> bytes:
     return RENEW.packet(1 + 5 * len(parts), b"".join(rest))
 
 
+def renew_alone(ask: Ask) -> bytes:
+    """Pack a call of renew.lua for a sole holder, by the lock's key alone, with the script."""
+    rest = b"$1\r\n1\r\n" + keys(ask.shape.name).lock + renewal(ask).args
+    return RENEW.whole(RENEW.packet(4, rest))
+
+
 def inspect(name: str, most: int) -> bytes:
     """Pack a call of inspect.lua."""
     where = keys(name)
