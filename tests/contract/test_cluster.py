@@ -224,7 +224,7 @@ def test_leases_survive_the_move_of_their_slot(servers: Cluster, stage: Stage) -
 
 
 def test_a_lease_is_kept_for_as_long_as_its_slot_moves(servers: Cluster, stage: Stage) -> None:
-    """Its queue's keys are absent: TRYAGAIN for longer than its ttl, at the source and the target."""
+    """Its queue's keys are absent: TRYAGAIN for longer than its ttl, at both nodes."""
 
     async def play() -> None:
         client = stage.client()

@@ -28,7 +28,7 @@ from lockfast.engines.redis.wire import (
     reader,
     reason,
 )
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
 
@@ -155,9 +155,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand out replies, in the order of the requests."""
         self._heard = self._loop.time()
-        self._reader.feed(data)
         gets, pending = self._reader.gets, self._pending
         try:
+            self._reader.feed(data)
             while (reply := gets()) is not MISSING:
                 if type(reply) is hiredis.PushNotification:
                     self._on_push(reply)
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
                 future = pending.popleft()
                 if future is not None and not future.done():
                     future.set_result(reply)
-        except (hiredis.HiredisError, IndexError) as error:
+        except Exception as error:  # noqa: BLE001  # the parser raises much, and nobody else would catch it
             self.drop(f"not the Redis protocol: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -230,7 +230,7 @@ class AioWire:
     def _on_push(self, push: list[Any]) -> None:
         if not push:
             self.trouble()
-        elif push[0] == b"message":
+        elif push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
             self._pushes.append(push[2])
         self._bell.ring()
 
@@ -251,7 +251,7 @@ class AioWire:
             self.offsets[address] = self._login.welcome(address, replies, self._now())
         except BaseException as error:
             connection.drop("the greeting failed")
-            if isinstance(error, OSError):
+            if isinstance(error, Exception) and not isinstance(error, EngineError):
                 raise EngineUnavailable(
                     f"no connection to Redis at {address}: {reason(error)}",
                     sent=False,

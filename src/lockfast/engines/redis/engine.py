@@ -51,18 +51,19 @@ class RedisEngine(Routes):
         ask.late = max(ask.late, late)
         packet = packets.claim(form, ask, late, self._base)
         reply = await self._wire.call(address, packet, deadline)
-        if type(reply) is bytes:
-            return packets.standing(reply, ask)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
             address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
-        if type(reply) is list:
-            told = packets.refusal(reply, ask)
-            if told is not None:
-                # The id is dead, or the server's clock was moved: learn, so that the next id lives.
-                self._wire.offsets[address] = told / 1000 - self._now()
-                return None
-        return packets.standing(reply, ask)
+        try:
+            if type(reply) is list:
+                told = packets.refusal(reply, ask)
+                if told is not None:
+                    # The id is dead, or the server's clock was moved: learn it for the next id.
+                    self._wire.offsets[address] = told / 1000 - self._now()
+                    return None
+            return packets.standing(reply, ask)
+        except packets.Malformed as error:
+            raise self._malformed(error, address) from error
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
@@ -124,8 +125,8 @@ class RedisEngine(Routes):
                     for i in group:
                         found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
-                *standings, told = reply
-                self._wire.offsets[address] = int(told) / 1000 - received
+                standings, told = packets.renewed(reply, len(group))
+                self._wire.offsets[address] = told / 1000 - received
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
 
@@ -153,7 +154,7 @@ class RedisEngine(Routes):
             calls = [command("ASKING"), packet] if asking else [packet]
             reply = (await self._wire.pipeline(address, calls, deadline, heart=True))[-1]
             if not isinstance(reply, hiredis.ReplyError):
-                return self._renewed(reply[0], ask, address)
+                return self._renewed(packets.renewed(reply, 1)[0][0], ask, address)
         return self._failure(reply, address)
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
@@ -175,7 +176,10 @@ class RedisEngine(Routes):
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)
                 _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
-            return [reply[0] == 1]
+            try:
+                return [packets.resigned(reply)]
+            except packets.Malformed as error:
+                raise self._malformed(error, address) from error
         removed = [False] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
@@ -190,7 +194,7 @@ class RedisEngine(Routes):
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     raise self._failure(reply, address)
-                removed[i] = reply[0] == 1
+                removed[i] = packets.resigned(reply)
 
         errors = await self._each(asks, deadline, work)
         if errors:  # after all servers were asked: what can be freed is free
@@ -277,7 +281,10 @@ class RedisEngine(Routes):
                 _, reply = await self._insist(
                     reply, INSPECT, address, bucket, lambda _: packet, deadline
                 )
-            return Page(packets.entries(names, reply), None)
+            try:
+                return Page(packets.entries(names, reply), None)
+            except packets.Malformed as error:
+                raise self._malformed(error, address) from error
         return await self._page(names, cursor, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
@@ -287,7 +294,22 @@ class RedisEngine(Routes):
         """
         nodes = await self._nodes(deadline, again=cursor is None)
         number, position, names = json.loads(cursor or '[0, "0", null]')
-        address = nodes[number]
+        try:
+            entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
+        except packets.Malformed as error:
+            raise self._malformed(error, nodes[number]) from error
+        following = [number + 1, "0", None] if following is None else [number, *following]
+        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+
+    async def _scan(
+        self,
+        address: Address,
+        prefix: str,
+        position: str,
+        names: list[str] | None,
+        deadline: float,
+    ) -> tuple[list[Entry], list[Any] | None]:
+        """Show the names that were found on one server, and look for more; None if that was all."""
 
         def scan() -> bytes:
             pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
@@ -299,16 +321,14 @@ class RedisEngine(Routes):
         shown, calls = names, [packets.inspect(name, SHOWN) for name in names]
         calls += [scan()] if position != "0" else []
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        following: list[Any] | None = None
         if position != "0":
-            position, names = _scanned(replies.pop(), prefix, address)
-            following = [number, position, names]
-        else:
-            following = [number + 1, "0", None]
+            following = list(_scanned(replies.pop(), prefix, address))
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
             if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
                 entries += packets.entries(name, reply)
-        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+        return entries, following
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask every server that has locks."""
@@ -344,9 +364,10 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
     """Read what SCAN found: where to go on, and names."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
-    # A `}=` inside of a name matches the pattern too.
-    every = (key.decode().partition("}=")[2] for key in reply[1])
-    return reply[0].decode(), [name for name in every if name.startswith(prefix)]
+    with packets.reading():
+        # A `}=` inside of a name matches the pattern too.
+        every = [key.decode().partition("}=")[2] for key in reply[1]]
+        return reply[0].decode(), [name for name in every if name.startswith(prefix)]
 
 
 def _literal(text: str) -> str:

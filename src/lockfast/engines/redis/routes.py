@@ -102,6 +102,12 @@ class Routes:
             self._wire.forget(address)
         return error
 
+    def _malformed(self, error: packets.Malformed, address: Address) -> EngineUnavailable:
+        """Turn a reply that cannot be read into our error, and trust its connection no more."""
+        self._wire.forget(address)
+        self._topology.doubt()
+        return EngineUnavailable(f"Redis at {address}: {error}, not an answer", sent=True)
+
     async def _scripts(
         self,
         script: Script,
@@ -151,6 +157,8 @@ class Routes:
     ) -> None:
         try:
             await work(address, groups, deadline)
+        except packets.Malformed as error:
+            raise self._malformed(error, address) from error
         except EngineUnavailable:
             self._silent[address] = self._now() + PAUSE
             raise

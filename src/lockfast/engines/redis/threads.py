@@ -7,8 +7,6 @@ import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinf
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import hiredis
-
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.connection import Connection
 from lockfast.engines.redis.wire import (
@@ -38,6 +36,11 @@ class Shelf(list[Connection]):
 
 def _closed(connection: Connection) -> None:
     connection.sock.close()
+
+
+def _from_outside(error: BaseException) -> bool:
+    """Tell whether an exchange failed for what came, or did not: the parser raises much."""
+    return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
 class ThreadWire:
@@ -73,7 +76,7 @@ class ThreadWire:
         except BaseException as error:
             if connection is not None:
                 connection.sock.close()
-            if isinstance(error, (OSError, hiredis.HiredisError)):
+            if _from_outside(error):
                 self.trouble()
                 raise EngineUnavailable(
                     f"no connection to Redis at {address}: {reason(error)}",
@@ -102,7 +105,7 @@ class ThreadWire:
             connection.exchange(PING, 1, self._now() + seconds)
         except BaseException as error:
             connection.sock.close()
-            if not isinstance(error, (OSError, hiredis.HiredisError)):
+            if not _from_outside(error):
                 raise
         else:
             return connection
@@ -159,7 +162,7 @@ class ThreadWire:
     def _break(self, connection: Connection, error: BaseException) -> None:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
-        if isinstance(error, (OSError, hiredis.HiredisError)):
+        if _from_outside(error):
             self._clear(connection)
             self.trouble()
             raise EngineUnavailable(
@@ -197,7 +200,7 @@ class ThreadWire:
             ear.parse()
             if not ear.pushes:
                 await self._wait(ear, deadline)
-        except (OSError, hiredis.HiredisError) as error:
+        except Exception as error:
             del self._hearts[address]
             ear.sock.close()
             raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error

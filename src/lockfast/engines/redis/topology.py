@@ -89,7 +89,7 @@ class Sentinels:
             except EngineError as error:
                 why = error
                 continue
-            if isinstance(reply, list):
+            if isinstance(reply, list) and len(reply) == 2 and bytes(reply[1]).isdigit():  # noqa: PLR2004  # host and port
                 # A new list each time: several threads may be here at once.
                 self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
                 self._primary = Address(reply[0].decode(), int(reply[1]))
@@ -137,13 +137,17 @@ class Cluster:
             if isinstance(reply, hiredis.ReplyError) or not reply:
                 why = reply or "no slots are assigned"
                 continue
-            ranges = [(first, last, owner) for first, last, owner, *_ in reply]
-            self._owners = {
-                bucket: Address(_host(owner[0], node), owner[1])
-                for bucket in range(BUCKETS)
-                for first, last, owner in ranges
-                if first <= slot(bucket) <= last
-            }
+            try:
+                ranges = [(first, last, owner) for first, last, owner, *_ in reply]
+                self._owners = {
+                    bucket: Address(_host(owner[0], node), int(owner[1]))
+                    for bucket in range(BUCKETS)
+                    for first, last, owner in ranges
+                    if first <= slot(bucket) <= last
+                }
+            except (TypeError, ValueError, LookupError, AttributeError):
+                why = f"{node} does not answer with slots"
+                continue
             return
         raise EngineUnavailable(f"no node of the cluster answers: {why}", sent=False)
 
@@ -158,6 +162,8 @@ class Cluster:
         if kind not in ("MOVED", "ASK"):
             return None
         host, _, port = rest.rpartition(" ")[2].rpartition(":")
+        if not port.isdigit():
+            return None
         there = Address(_host(host.encode(), asked), int(port))
         if kind == "MOVED":
             self._owners[bucket] = there

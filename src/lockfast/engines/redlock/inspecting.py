@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import hiredis
 
 from lockfast.core.ballot import GRACE, quorum
 from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.packets import TOP, Malformed, number, reading
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.engines.redlock.scripts import INSPECT
@@ -134,10 +136,12 @@ def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
     waiting: dict[tuple[str, int], list[float]] = {}
     payloads: dict[str, bytes] = {}
     for rows in answers:
-        for raw, token, has, left, payload in rows:
-            ident = raw.decode()
-            payloads[ident] = payload
-            (holding if has else waiting).setdefault((ident, int(token)), []).append(left / 1000)
+        with contextlib.suppress(Malformed), reading():  # a node that cannot be understood
+            for raw, token, has, left, payload in rows:
+                ident, key = raw.decode(), number(token)
+                row = (holding if has else waiting).setdefault((ident, key), [])
+                row.append(number(left, -TOP) / 1000)
+                payloads[ident] = bytes(payload)
     return [
         Entry(
             name=name,
