@@ -84,9 +84,15 @@ def resign_form(name: str) -> ResignForm:
 
 
 def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
-    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none."""
-    ident = ask.id.encode()
-    stone = bulk(b"%d" % (until + TOMB_MARGIN)) if until else NO_STONE
+    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none.
+
+    It stands from the server's now on for as long as a copy of the claim could be applied: what is
+    known of the server's clock here may be wrong, as it is when somebody breaks another's claim.
+    """
+    ident, stone = ask.id.encode(), NO_STONE
+    if until:
+        life = ask.shape.wait_ttl * 1000 + TOMB_MARGIN
+        stone = bulk(b"%d %d" % (until + TOMB_MARGIN, life))
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 

@@ -29,6 +29,17 @@ async def one_name(fleet: Fleet, name: str, deadline: float) -> Page:
     return Page(_merged(name, [each[0] for each in answers.values()], len(fleet.nodes)), None)
 
 
+async def highest_of(fleet: Fleet, name: str, ident: str, deadline: float) -> int:
+    """Return the highest number that any of the nodes that answer knows of a claim; 0 if none."""
+    highest = 0
+    for rows in (await _ask(fleet, [name], deadline)).values():
+        with contextlib.suppress(Malformed), reading():
+            for raw, token, *_ in rows[0]:
+                if raw == ident.encode():
+                    highest = max(highest, number(token))
+    return highest
+
+
 async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: float) -> Page:
     """Show the claims that one page of one node's key space has.
 
