@@ -221,3 +221,22 @@ def test_leases_survive_the_move_of_their_slot(servers: Cluster, stage: Stage) -
         await release(await job.result())
 
     stage.colour.run(play())
+
+
+def test_a_lease_is_kept_for_as_long_as_its_slot_moves(servers: Cluster, stage: Stage) -> None:
+    """Its queue's keys are absent: TRYAGAIN for longer than its ttl, at both nodes."""
+
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("endless", ttl=1.5))
+        move = servers.begin_move(_slot("endless"))
+        await stage.colour.sleep(2.2)
+        assert lease.state is State.HELD
+        move.move_keys(*move.keys())
+        await stage.colour.sleep(2.2)
+        assert lease.state is State.HELD
+        move.finish()
+        await stage.colour.sleep(0.6)
+        await release(lease)
+
+    stage.colour.run(play())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockfast.engines.redis.keys import keys
-from lockfast.port import Standing
+from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
 from lockfast.testing import (
     BodyContract,
     ClientContract,
@@ -121,6 +121,36 @@ class TestKeys(Contract):
         left = server.command("PTTL", tomb)
         assert isinstance(left, int)
         assert 5_000 < left <= 6_100
+
+    @driven
+    async def test_a_break_leaves_a_tombstone_by_the_servers_clock_whatever_its_sender_knows(
+        self, stage: Stage
+    ) -> None:
+        holder, breaker, server = stage.actor(), stage.actor(), _server(stage)
+        mine = holder.ask(ttl=30)
+        await holder.claim(mine)
+        await breaker.claim(breaker.ask("another"))  # from here on it knows the server's clock
+        stage.bench.move(3600)  # the server's alone: a break by what was known would leave nothing
+        try:
+            shape = Shape("x", LONGEST_WAIT)
+            broken = Ask(mine.id, shape, True, stage.bench.now() + LONGEST_WAIT, b"")  # noqa: FBT003  # queue
+            assert await breaker.resign(broken, doubt=True) == [False]  # an hour has ended it
+            left = server.command("PTTL", _tag("x") + b"!" + mine.id.encode())
+            assert isinstance(left, int)
+            assert 10_500 < left <= 11_100
+        finally:
+            stage.bench.rewind(3600)
+
+    @driven
+    async def test_nobody_shortens_a_tombstone(self, stage: Stage) -> None:
+        actor, server = stage.actor(), _server(stage)
+        ask = actor.ask(ttl=9)
+        await actor.resign(ask, doubt=True)
+        short = Ask(ask.id, Shape("x", 1.0), True, stage.bench.now(), b"")  # noqa: FBT003  # queue
+        await actor.resign(short, doubt=True)
+        left = server.command("PTTL", _tag("x") + b"!" + ask.id.encode())
+        assert isinstance(left, int)
+        assert 9_000 < left <= 10_100
 
     @driven
     async def test_every_key_of_a_queue_ends_by_itself(self, stage: Stage) -> None:

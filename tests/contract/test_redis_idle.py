@@ -77,15 +77,15 @@ def _url(addresses: list[str]) -> str:
     return f"{'redis' if len(addresses) == 1 else 'redlock'}://{','.join(addresses)}"
 
 
-def _play(url: str, server: Redis, colour: str) -> Stage:
-    return Stage(RedisBench(url, server), COLOURS[colour]())
+def _stage(url: str, colour: str) -> Stage:
+    return Stage(RedisBench(url), COLOURS[colour]())
 
 
 def test_try_acquire_works_though_every_idle_connection_has_ended(
     nodes: list[Redis], colour: str
 ) -> None:
     ways = [Proxy(node.host, node.port).start() for node in nodes]
-    stage = _play(_url([way.address for way in ways]), nodes[0], colour)
+    stage = _stage(_url([way.address for way in ways]), colour)
 
     async def play() -> None:
         client = stage.client()
@@ -115,7 +115,7 @@ def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(
     nodes: list[Redis], colour: str
 ) -> None:
     ways = [Nat(node, 2.3) for node in nodes]
-    stage = _play(_url([way.address for way in ways]), nodes[0], colour)
+    stage = _stage(_url([way.address for way in ways]), colour)
 
     async def play() -> None:
         lease = await acquire(stage.client().lock("x", ttl=6), 5)

@@ -12,10 +12,11 @@ from lockfast.core.validity import State
 from lockfast.engines.redlock import install, packets
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.errors import EngineRefused, EngineUnavailable
-from lockfast.testing import COLOURS, Stage
+from lockfast.port import LONGEST_WAIT, Ask, Shape
+from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
-from tests.contract.benches import RedlockBench
-from tests.servers import Redis, RedlockSet, ServerClock
+from tests.contract.benches import RedisBench, RedlockBench
+from tests.servers import Proxy, Redis, RedlockSet, ServerClock
 
 TTL = 2.0
 SETTLED = packets.SETTLED / 1000
@@ -329,3 +330,36 @@ def test_a_new_set_says_what_to_do_and_all_must_be_up_for_it(stage: Stage) -> No
         assert await queue(client.lock("x")) == []
 
     stage.colour.run(play())
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_late_copy_of_a_claim_that_was_broken_is_refused(colour: str) -> None:
+    """Who breaks a claim does not know its number, and a node that missed it accepted the copy."""
+    with RedlockSet(3) as servers:
+        *near, far = servers.nodes
+        with Proxy(far.host, far.port) as way:
+            stage = Stage(RedlockBench(servers), COLOURS[colour]())
+            addresses = [*(node.address for node in near), way.address]
+            bench = RedisBench(f"redlock://{','.join(addresses)}")
+
+            async def play() -> None:
+                holder = Actor(bench.open(stage.colour.runtime(bench.now)), bench)
+                warm = holder.ask("warm", ttl=40)
+                await holder.claim(warm)  # connected, and the scripts are known
+                await holder.resign(warm)
+                mine = holder.ask(ttl=120)
+                way.hold_requests(lambda request: mine.id.encode() in request)
+                assert (await holder.claim(mine)).granted
+                await stage.colour.until(lambda: way.held, "the claim is under way")
+                other = stage.actor()
+                shape = Shape("x", LONGEST_WAIT)
+                broken = Ask(mine.id, shape, True, stage.bench.now() + LONGEST_WAIT, b"")  # noqa: FBT003  # queue
+                assert await other.resign(broken, doubt=True) == [True]
+                way.release_requests()
+                lock = packets.mark_key(packets.keys("x").bucket) + "=x"
+                assert [node.command("GET", lock) for node in servers.nodes] == [None] * 3
+                await holder.engine.close()
+
+            stage.colour.run(play())
+            stage.colour.run(stage.clear())
+            stage.colour.close()

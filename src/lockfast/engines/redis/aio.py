@@ -28,9 +28,11 @@ from lockfast.engines.redis.wire import (
     reader,
     reason,
 )
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
+
+LOOKS = 4  # times that a connection is looked at in the time that a request may take
 
 
 class Pending(Protocol):
@@ -100,7 +102,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._heard = 0.0
         self._answers = 0
-        self._watched = -1
+        self._sent: deque[int] = deque(maxlen=LOOKS - 1)
+        """How many requests had been sent at each of the last looks."""
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,7 +115,7 @@ class Connection(asyncio.Protocol):
         if sock is not None:
             keep_alive(sock)
         self._heard = self._loop.time()
-        self._watch = self._loop.call_later(IO / 2, self._check)
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self) -> bool:
         """Tell whether it was idle for so long that it may have ended without a word."""
@@ -152,9 +155,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand out replies, in the order of the requests."""
         self._heard = self._loop.time()
-        self._reader.feed(data)
         gets, pending = self._reader.gets, self._pending
         try:
+            self._reader.feed(data)
             while (reply := gets()) is not MISSING:
                 if type(reply) is hiredis.PushNotification:
                     self._on_push(reply)
@@ -163,7 +166,7 @@ class Connection(asyncio.Protocol):
                 future = pending.popleft()
                 if future is not None and not future.done():
                     future.set_result(reply)
-        except (hiredis.HiredisError, IndexError) as error:
+        except Exception as error:  # noqa: BLE001  # the parser raises much, and nobody else would catch it
             self.drop(f"not the Redis protocol: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -187,12 +190,15 @@ class Connection(asyncio.Protocol):
         self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _check(self) -> None:
-        """Give up on silence: one timer per connection, not one per request."""
-        if self._pending and self._watched == self._answers:
+        """Give up when a request is older than IO: one timer per connection, not one per request.
+
+        Bytes that trickle in, and replies to others, win it no time.
+        """
+        if len(self._sent) == LOOKS - 1 and self._answers < self._sent[0]:
             self.drop("no answer in time")
             return
-        self._watched = self._answers if self._pending else -1
-        self._watch = self._loop.call_later(IO / 2, self._check)
+        self._sent.append(self._answers + len(self._pending))
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
 
 class AioWire:
@@ -224,7 +230,7 @@ class AioWire:
     def _on_push(self, push: list[Any]) -> None:
         if not push:
             self.trouble()
-        elif push[0] == b"message":
+        elif push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
             self._pushes.append(push[2])
         self._bell.ring()
 
@@ -245,7 +251,7 @@ class AioWire:
             self.offsets[address] = self._login.welcome(address, replies, self._now())
         except BaseException as error:
             connection.drop("the greeting failed")
-            if isinstance(error, OSError):
+            if isinstance(error, Exception) and not isinstance(error, EngineError):
                 raise EngineUnavailable(
                     f"no connection to Redis at {address}: {reason(error)}",
                     sent=False,

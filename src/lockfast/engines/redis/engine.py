@@ -15,10 +15,10 @@ from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.routes import Routes
+from lockfast.engines.redis.routes import Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, failure
+from lockfast.engines.redis.wire import Address, Wire, code, failure
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
@@ -51,36 +51,39 @@ class RedisEngine(Routes):
         ask.late = max(ask.late, late)
         packet = packets.claim(form, ask, late, self._base)
         reply = await self._wire.call(address, packet, deadline)
-        if type(reply) is bytes:
-            return packets.standing(reply, ask)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
             address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
-        if type(reply) is list:
-            told = packets.refusal(reply, ask)
-            if told is not None:
-                # The id is dead, or the server's clock was moved: learn, so that the next id lives.
-                self._wire.offsets[address] = told / 1000 - self._now()
-                return None
-        return packets.standing(reply, ask)
+        try:
+            if type(reply) is list:
+                told = packets.refusal(reply, ask)
+                if told is not None:
+                    # The id is dead, or the server's clock was moved: learn it for the next id.
+                    self._wire.offsets[address] = told / 1000 - self._now()
+                    return None
+            return packets.standing(reply, ask)
+        except packets.Malformed as error:
+            raise self._malformed(error, address) from error
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Append several: one round trip per server."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
-            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, deadline)
+            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, end)
             calls = []
             for i in order:
                 shape = asks[i].shape
                 form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
                 calls.append(self._claim(form, asks[i], address))
-            replies = await self._scripts(CLAIM, address, calls, deadline, heart=False)
+            replies = await self._scripts(CLAIM, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 found[i] = self._claimed(reply, asks[i], address)
-        return found
+
+        return _filled(found, await self._each(asks, deadline, work))
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
@@ -112,21 +115,47 @@ class RedisEngine(Routes):
     ) -> list[Standing | Exception | None]:
         """Extend: one call per server where names may share a call, else one per bucket."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             calls = [packets.renew([packets.renewal(asks[i]) for i in group]) for group in groups]
-            replies = await self._scripts(RENEW, address, calls, deadline, heart=True)
+            replies = await self._scripts(RENEW, address, calls, end, heart=True)
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    error = self._failure(reply, address)
                     for i in group:
-                        found[i] = error
+                        found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
-                *standings, told = reply
-                self._wire.offsets[address] = int(told) / 1000 - received
+                standings, told = packets.renewed(reply, len(group))
+                self._wire.offsets[address] = told / 1000 - received
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
-        return found
+
+        return _filled(found, await self._each(asks, deadline, work))
+
+    async def _renew_moving(
+        self, ask: Ask, reply: Any, address: Address, deadline: float
+    ) -> Standing | Exception | None:
+        """Renew a claim, after an error, whose slot moves or has moved; else return the error.
+
+        While a slot moves, a script whose keys are not all there is refused with TRYAGAIN, and a
+        sole holder has one key alone. Where that has gone, ASK tells.
+        """
+        part, alone, asking = packets.renewal(ask), False, False
+        for _ in range(4):
+            what = code(reply)
+            there = self._topology.moved(part.bucket, str(reply), address)
+            if there is not None:
+                address, asking = there, what == "ASK"
+            elif what == "TRYAGAIN" and not alone and not self._topology.together:
+                alone = True
+            else:
+                break
+            packet = packets.renew_alone(ask) if alone else RENEW.whole(packets.renew([part]))
+            calls = [command("ASKING"), packet] if asking else [packet]
+            reply = (await self._wire.pipeline(address, calls, deadline, heart=True))[-1]
+            if not isinstance(reply, hiredis.ReplyError):
+                return self._renewed(packets.renewed(reply, 1)[0][0], ask, address)
+        return self._failure(reply, address)
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if reply is None:
@@ -147,21 +176,29 @@ class RedisEngine(Routes):
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)
                 _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
-            return [reply[0] == 1]
+            try:
+                return [packets.resigned(reply)]
+            except packets.Malformed as error:
+                raise self._malformed(error, address) from error
         removed = [False] * len(asks)
-        for address, groups in (await self._grouped(asks, deadline)).items():
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
             if doubt:
-                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, deadline)
+                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, end)
             calls = [
                 self._resignation(packets.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
             ]
-            replies = await self._scripts(RESIGN, address, calls, deadline, heart=False)
+            replies = await self._scripts(RESIGN, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     raise self._failure(reply, address)
-                removed[i] = reply[0] == 1
+                removed[i] = packets.resigned(reply)
+
+        errors = await self._each(asks, deadline, work)
+        if errors:  # after all servers were asked: what can be freed is free
+            raise next(iter(errors.values()))
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
@@ -244,7 +281,10 @@ class RedisEngine(Routes):
                 _, reply = await self._insist(
                     reply, INSPECT, address, bucket, lambda _: packet, deadline
                 )
-            return Page(packets.entries(names, reply), None)
+            try:
+                return Page(packets.entries(names, reply), None)
+            except packets.Malformed as error:
+                raise self._malformed(error, address) from error
         return await self._page(names, cursor, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
@@ -254,7 +294,22 @@ class RedisEngine(Routes):
         """
         nodes = await self._nodes(deadline, again=cursor is None)
         number, position, names = json.loads(cursor or '[0, "0", null]')
-        address = nodes[number]
+        try:
+            entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
+        except packets.Malformed as error:
+            raise self._malformed(error, nodes[number]) from error
+        following = [number + 1, "0", None] if following is None else [number, *following]
+        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+
+    async def _scan(
+        self,
+        address: Address,
+        prefix: str,
+        position: str,
+        names: list[str] | None,
+        deadline: float,
+    ) -> tuple[list[Entry], list[Any] | None]:
+        """Show the names that were found on one server, and look for more; None if that was all."""
 
         def scan() -> bytes:
             pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
@@ -266,16 +321,14 @@ class RedisEngine(Routes):
         shown, calls = names, [packets.inspect(name, SHOWN) for name in names]
         calls += [scan()] if position != "0" else []
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        following: list[Any] | None = None
         if position != "0":
-            position, names = _scanned(replies.pop(), prefix, address)
-            following = [number, position, names]
-        else:
-            following = [number + 1, "0", None]
+            following = list(_scanned(replies.pop(), prefix, address))
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
             if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
                 entries += packets.entries(name, reply)
-        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+        return entries, following
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask every server that has locks."""
@@ -296,14 +349,26 @@ class RedisEngine(Routes):
         await self._wire.close()
 
 
+def _filled(
+    found: list[Standing | Exception | None], errors: Errors
+) -> list[Standing | Exception | None]:
+    """Put errors in their places; raise if there is nothing else."""
+    if errors and len(errors) == len(found):
+        raise next(iter(errors.values()))
+    for i, error in errors.items():
+        found[i] = error
+    return found
+
+
 def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
     """Read what SCAN found: where to go on, and names."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
-    # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one such
-    # key of somebody else's must not hide all the others.
-    every = (key.decode(errors="replace").partition("}=")[2] for key in reply[1])
-    return reply[0].decode(), [name for name in every if name.startswith(prefix)]
+    with packets.reading():
+        # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one
+        # such key of somebody else's must not hide all the others.
+        every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]
+        return reply[0].decode(), [name for name in every if name.startswith(prefix)]
 
 
 def _literal(text: str) -> str:

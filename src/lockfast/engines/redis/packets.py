@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.errors import CapacityMismatch
 from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
 
+TOP = 2**53  # what a ticket stays below
+SLACK = 1000  # ms by which a reply may say more than the ttl before it is taken for nonsense
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
 NO_STONE = b"$1\r\n0\r\n"
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
@@ -82,9 +84,15 @@ def resign_form(name: str) -> ResignForm:
 
 
 def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
-    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none."""
-    ident = ask.id.encode()
-    stone = bulk(b"%d" % (until + TOMB_MARGIN)) if until else NO_STONE
+    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none.
+
+    It stands from the server's now on for as long as a copy of the claim could be applied: what is
+    known of the server's clock here may be wrong, as it is when somebody breaks another's claim.
+    """
+    ident, stone = ask.id.encode(), NO_STONE
+    if until:
+        life = ask.shape.wait_ttl * 1000 + TOMB_MARGIN
+        stone = bulk(b"%d %d" % (until + TOMB_MARGIN, life))
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 
@@ -114,57 +122,115 @@ def renew(parts: Sequence[Renewal]) -> bytes:
     return RENEW.packet(1 + 5 * len(parts), b"".join(rest))
 
 
+def renew_alone(ask: Ask) -> bytes:
+    """Pack a call of renew.lua for a sole holder, by the lock's key alone, with the script."""
+    rest = b"$1\r\n1\r\n" + keys(ask.shape.name).lock + renewal(ask).args
+    return RENEW.whole(RENEW.packet(4, rest))
+
+
 def inspect(name: str, most: int) -> bytes:
     """Pack a call of inspect.lua."""
     where = keys(name)
     return INSPECT.packet(5, b"$1\r\n3\r\n" + where.lock + where.queue + bulk(b"%d" % most))
 
 
+class Malformed(Exception):
+    """A reply that no script of ours gives: what has sent it is not to be trusted."""
+
+
 def standing(reply: Any, ask: Ask) -> Standing:
     """Read a standing; one number alone means a sole holder with its whole ttl before it."""
     if type(reply) is bytes:
-        ticket = int(reply)
+        try:
+            ticket = int(reply)
+        except ValueError as error:
+            raise Malformed("no ticket") from error
+        if not 0 < ticket < TOP:
+            raise Malformed("a ticket out of bounds")
         # As `Standing(...)` does it, in half the time: a hot path.
         return tuple.__new__(Standing, (ticket, True, ask.shape.ttl, 0, 0, ticket, None, None))
-    ticket, granted, left, ahead, behind, floor, recheck, *head = reply
-    return Standing(
-        ticket=int(ticket),
-        granted=granted == 1,
-        left=left / 1000,
-        ahead=ahead,
-        behind=behind,
-        floor=int(floor),
-        blocker=Blocker(head[0].decode(), int(head[1]), head[2]) if head else None,
-        recheck=None if recheck < 0 else recheck / 1000,
-    )
+    with reading():
+        digits, granted, left, ahead, behind, floor, recheck, *head = reply
+        refused = digits == b"0" and granted == 0  # of one that would not queue
+        return Standing(
+            ticket=0 if refused else number(digits, 1),
+            granted=granted == 1,
+            # Never more than was asked for: a lease is believed in for so long.
+            left=min(number(left, -TOP, ask.shape.ttl * 1000 + SLACK) / 1000, ask.shape.ttl),
+            ahead=number(ahead),
+            behind=number(behind),
+            floor=number(floor),
+            blocker=Blocker(head[0].decode(), number(head[1]), bytes(head[2])) if head else None,
+            recheck=None if number(recheck, -TOP) < 0 else recheck / 1000,
+        )
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Turn whatever goes wrong in here into `Malformed`."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise Malformed(str(error) or type(error).__name__) from error
+
+
+def number(raw: Any, least: float = 0, most: float = TOP - 1) -> int:
+    """Read a whole number, or digits, within bounds."""
+    if type(raw) is not int and type(raw) is not bytes:
+        raise Malformed("no number")
+    value = int(raw)
+    if not least <= value <= most:
+        raise Malformed("a number out of bounds")
+    return value
+
+
+def renewed(reply: Any, count: int) -> tuple[list[Any], int]:
+    """Read the reply of renew.lua: what it says of each claim, and the server's time in ms."""
+    if type(reply) is not list or len(reply) != count + 1:
+        raise Malformed("not a reply to a renewal")
+    with reading():
+        return reply[:-1], number(reply[-1], 1)
+
+
+def resigned(reply: Any) -> bool:
+    """Read the reply of resign.lua for one claim."""
+    if type(reply) is not list or len(reply) != 1 or reply[0] not in (0, 1):
+        raise Malformed("not a reply to a release")
+    return bool(reply[0])
 
 
 def refusal(reply: Any, ask: Ask) -> int | None:
     """Read a refused claim: the server's time in ms if the id is dead, None if it is a standing."""
-    if type(reply) is list:
-        if reply[0] == b"dead":
-            return int(reply[1])
-        if reply[0] == b"capacity":
-            raise CapacityMismatch(ask.shape.name, ask.shape.capacity, int(reply[1]))
+    if type(reply) is list and reply and reply[0] in (b"dead", b"capacity"):
+        with reading():
+            what, told = reply
+            value = number(told, 1)
+        if what == b"dead":
+            return value
+        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, value)
     return None
 
 
 def entries(name: str, reply: Any) -> list[Entry]:
-    """Read what inspect.lua shows. A value that is not as we write it is left out."""
+    """Read what inspect.lua shows. A value that is not as we write it is left out: somebody else's
+    key must not hide our locks.
+    """
+    with reading():
+        rows = list(reply)
     found = []
-    for row in reply:
-        with suppress(ValueError, TypeError, AttributeError):
+    for row in rows:
+        with suppress(Malformed), reading():
             ident, ticket, granted, left, weight, capacity, payload = row
             found.append(
                 Entry(
                     name=name,
                     id=ident.decode(),
-                    ticket=int(ticket),
+                    ticket=number(ticket),
                     granted=granted == 1,
-                    weight=int(weight),
-                    capacity=int(capacity),
-                    left=left / 1000,
-                    payload=payload,
+                    weight=number(weight),
+                    capacity=number(capacity),
+                    left=number(left, -TOP) / 1000,
+                    payload=bytes(payload),
                 )
             )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -12,9 +12,15 @@ from lockfast.engines.redis.keys import BUCKETS, command
 from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import DEMOTED, Address, Wire, code, failure
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.base import Clock
+
+Errors = dict[int, EngineError]
+"""By the number of the claim."""
+Work = Callable[[Address, list[list[int]], float], Awaitable[None]]
+"""What is done with the claims of one server, by a deadline."""
+PAUSE = 0.5  # seconds for which a node of a cluster that did not answer is not asked again
 
 
 class Routes:
@@ -26,6 +32,8 @@ class Routes:
         self._topology = topology
         wire.trouble = topology.doubt
         self._now = clock
+        self._silent: dict[Address, float] = {}
+        """Servers that did not answer, and until when they are not asked together with others."""
 
     async def _nodes(self, deadline: float, *, again: bool) -> list[Address]:
         """List the servers that have buckets, as they are known or asked for again."""
@@ -38,7 +46,8 @@ class Routes:
         """Learn which server has the bucket."""
 
         async def call(address: Address, packet: bytes) -> Any:
-            return await self._wire.call(address, packet, min(deadline, self._now() + 1.0))
+            now = self._now()  # half of the time that is left, so that there is some for the next
+            return await self._wire.call(address, packet, now + min((deadline - now) / 2, 1.0))
 
         await self._topology.refresh(call)
         found = self._topology.find(bucket)
@@ -66,7 +75,7 @@ class Routes:
             if said.startswith("NOSCRIPT"):
                 whole = True
             else:
-                there = self._topology.moved(bucket, said)
+                there = self._topology.moved(bucket, said, address)
                 if there is None:
                     break
                 address = there
@@ -93,6 +102,12 @@ class Routes:
             self._wire.forget(address)
         return error
 
+    def _malformed(self, error: packets.Malformed, address: Address) -> EngineUnavailable:
+        """Turn a reply that cannot be read into our error, and trust its connection no more."""
+        self._wire.forget(address)
+        self._topology.doubt()
+        return EngineUnavailable(f"Redis at {address}: {error}, not an answer", sent=True)
+
     async def _scripts(
         self,
         script: Script,
@@ -116,16 +131,61 @@ class Routes:
                 replies[i] = reply
         return replies
 
+    async def _each(self, asks: Sequence[Ask], deadline: float, work: Work) -> Errors:
+        """Do the work on each server; return the errors, by the claim's number.
+
+        One server that is down or stands still must not cost the claims on the others: each has a
+        share of the time, and one that did not answer is asked last, and not again at once.
+        """
+        grouped, errors = await self._grouped(asks, deadline)
+        order = sorted(grouped, key=lambda address: self._silent.get(address, 0.0))
+        for number, address in enumerate(order):
+            now = self._now()
+            try:
+                if now < self._silent.get(address, 0.0) and not self._topology.together:
+                    raise EngineUnavailable(
+                        f"Redis at {address} did not answer a moment ago", sent=False
+                    )
+                share = now + (deadline - now) / (len(order) - number)
+                await self._timed(address, grouped[address], share, work)
+            except EngineError as error:
+                errors.update(dict.fromkeys((i for each in grouped[address] for i in each), error))
+        return errors
+
+    async def _timed(
+        self, address: Address, groups: list[list[int]], deadline: float, work: Work
+    ) -> None:
+        try:
+            await work(address, groups, deadline)
+        except packets.Malformed as error:
+            raise self._malformed(error, address) from error
+        except EngineUnavailable:
+            self._silent[address] = self._now() + PAUSE
+            raise
+        self._silent.pop(address, None)
+
     async def _grouped(
         self, asks: Sequence[Ask], deadline: float
-    ) -> dict[Address, list[list[int]]]:
-        """Sort claims by server, and within it into those that one call may carry."""
+    ) -> tuple[dict[Address, list[list[int]]], Errors]:
+        """Sort claims by server, and within it into those that one call may carry.
+
+        And the errors of claims whose server is not known.
+        """
         if self._topology.together:
             address = self._topology.find(0) or await self._where(0, deadline)
-            return {address: [list(range(len(asks)))]}
+            return {address: [list(range(len(asks)))]}, {}
         grouped: dict[Address, dict[int, list[int]]] = {}
+        errors: Errors = {}
         for i, ask in enumerate(asks):
             bucket = packets.renewal(ask).bucket
-            address = self._topology.find(bucket) or await self._where(bucket, deadline)
-            grouped.setdefault(address, {}).setdefault(bucket, []).append(i)
-        return {address: list(groups.values()) for address, groups in grouped.items()}
+            found = self._topology.find(bucket)
+            if found is None and not errors:  # asked once: what nobody knows now, nobody knows
+                try:
+                    found = await self._where(bucket, deadline)
+                except EngineUnavailable as error:
+                    errors[i] = error
+            if found is not None:
+                grouped.setdefault(found, {}).setdefault(bucket, []).append(i)
+            elif i not in errors:
+                errors[i] = next(iter(errors.values()))
+        return {address: list(groups.values()) for address, groups in grouped.items()}, errors

@@ -1,165 +1,26 @@
-"""The blocking transport: plain sockets, one per thread at work, and one for the heart."""
+"""The blocking transport: one connection per thread at work, and one for the heart."""
 
 from __future__ import annotations
 
 import contextlib
 import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
-import select
-import socket
-import ssl
-import struct
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import hiredis
-
 from lockfast.engines.hearing import patience
-from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.connection import Connection
 from lockfast.engines.redis.wire import (
     DOUBT,
     FRESH,
     IO,
-    MISSING,
     PING,
     Address,
     Login,
-    failure,
-    keep_alive,
-    reader,
     reason,
 )
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell
-
-
-class Connection:
-    """One socket and its parser."""
-
-    __slots__ = (
-        "_feed",
-        "_gets",
-        "_high",
-        "_low",
-        "_reader",
-        "address",
-        "channel",
-        "pushes",
-        "shelf",
-        "sock",
-        "used",
-    )
-
-    def __init__(
-        self,
-        address: Address,
-        tls: ssl.SSLContext | None,
-        timeout: float,
-        shelf: Shelf,
-    ) -> None:
-        """Connect; `shelf` is where it belongs while nobody uses it."""
-        self.address = address
-        self.shelf = shelf
-        self.channel: str | None = None
-        self.pushes: list[bytes] = []
-        self._reader = reader()
-        self._gets, self._feed = self._reader.gets, self._reader.feed
-        sock = socket.create_connection((address.host, address.port), timeout=timeout)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
-        keep_alive(sock)
-        self.used = 0.0
-        self._set_timeout(timeout)
-
-    def _set_timeout(self, seconds: float) -> None:
-        """Bound every send and receive.
-
-        On Linux by the kernel: `settimeout` would cost a poll before each receive. Not under TLS,
-        where Python would take the kernel's "try again" for a reason to try again, for ever.
-        """
-        self._low, self._high = 0.9 * seconds, 1.1 * seconds
-        if sys.platform == "linux" and not isinstance(self.sock, ssl.SSLSocket):
-            value = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
-            self.sock.settimeout(None)
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
-        else:
-            self.sock.settimeout(seconds)
-
-    def exchange(self, packet: bytes, count: int, seconds: float) -> list[Any]:
-        """Send, and read `count` replies."""
-        seconds = min(max(seconds, 0.01), IO)
-        if not self._low <= seconds <= self._high:
-            self._set_timeout(seconds)
-        self.sock.sendall(packet)
-        return [self._read() for _ in range(count)]
-
-    def one(self, packet: bytes, seconds: float) -> Any:
-        """Send, and read one reply: the hot path."""
-        if not self._low <= seconds <= self._high:
-            self._set_timeout(max(seconds, 0.01))
-        self.sock.sendall(packet)
-        self._feed(self.sock.recv(65536))
-        reply = self._gets()
-        return self._read() if reply is MISSING else reply
-
-    def _read(self) -> Any:
-        while True:
-            reply = self._gets()
-            if reply is MISSING:
-                data = self.sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("the server closed the connection")
-                self._feed(data)
-            elif type(reply) is hiredis.PushNotification:
-                self._take(reply)
-            else:
-                return reply
-
-    def _take(self, push: list[Any]) -> None:
-        if push[0] == b"message":
-            self.pushes.append(push[2])
-
-    def subscribe(self, channel: str, seconds: float) -> None:
-        """Subscribe; the confirmation is itself a push."""
-        self._set_timeout(seconds)
-        self.sock.sendall(command("SUBSCRIBE", channel))
-        while self.channel is None:
-            reply = self._gets()
-            if reply is MISSING:
-                data = self.sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("the server closed the connection")
-                self._feed(data)
-            elif isinstance(reply, hiredis.ReplyError):
-                raise failure(reply, self.address)
-            elif reply[0] == b"subscribe":
-                self.channel = channel
-
-    def drain(self) -> None:
-        """Read what has arrived, after the socket was found readable."""
-        data = self.sock.recv(65536)
-        if not data:
-            raise ConnectionResetError("the server closed the connection")
-        self._feed(data)
-        self.parse()
-
-    def parse(self) -> None:
-        """Take pushes out of the parser: one may have come in one read with a reply."""
-        while (reply := self._gets()) is not MISSING:
-            if type(reply) is hiredis.PushNotification:
-                self._take(reply)
-
-    def readable(self) -> bool:
-        """Tell whether something has come: on an idle connection, its end."""
-        poll = select.poll()
-        poll.register(self.sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-
-    def pending(self) -> bool:
-        """Tell whether bytes wait inside TLS, where poll does not see them."""
-        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
 
 
 class Shelf(list[Connection]):
@@ -175,6 +36,11 @@ class Shelf(list[Connection]):
 
 def _closed(connection: Connection) -> None:
     connection.sock.close()
+
+
+def _from_outside(error: BaseException) -> bool:
+    """Tell whether an exchange failed for what came, or did not: the parser raises much."""
+    return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
 class ThreadWire:
@@ -202,14 +68,15 @@ class ThreadWire:
         shelf = self._idle.setdefault(address, Shelf())
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
-            connection = self.connection(address, self._login.tls, seconds, shelf)
+            soon = self._now() + seconds
+            connection = self.connection(address, self._login.tls, soon, shelf, self._now)
             greeting = self._login.greeting(address)
-            replies = connection.exchange(b"".join(greeting), len(greeting), seconds)
+            replies = connection.exchange(b"".join(greeting), len(greeting), soon)
             self.offsets[address] = self._login.welcome(address, replies, self._now())
         except BaseException as error:
             if connection is not None:
                 connection.sock.close()
-            if isinstance(error, (OSError, hiredis.HiredisError)):
+            if _from_outside(error):
                 self.trouble()
                 raise EngineUnavailable(
                     f"no connection to Redis at {address}: {reason(error)}",
@@ -235,10 +102,10 @@ class ThreadWire:
         try:
             if connection.channel is None and connection.readable():
                 raise ConnectionResetError("it ended while nobody used it")
-            connection.exchange(PING, 1, seconds)
+            connection.exchange(PING, 1, self._now() + seconds)
         except BaseException as error:
             connection.sock.close()
-            if not isinstance(error, (OSError, hiredis.HiredisError)):
+            if not _from_outside(error):
                 raise
         else:
             return connection
@@ -263,7 +130,7 @@ class ThreadWire:
             now = self._now()
         connection.used = now
         try:
-            reply = connection.one(packet, deadline - now)
+            reply = connection.one(packet, deadline)
         except BaseException as error:
             self._break(connection, error)
             raise
@@ -282,7 +149,7 @@ class ThreadWire:
             connection = self._tried(connection, deadline)
         connection.used = self._now()
         try:
-            replies = connection.exchange(b"".join(packets), len(packets), deadline - self._now())
+            replies = connection.exchange(b"".join(packets), len(packets), deadline)
         except BaseException as error:
             self._break(connection, error)
             raise
@@ -295,12 +162,12 @@ class ThreadWire:
     def _break(self, connection: Connection, error: BaseException) -> None:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
-        if isinstance(error, (OSError, hiredis.HiredisError)):
+        if _from_outside(error):
             self._clear(connection)
             self.trouble()
-            late = isinstance(error, (BlockingIOError, TimeoutError))
-            what = "no answer in time" if late else reason(error)
-            raise EngineUnavailable(f"Redis at {connection.address}: {what}", sent=True) from error
+            raise EngineUnavailable(
+                f"Redis at {connection.address}: {reason(error)}", sent=True
+            ) from error
 
     def forget(self, address: Address) -> None:
         """Close the connections to a server: its name may lead to another one now."""
@@ -333,7 +200,7 @@ class ThreadWire:
             ear.parse()
             if not ear.pushes:
                 await self._wait(ear, deadline)
-        except (OSError, hiredis.HiredisError) as error:
+        except Exception as error:
             del self._hearts[address]
             ear.sock.close()
             raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error
@@ -343,7 +210,7 @@ class ThreadWire:
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
         ear = self._hearts.pop(address, None) or self._open(address, deadline)
         try:
-            ear.subscribe(channel, max(deadline - self._now(), 0.01))
+            ear.subscribe(channel, deadline)
         except EngineError:  # the server has answered, so the connection is in step
             self._hearts[address] = ear
             raise

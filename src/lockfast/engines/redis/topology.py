@@ -33,7 +33,7 @@ class Topology(Protocol):
     def doubt(self) -> None:
         """Take in that what is known has failed."""
 
-    def moved(self, bucket: int, error: str) -> Address | None:
+    def moved(self, bucket: int, error: str, asked: Address) -> Address | None:
         """Read a MOVED or ASK error: where to go."""
         ...
 
@@ -58,7 +58,7 @@ class Standalone:
     def doubt(self) -> None:
         """Nothing can change."""
 
-    def moved(self, bucket: int, error: str) -> Address | None:  # noqa: ARG002  # see `find`
+    def moved(self, bucket: int, error: str, asked: Address) -> Address | None:  # noqa: ARG002  # see `find`
         """Nothing moves."""
         return None
 
@@ -89,9 +89,9 @@ class Sentinels:
             except EngineError as error:
                 why = error
                 continue
-            if isinstance(reply, list):
-                self._sentinels.remove(sentinel)
-                self._sentinels.insert(0, sentinel)
+            if isinstance(reply, list) and len(reply) == 2 and bytes(reply[1]).isdigit():  # noqa: PLR2004  # host and port
+                # A new list each time: several threads may be here at once.
+                self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
                 self._primary = Address(reply[0].decode(), int(reply[1]))
                 return
             why = reply
@@ -103,7 +103,7 @@ class Sentinels:
         """Ask again before the next call."""
         self._primary = None
 
-    def moved(self, bucket: int, error: str) -> Address | None:  # noqa: ARG002  # see `find`
+    def moved(self, bucket: int, error: str, asked: Address) -> Address | None:  # noqa: ARG002  # see `find`
         """Nothing moves."""
         return None
 
@@ -124,38 +124,56 @@ class Cluster:
         return self._owners.get(bucket)
 
     async def refresh(self, call: Call) -> None:
-        """Read the slot map from any node that answers."""
+        """Read the slot map from any node that answers. Those that did not are asked last then."""
         why: object = None
-        for node in [*self._seeds, *dict.fromkeys(self._owners.values())]:
+        for node in dict.fromkeys([*self._seeds, *self._owners.values()]):
             try:
                 reply = await call(node, command("CLUSTER", "SLOTS"))
             except EngineError as error:
                 why = error
+                # A new list each time: several threads may be here at once.
+                self._seeds = [*(seed for seed in self._seeds if seed != node), node]
                 continue
             if isinstance(reply, hiredis.ReplyError) or not reply:
                 why = reply or "no slots are assigned"
                 continue
-            ranges = [(first, last, owner) for first, last, owner, *_ in reply]
-            for bucket in range(BUCKETS):
-                for first, last, owner in ranges:
-                    if first <= slot(bucket) <= last:
-                        host = owner[0].decode() or node.host
-                        self._owners[bucket] = Address(host, owner[1])
+            try:
+                ranges = [(first, last, owner) for first, last, owner, *_ in reply]
+                self._owners = {
+                    bucket: Address(_host(owner[0], node), int(owner[1]))
+                    for bucket in range(BUCKETS)
+                    for first, last, owner in ranges
+                    if first <= slot(bucket) <= last
+                }
+            except (TypeError, ValueError, LookupError, AttributeError):
+                why = f"{node} does not answer with slots"
+                continue
             return
         raise EngineUnavailable(f"no node of the cluster answers: {why}", sent=False)
 
     def doubt(self) -> None:
         """Read the map again before the next call."""
-        self._seeds += [n for n in dict.fromkeys(self._owners.values()) if n not in self._seeds]
+        self._seeds = list(dict.fromkeys([*self._seeds, *self._owners.values()]))
         self._owners = {}
 
-    def moved(self, bucket: int, error: str) -> Address | None:
+    def moved(self, bucket: int, error: str, asked: Address) -> Address | None:
         """Follow: for good after MOVED, once after ASK."""
         kind, _, rest = error.partition(" ")
         if kind not in ("MOVED", "ASK"):
             return None
         host, _, port = rest.rpartition(" ")[2].rpartition(":")
-        there = Address(host, int(port))
+        if not port.isdigit():
+            return None
+        there = Address(_host(host.encode(), asked), int(port))
         if kind == "MOVED":
             self._owners[bucket] = there
         return there
+
+
+def _host(told: bytes | None, asked: Address) -> str:
+    """Return the host that a node names, or its own where it names none.
+
+    With `cluster-preferred-endpoint-type unknown-endpoint` it is null in CLUSTER SLOTS and empty in
+    MOVED: the client goes where it has asked, and takes the port. "?" is a name that is not set.
+    """
+    return asked.host if told in (None, b"", b"?") else told.decode()

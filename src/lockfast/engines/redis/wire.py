@@ -98,8 +98,11 @@ class Login:
                 raise failure(reply, address)
         if address.sentinel:
             return 0.0
-        seconds, micros = replies[-1]
-        return int(seconds) + int(micros) / 1e6 - received
+        try:
+            seconds, micros = replies[-1]
+            return int(seconds) + int(micros) / 1e6 - received
+        except (TypeError, ValueError) as error:
+            raise EngineUnavailable(f"Redis at {address} tells no time", sent=False) from error
 
 
 class Sock(Protocol):

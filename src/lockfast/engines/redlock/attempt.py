@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.core.ballot import Ballot, Verdict
+from lockfast.engines.redis.packets import TOP, Malformed, number, reading
 from lockfast.engines.redis.wire import DEMOTED, Address, code, failure
 from lockfast.engines.redlock import packets
 from lockfast.errors import EngineError, EngineUnavailable
@@ -82,21 +83,34 @@ class Poll(Ballot):
         """Count a vote."""
         if reply == 1:
             self.lefts[node] = self._ttl
-        elif type(reply) is not list:
-            self.failed.add(node)
-            self.lacking = self.lacking or lacks(reply)
-            self.errors.append(problem(reply, address))
-        elif reply[0] == b"mine":
-            self.lefts[node] = reply[1] / 1000
-        elif reply[0] == b"mark":
-            self.refuse(node, int(reply[1]))
-        elif reply[0] == b"busy":
-            holder = reply[3].decode()
-            self.busy(node, int(reply[1]), holder, max(reply[2], 0) / 1000)
-            self.blockers[holder] = Blocker(holder, int(reply[4]), reply[5])
-        else:
+            return
+        try:
+            if type(reply) is list:
+                with reading():
+                    self._hear(node, reply)
+                return
+        except Malformed:  # a node that cannot be understood has not voted
+            pass
+        self.failed.add(node)
+        self.lacking = self.lacking or lacks(reply)
+        self.errors.append(problem(reply, address))
+
+    def _hear(self, node: int, reply: list[Any]) -> None:
+        what = reply[0]
+        if what == b"mine":
+            self.lefts[node] = min(number(reply[1], -TOP) / 1000, self._ttl)
+        elif what == b"mark":
+            self.refuse(node, number(reply[1]))
+        elif what == b"busy":
+            holder, left = reply[3].decode(), max(number(reply[2], -TOP), 0) / 1000
+            blocker = Blocker(holder, number(reply[4]), bytes(reply[5]))
+            self.busy(node, number(reply[1]), holder, left)
+            self.blockers[holder] = blocker
+        elif what == b"stranger":
+            self.missing[node] = bytes(reply[1])
             self.strangers.add(node)
-            self.missing[node] = reply[1]
+        else:
+            raise Malformed("no vote")
 
     def refused(self, trial: Attempt, verdict: Verdict) -> Standing:
         """Say who is in the way, and when to look again.
@@ -151,7 +165,7 @@ class Extension:
         self._heard += 1
         if reply is None:
             self._no += 1
-        elif type(reply) is int:
+        elif type(reply) is int and 0 <= reply < TOP:
             self._yes += 1
             self.behind = max(self.behind, reply)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import BUCKETS
+from lockfast.engines.redis.packets import Malformed, reading
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.runtime.base import Clock
@@ -77,6 +78,13 @@ class Chores:
 
     async def _join(self, node: int, key: bytes) -> float | None:
         """Do what can be done now for a node; give the pause until the next step, None if done."""
+        try:
+            with reading():
+                return await self._step(node, key)
+        except Malformed:
+            return LATER
+
+    async def _step(self, node: int, key: bytes) -> float | None:
         told = await self._one(node, packets.join(key, "", ()))
         if not told or type(told[0]) is not list:
             return LATER

