@@ -222,8 +222,12 @@ class Heard(NamedTuple):
     """What a watch says."""
 
     ident: int
+    """-1 for one that etcd did not begin."""
+    begun: bool
     ended: bool
-    """Canceled: it asked for what was compacted, or the server gave it up."""
+    """Canceled: what it asked for was compacted."""
+    refused: str | None
+    """Canceled for another reason, and what etcd says about it."""
     gone: list[tuple[bytes, int]]
     """Keys that were deleted, and when."""
 
@@ -232,4 +236,13 @@ def heard(message: bytes) -> Heard:
     """Read what a watch says."""
     said = numbers(message)
     events = [kv(parts(event, 2)[0]) for event in parts(message, 11)]
-    return Heard(said.get(2, 0), bool(said.get(4, 0)), [(each[0], each[2]) for each in events])
+    canceled, compacted = bool(said.get(4, 0)), bool(said.get(5, 0))
+    return Heard(
+        said.get(2, 0),
+        bool(said.get(3, 0)) and not canceled,
+        canceled and compacted,
+        b" ".join(parts(message, 6)).decode(errors="replace")
+        if canceled and not compacted
+        else None,
+        [(each[0], each[2]) for each in events],
+    )

@@ -169,8 +169,7 @@ class Wire(ABC):
             return await self._send(link.calls[method], request, min(left, patience))
         except grpc.RpcError as error:
             said = str(error.details())
-            if any(each in said for each in STALE_LOGIN) and self._login.username is not None:
-                self._strange = True  # refused unread: greet, and say it again
+            if self.suspect(said):  # refused unread: greet, and say it again
                 raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
             failure = failed(error, address)
             if isinstance(failure, EngineUnavailable):
@@ -224,6 +223,17 @@ class Wire(ABC):
             raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
         self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
         self._strange = False
+
+    def suspect(self, said: str) -> bool:
+        """Take in what etcd has said when it refused something; tell whether the login is over."""
+        over = self._login.username is not None and any(each in said for each in STALE_LOGIN)
+        self._strange = self._strange or over
+        return over
+
+    def leads(self, stream: Stream) -> bool:
+        """Tell whether a stream goes to the member that is asked, with the login that is used."""
+        known = self._strange or stream.metadata == self._metadata
+        return known and stream.address == self.address
 
     async def stream(self) -> Stream:
         """Open a stream of watches to the member that is asked at present."""
