@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from lockfast.engines.etcd.codec import Malformed
 from lockfast.engines.etcd.messages import heard
 from lockfast.engines.etcd.stream import Stream
 from lockfast.engines.etcd.waits import Wait, Waits
@@ -66,7 +67,11 @@ class Ears:
                 stream = self._stream = await self._wire.stream()
                 stream.send(self._waits.again())
             return [], []
-        messages = [heard(message) for message in stream.take()]
+        try:
+            messages = [heard(message) for message in stream.take()]
+        except Malformed as error:
+            self._refused(stream, str(error))
+            return [], []
         wakes, unsure, told = self._waits.hear(messages)
         stream.send(told)
         refusals = [each.refused for each in messages if each.refused is not None]

@@ -43,7 +43,7 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
         except EngineError:
             silent.append(address)
             continue
-        versions.update(version.decode() for version in parts(reply, 2))
+        versions.update(version.decode(errors="replace") for version in parts(reply, 2))
         findings += _alarms(reply)
     if voters < MAJORITY:
         findings.append(
@@ -95,7 +95,9 @@ def _alarms(reply: bytes) -> list[Finding]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(
-        int(part) for part in version.split("-", maxsplit=1)[0].split(".") if part.isdigit()
+        int(part)
+        for part in version.split("-", maxsplit=1)[0].split(".")
+        if part.isascii() and part.isdigit() and len(part) < 10  # noqa: PLR2004  # a number
     )
 
 

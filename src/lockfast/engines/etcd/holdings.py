@@ -183,6 +183,12 @@ class Holdings:
         for ask in asks:
             self.tombs[ask.id] = ask.not_after + MARGIN
 
+    def unread(self, asks: Sequence[Ask]) -> None:
+        """Take in that the answer to these claims could not be read: as if there were none."""
+        for ask in asks:
+            self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
+        self._doubt(asks)
+
     def _doubt(self, asks: Iterable[Ask]) -> None:
         """See to it that nothing stays of a copy that was not answered."""
         with self._lock:
@@ -204,9 +210,9 @@ class Holdings:
         operations = [gate.move() for gate in gates] + [delete(key) for _, key in claims]
         replies: list[bytes] = []
         for start in range(0, len(operations), AT_ONCE):
-            request = txn(b"", operations[start : start + AT_ONCE], [])
-            reply = done(await self._wire.call(TXN, request, deadline))
-            for gate, said in zip(gates[start:], reply.replies, strict=False):
+            some = operations[start : start + AT_ONCE]
+            reply = done(await self._wire.call(TXN, txn(b"", some, []), deadline))
+            for gate, said in zip(gates[start:], reply.of(len(some)), strict=False):
                 if done(said).succeeded:
                     gate.gate = max(gate.gate, reply.revision)
             replies += reply.replies
@@ -296,7 +302,7 @@ class Holdings:
                 reply = await self.ask(request, deadline)
                 if kept is not None:
                     kept.prove(reply.term)  # it was sent after the keepalive was answered
-                for mine, said in zip(chunk, reply.replies, strict=True):
+                for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
                     if done(said).succeeded:
                         mine.session = session
                         mine.until = min(now + mine.form.shape.ttl, session.until)
@@ -321,6 +327,6 @@ class Holdings:
             reply = await self.ask(txn(b"", ranges, []), deadline)
             revision = min(revision or reply.revision, reply.revision)
             term = term or reply.term
-            for prefix, said in zip(chunk, reply.replies, strict=True):
+            for prefix, said in zip(chunk, reply.of(len(chunk)), strict=True):
                 read[prefix] = rows(found(said))
         return Seen(read, revision, 0 if local else term)

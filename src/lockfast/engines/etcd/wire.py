@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from lockfast.engines.etcd.codec import parts, text
+from lockfast.engines.etcd.codec import Malformed, part, text
 from lockfast.engines.etcd.messages import (
     AUTHENTICATE,
     GRANT,
@@ -218,10 +218,14 @@ class Wire(ABC):
         request = text(1, name.encode()) + text(2, password.encode())
         self._metadata = (LEADER,)
         try:
-            reply = await self._call(AUTHENTICATE, request, deadline)
+            token = part(await self._call(AUTHENTICATE, request, deadline), 2).decode(
+                "ascii", "replace"
+            )
+            if not token.isprintable() or not token.isascii():
+                raise Malformed("a token that no header can carry")
         except EngineUnavailable as error:
             raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
-        self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
+        self._metadata = (LEADER, ("token", token))
         self._strange = False
 
     def suspect(self, said: str) -> bool:
