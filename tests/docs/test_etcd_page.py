@@ -10,6 +10,7 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused, Level
+from lockfast.engines.etcd.guarantees import promised
 from tests.docs.rights import do_everything
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
@@ -34,6 +35,39 @@ def test_one_member_is_fenced_and_says_what_is_missing(alone: EtcdCluster) -> No
         pytest.raises(lockfast.GuaranteeMissing, match="voting members"),
     ):
         client.lock("x").acquire(timeout=0)
+
+
+def test_three_members_of_a_version_that_loses_leases_are_fenced() -> None:
+    with EtcdCluster() as cluster:
+        with lockfast.connect(cluster.url) as client:
+            found = client.guarantees()
+        assert [each for each in found.findings if each.setting.startswith("version = 3.4")]
+        assert found.level is Level.FENCED  # Debian's 3.4.23
+        assert "may end it early" in found.promise
+        with (
+            lockfast.connect(cluster.url, require="consensus") as client,
+            pytest.raises(lockfast.GuaranteeMissing, match=r"version = 3\.4"),
+        ):
+            client.lock("x").acquire(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("voters", "versions", "level"),
+    [
+        (3, {"3.5.28"}, Level.CONSENSUS),
+        (3, {"3.6.9", "3.7.1"}, Level.CONSENSUS),
+        (3, {"3.5.28", "3.5.27"}, Level.FENCED),
+        (3, {"3.3.10"}, Level.FENCED),
+        (3, {"4.0.0"}, Level.FENCED),
+        (3, {"who knows"}, Level.FENCED),
+        (3, set(), Level.FENCED),
+        (2, {"3.5.28"}, Level.FENCED),
+    ],
+)
+def test_consensus_takes_a_majority_and_versions_without_known_bugs(
+    voters: int, versions: set[str], level: Level
+) -> None:
+    assert promised(voters, versions)[0] is level
 
 
 def test_the_page_names_the_versions_that_the_findings_name(alone: EtcdCluster) -> None:

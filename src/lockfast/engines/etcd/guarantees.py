@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from lockfast.engines.etcd.codec import fields, numbers, parts
 from lockfast.engines.etcd.messages import MEMBERS, STATUS
@@ -27,6 +28,12 @@ LASTS = (
 ALONE = (
     "a crash keeps every grant, and the failure of a member stops all of them; tokens stay unique "
     "and in order, so a guarded resource is safe"
+)
+
+
+BUGGY = (
+    "a grant survives the failure of a member, but a bug in the leases of this version of etcd may "
+    "end it early; tokens stay unique and in order, so a guarded resource is safe"
 )
 
 
@@ -72,12 +79,30 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
             )
         )
     oldest = min(versions, key=_numbers, default="?")
+    level, promise = promised(voters, versions)
     return Guarantees(
         f"etcd {oldest}, {voters} voting member{'' if voters == 1 else 's'}",
-        Level.CONSENSUS if voters >= MAJORITY else Level.FENCED,
-        LASTS if voters >= MAJORITY else ALONE,
+        level,
+        promise,
         tuple(dict.fromkeys(findings)),
     )
+
+
+def promised(voters: int, versions: Collection[str]) -> tuple[Level, str]:
+    """Tell the level, and what holds: consensus takes a majority, and members that are all known
+    to keep their leases.
+    """
+    if voters < MAJORITY:
+        return Level.FENCED, ALONE
+    if not versions or any(not _known(each) or _bugs(each) for each in versions):
+        return Level.FENCED, BUGGY
+    return Level.CONSENSUS, LASTS
+
+
+def _known(version: str) -> bool:
+    """Tell whether it is a version whose bugs are known: etcd 3 with a minor and a patch."""
+    numbered = _numbers(version)
+    return len(numbered) == 3 and numbered[0] == 3  # noqa: PLR2004  # major, minor, patch of etcd 3
 
 
 def _alarms(reply: bytes) -> list[Finding]:
@@ -103,10 +128,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _bugs(version: str) -> list[Finding]:
     """Name the bugs of leases that a version has."""
-    numbered = _numbers(version)
-    if len(numbered) != 3 or numbered[0] != 3:  # noqa: PLR2004  # major, minor, patch of etcd 3
+    if not _known(version):
         return []
-    _, minor, patch = numbered
+    _, minor, patch = _numbers(version)
     found = []
     for fixed, risk in FIXED:
         latest = max(fixed)
