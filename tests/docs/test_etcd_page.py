@@ -125,3 +125,28 @@ def test_a_claim_is_found_where_the_page_says(alone: EtcdCluster) -> None:
 def test_a_url_that_etcd_does_not_have_is_refused(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         lockfast.connect(url)
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+def test_options_of_tls_are_refused_where_nothing_is_encrypted(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} would have no effect: write etcds://"):
+        lockfast.connect(f"etcd://localhost?{option}=/nowhere")
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="go together"):
+        lockfast.connect("etcds://localhost?ssl_certfile=/nowhere")
+
+
+def test_a_password_without_tls_is_found() -> None:
+    with (
+        EtcdCluster(1, password=SECRET) as cluster,
+        lockfast.connect(cluster.url) as client,
+    ):
+        assert "a password without TLS" in [each.setting for each in client.guarantees().findings]
+    with (
+        EtcdCluster(1, password=SECRET, tls=True) as cluster,
+        lockfast.connect(cluster.url) as client,
+    ):
+        said = [each.setting for each in client.guarantees().findings]
+        assert "a password without TLS" not in said

@@ -78,6 +78,14 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
                 "`etcdctl auth enable`, and etcd://USER:PASSWORD@HOSTS",
             )
         )
+    if wire.exposed:
+        findings.append(
+            Finding(
+                "a password without TLS",
+                "whoever can read the network reads it, and can take and break locks with it",
+                "start etcd with `--cert-file` and `--key-file`, and connect with etcds://",
+            )
+        )
     oldest = min(versions, key=_numbers, default="?")
     level, promise = promised(voters, versions)
     return Guarantees(

@@ -121,6 +121,11 @@ class Wire(ABC):
         return self._login.username is not None or self._login.certified
 
     @property
+    def exposed(self) -> bool:
+        """Whether it sends a password that anybody on the way can read."""
+        return self._login.username is not None and self._login.credentials is None
+
+    @property
     def address(self) -> str:
         """The member that is asked at present."""
         return self._login.addresses[self._current]
