@@ -234,6 +234,45 @@ def test_a_login_that_is_over_is_made_anew(locked_up: EtcdBench, colour: str) ->
 
 
 @pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_waiter_is_woken_at_once_also_after_a_login_was_made_anew(
+    locked_up: EtcdBench, colour: str
+) -> None:
+    locked_up.wipe()
+    stage = Stage(locked_up, COLOURS[colour]())
+
+    async def hand_over(client: AnyClient, other: AnyClient) -> float:
+        lease = await acquire(client.lock("x", ttl=30.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        await waited(stage, client)
+        await stage.colour.sleep(0.5)
+        await release(lease)
+        began = time.monotonic()
+        await release(await waiting.result())
+        return time.monotonic() - began
+
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        await hand_over(client, other)  # from here on there is a stream
+        await stage.colour.sleep(2.5)  # and its token is over
+        engine: Any = other._session.engine
+        call, calls = engine._wire.call, []
+
+        async def count(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            calls.append(method)
+            said: bytes = await call(method, *args, **kwargs)
+            return said
+
+        engine._wire.call = count
+        took = [await hand_over(client, other) for _ in range(2)]
+        assert max(took) < 1.0, took  # a waiter's beat is 3.3 s
+        assert len(calls) < 30, calls
+
+    stage.colour.run(play())
+    stage.colour.run(stage.clear())
+    stage.colour.close()
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
 def test_a_wrong_password_is_refused_and_not_waited_for(locked_up: EtcdBench, colour: str) -> None:
     right, locked_up.url = locked_up.url, locked_up.url.replace("app:", "app:not")
     stage = Stage(locked_up, COLOURS[colour]())

@@ -10,6 +10,7 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused, Level
+from lockfast.engines.etcd.guarantees import promised
 from tests.docs.rights import do_everything
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
@@ -34,6 +35,39 @@ def test_one_member_is_fenced_and_says_what_is_missing(alone: EtcdCluster) -> No
         pytest.raises(lockfast.GuaranteeMissing, match="voting members"),
     ):
         client.lock("x").acquire(timeout=0)
+
+
+def test_three_members_of_a_version_that_loses_leases_are_fenced() -> None:
+    with EtcdCluster() as cluster:
+        with lockfast.connect(cluster.url) as client:
+            found = client.guarantees()
+        assert [each for each in found.findings if each.setting.startswith("version = 3.4")]
+        assert found.level is Level.FENCED  # Debian's 3.4.23
+        assert "may end it early" in found.promise
+        with (
+            lockfast.connect(cluster.url, require="consensus") as client,
+            pytest.raises(lockfast.GuaranteeMissing, match=r"version = 3\.4"),
+        ):
+            client.lock("x").acquire(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("voters", "versions", "level"),
+    [
+        (3, {"3.5.28"}, Level.CONSENSUS),
+        (3, {"3.6.9", "3.7.1"}, Level.CONSENSUS),
+        (3, {"3.5.28", "3.5.27"}, Level.FENCED),
+        (3, {"3.3.10"}, Level.FENCED),
+        (3, {"4.0.0"}, Level.FENCED),
+        (3, {"who knows"}, Level.FENCED),
+        (3, set(), Level.FENCED),
+        (2, {"3.5.28"}, Level.FENCED),
+    ],
+)
+def test_consensus_takes_a_majority_and_versions_without_known_bugs(
+    voters: int, versions: set[str], level: Level
+) -> None:
+    assert promised(voters, versions)[0] is level
 
 
 def test_the_page_names_the_versions_that_the_findings_name(alone: EtcdCluster) -> None:
@@ -91,3 +125,28 @@ def test_a_claim_is_found_where_the_page_says(alone: EtcdCluster) -> None:
 def test_a_url_that_etcd_does_not_have_is_refused(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         lockfast.connect(url)
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+def test_options_of_tls_are_refused_where_nothing_is_encrypted(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} would have no effect: write etcds://"):
+        lockfast.connect(f"etcd://localhost?{option}=/nowhere")
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="go together"):
+        lockfast.connect("etcds://localhost?ssl_certfile=/nowhere")
+
+
+def test_a_password_without_tls_is_found() -> None:
+    with (
+        EtcdCluster(1, password=SECRET) as cluster,
+        lockfast.connect(cluster.url) as client,
+    ):
+        assert "a password without TLS" in [each.setting for each in client.guarantees().findings]
+    with (
+        EtcdCluster(1, password=SECRET, tls=True) as cluster,
+        lockfast.connect(cluster.url) as client,
+    ):
+        said = [each.setting for each in client.guarantees().findings]
+        assert "a password without TLS" not in said

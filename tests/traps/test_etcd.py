@@ -17,7 +17,7 @@ from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.messages import KEEP, TXN, term
+from lockfast.engines.etcd.messages import DELETE, KEEP, TXN, term
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Shape, Standing
 from lockfast.runtime.base import now
@@ -320,3 +320,59 @@ def test_a_leader_that_was_replaced_extends_no_lease() -> None:
             assert began + said.left < now() + left + 1  # whole seconds, rounded down
         old.resume()
         port.close()
+
+
+def test_more_claims_and_sessions_are_ended_than_a_transaction_has_room_for(port: Port) -> None:
+    """etcd takes 128 operations. One claim in doubt moves the gates of all sessions."""
+    asks = [port.ask(f"x {ttl}", ttl=float(ttl)) for ttl in range(5, 140)]
+    for ask in asks:
+        port.claim(ask)
+    call = port.engine._wire.call
+
+    async def unheard(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
+        await call(method, request, deadline, harmless=harmless)
+        raise EngineUnavailable("the reply was lost", sent=True)
+
+    port.engine._wire.call = unheard  # type: ignore[method-assign]  # the network of this test
+    doubted = port.ask("doubted", ttl=5.0)
+    with pytest.raises(EngineUnavailable):
+        port.claim(doubted)
+    port.engine._wire.call = call  # type: ignore[method-assign]  # see above
+    removed = drive(port.engine.resign([*asks, doubted], now() + SOON, doubt=True))
+    assert removed == [True] * (len(asks) + 1)
+    assert port.claim(port.ask("x 5", ttl=5.0)).granted  # the gates were learned
+
+
+def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Port) -> None:
+    kept, over = port.ask("kept", ttl=5.0), port.ask("over", ttl=0.2)
+    port.claim(kept)
+    port.claim(over)
+    call = port.engine._wire.call
+    tried: list[float] = []
+
+    async def refuse(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
+        if method == DELETE:
+            tried.append(now())
+            raise EngineRefused("no deletion today")
+        return await call(method, request, deadline, harmless=harmless)
+
+    port.engine._wire.call = refuse  # type: ignore[method-assign]  # the network of this test
+    time.sleep(0.3)
+    assert isinstance(port.renew(kept), Standing)
+    assert len(tried) == 1
+    assert port.claim(port.ask("new", ttl=5.0)).granted
+    end = now() + 1.0
+    while now() < end:
+        drive(port.engine.listen(end))
+    assert len(tried) < 10  # it is not tried all the time
+    port.engine._wire.call = call  # type: ignore[method-assign]  # see above
+    wait_until(lambda: bool(drive(port.engine.listen(now() + 0.2)) or ended(port)), "it is ended")
+
+
+def ended(port: Port) -> bool:
+    """Tell whether nothing of this client waits for its end."""
+    return not port.engine._holdings._over

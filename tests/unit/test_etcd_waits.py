@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lockfast.engines.etcd.codec import fields, number, numbers, parts, text
+from lockfast.engines.etcd.codec import fields, number, numbers, text
 from lockfast.engines.etcd.keys import CLAIMS, Row
+from lockfast.engines.etcd.messages import Heard, heard
 from lockfast.engines.etcd.waits import Wait, Waits
 from lockfast.port import Wake
 
@@ -65,12 +66,12 @@ class Store:
                 else:
                     self.watches.pop(numbers(said)[1], None)
 
-    def says(self, ident: int) -> list[bytes]:
+    def says(self, ident: int) -> list[Heard]:
         """Tell what a watch has not told yet."""
         key, until, begin = self.watches[ident]
         if begin <= self.compacted:
             del self.watches[ident]
-            return [number(2, ident) + number(4, 1)]
+            return [heard(number(2, ident) + number(4, 1) + number(5, self.compacted))]
         news = [
             (when, each)
             for when, each in self.gone
@@ -78,7 +79,7 @@ class Store:
         ]
         self.watches[ident] = (key, until, self.revision + 1)
         events = b"".join(text(11, text(2, text(1, each) + number(3, at))) for at, each in news)
-        return [number(2, ident) + events] if news else []
+        return [heard(number(2, ident) + events)] if news else []
 
 
 class Watching(RuleBasedStateMachine):
@@ -128,7 +129,7 @@ class Watching(RuleBasedStateMachine):
             idents = list(self.store.watches)
             self._hear(self.store.says(idents[which % len(idents)]))
 
-    def _hear(self, messages: list[bytes]) -> None:
+    def _hear(self, messages: list[Heard]) -> None:
         wakes, unsure, told = self.waits.hear(messages)
         self.store.told(told)
         for wake in wakes:
@@ -183,7 +184,7 @@ def test_many_waiters_for_one_name_are_one_watch_and_each_is_told_once() -> None
     assert len(store.watches) == 1
     store.delete(holders[0])
     (message,) = store.says(next(iter(store.watches)))
-    assert parts(message, 11)
+    assert message.gone
     wakes, unsure, told = waits.hear([message])
     assert wakes == [Wake(rows[0].id, granted=True, floor=holders[1].revision)]
     assert (unsure, told) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockfast.engines.etcd import forms
+from lockfast.engines.etcd.codec import Malformed
 from lockfast.engines.etcd.forms import Claimed, Form
 from lockfast.engines.etcd.holdings import Holdings, Mine
 from lockfast.engines.etcd.keys import Row
@@ -52,6 +53,14 @@ class Attempt:
         if holder is None:
             holder = await sessions.open(form.size, self._deadline)
         waiter = sessions.ready(form.wait_size, self._now) if ask.queue else None
+        try:
+            return await self._make(holder, waiter)
+        except Malformed:
+            self._holdings.unread([ask])
+            raise
+
+    async def _make(self, holder: Session, waiter: Session | None) -> Standing | None:
+        ask, form, sessions = self.ask, self.form, self._sessions
         while True:
             said = await self._put(holder, waiter)
             if isinstance(said, Claimed):
@@ -80,9 +89,13 @@ class Attempt:
         ask, same_base = self.ask, self._sessions.same_base()
         return inner(forms.claim(self.form, ask.id.encode(), ask.payload, holder, None, same_base))
 
-    async def send(self, asks: list[Ask], request: bytes) -> Done:
+    async def send(self, asks: list[Ask], request: bytes) -> bytes:
         """Send a transaction that carries these claims."""
-        return done(await self._holdings.send_all(asks, request, self._deadline))
+        return await self._holdings.send_all(asks, request, self._deadline)
+
+    def unread(self, asks: list[Ask]) -> None:
+        """Take in that the reply could not be read."""
+        self._holdings.unread(asks)
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
         """Take in that the claim was put where nobody was; None if it was not put."""
@@ -115,11 +128,12 @@ class Attempt:
 
     def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
         """Take in why a claim was not put: a gate has moved, or a base, or somebody is there."""
-        self._sessions.read_base(said.replies[1])
-        self._sessions.read_gate(holder, said.replies[2])
+        queue, base, first, second = said.of(4)
+        self._sessions.read_base(base)
+        self._sessions.read_gate(holder, first)
         if waiter is not None and waiter is not holder:
-            self._sessions.read_gate(waiter, said.replies[3])
-        return rows(found(said.replies[0])), said.revision
+            self._sessions.read_gate(waiter, second)
+        return rows(found(queue)), said.revision
 
     def _check_capacity(self, head: Row) -> None:
         if head.capacity != self.ask.shape.capacity:
@@ -172,8 +186,10 @@ class Attempt:
         if ends is not None:
             head, revision = ends.head, ends.revision
         else:
+            revision = next((row.revision for row in queue if row.id == ask.id), 0)
+            if not revision:
+                raise Malformed("a queue without the claim that was put")
             head = queue[0]
-            revision = next(row.revision for row in queue if row.id == ask.id)
         await self._check_kind(head, self.form.key(ask.id))
         mine = self._take(revision, session, life)
         if ends is not None and ends.before is not None:
@@ -201,6 +217,10 @@ async def together(attempts: list[Attempt]) -> dict[str, Standing]:
     requests = [attempt.request(holder) for attempt, holder in zip(attempts, holders, strict=True)]
     asks = [attempt.ask for attempt in attempts]
     said = await attempts[0].send(asks, txn(b"", requests, []))
-    found = zip(attempts, holders, said.replies, strict=True)
-    standings = ((each.ask.id, each.alone(reply, holder)) for each, holder, reply in found)
-    return {id_: standing for id_, standing in standings if standing is not None}
+    try:
+        found = zip(attempts, holders, done(said).of(len(attempts)), strict=True)
+        standings = {each.ask.id: each.alone(reply, holder) for each, holder, reply in found}
+    except Malformed:
+        attempts[0].unread(asks)
+        raise
+    return {id_: standing for id_, standing in standings.items() if standing is not None}

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lockfast.errors import EngineUnavailable
+
 SIGN = 1 << 63
+LONGEST = 10  # bytes of a number
 Value = int | bytes
 
 
@@ -35,6 +38,14 @@ def text(field: int, value: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
+class Malformed(EngineUnavailable):
+    """A reply that cannot be read. What it answers was done, or was not: nobody knows."""
+
+    def __init__(self, what: str) -> None:
+        """Say what is wrong with it."""
+        super().__init__(f"etcd sent a malformed reply: {what}", sent=True)
+
+
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Read a message: each field's number and value, in the order of the wire."""
     at, end = 0, len(message)
@@ -50,26 +61,29 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         elif kind == 2:  # noqa: PLR2004  # length-delimited
             size, at = _varint(message, at)
             begin, at = at, at + size
+            if at > end:
+                raise Malformed("a field ends behind its message")
             yield tag >> 3, message[begin:at]
         elif kind in (1, 5):  # of a later version: no field of ours is fixed
             at += 8 if kind == 1 else 4
         else:
-            raise ValueError(f"not protobuf: wire type {kind}")
+            raise Malformed(f"wire type {kind}")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    byte = message[at]
-    at += 1
-    if byte < 128:  # noqa: PLR2004  # one byte
-        return byte, at
-    value, shift = byte & 127, 7
-    while True:
-        byte = message[at]
+    """Read a number of 64 bits: ten bytes at most. Without that limit, reading a long one costs
+    the square of its length.
+    """
+    if at < len(message) and message[at] < 128:  # noqa: PLR2004  # one byte, as most
+        return message[at], at + 1
+    value = shift = 0
+    for byte in message[at : at + LONGEST]:
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:  # noqa: PLR2004  # the last byte
-            return value, at
+            return value & (2 * SIGN - 1), at
         shift += 7
+    raise Malformed("a number does not end")
 
 
 def numbers(message: bytes) -> dict[int, int]:
@@ -80,3 +94,11 @@ def numbers(message: bytes) -> dict[int, int]:
 def parts(message: bytes, field: int) -> list[bytes]:
     """Read all values of a field that is bytes."""
     return [value for each, value in fields(message) if each == field and isinstance(value, bytes)]
+
+
+def part(message: bytes, field: int) -> bytes:
+    """Read a field that must be there."""
+    found = parts(message, field)
+    if not found:
+        raise Malformed(f"there is no field {field}")
+    return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -14,9 +15,11 @@ from lockfast.engines.etcd.places import Places
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.wire import Wire
 from lockfast.engines.singly import singly
-from lockfast.errors import EngineError
+from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+
+log = logging.getLogger("lockfast")
 
 CALM = 0.1  # seconds between attempts to do what has failed
 PARTING = 0.5  # seconds for giving leases back
@@ -42,7 +45,7 @@ class EtcdEngine:
         holdings = self._holdings
         if now > ask.not_after or holdings.dead(ask.id):
             return None
-        await self._begin(now, deadline)
+        await self._begin(deadline)
         mine = holdings.get(ask.id)
         if mine is not None:  # a copy of it was answered
             (said,) = await self._places.look([mine], now, deadline)
@@ -57,7 +60,7 @@ class EtcdEngine:
     ) -> list[Standing | Exception | None]:
         """Append several: one transaction takes all that are free, the rest goes one by one."""
         now = self._now()
-        await self._begin(now, deadline)
+        await self._begin(deadline)
         parts = (self._sessions, self._holdings, self._places, self._base, now, deadline)
         new = [ask for ask in asks if now <= ask.not_after and not self._holdings.knows(ask.id)]
         put = await together([Attempt(ask, form_of(ask.shape), *parts) for ask in new[:MOST]])
@@ -65,13 +68,25 @@ class EtcdEngine:
         said = iter(await singly(self.claim, rest, deadline))
         return [put[ask.id] if ask.id in put else next(said) for ask in asks]
 
-    async def _begin(self, now: float, deadline: float) -> None:
+    async def _begin(self, deadline: float) -> None:
         """End what is over; from the first claim on there is something to hear."""
-        if now >= self._holdings.soonest:
-            await self._places.prune(deadline)
+        await self._prune(deadline)
         if not self._begun:
             self._begun = True
             self._wire.rouse()
+
+    async def _prune(self, deadline: float) -> None:
+        """End the claims whose time is over. They are not renewed any more, whatever becomes of
+        that: should it fail, it is tried again, and keeps nobody else from claiming or renewing.
+        """
+        if self._now() < self._holdings.soonest:
+            return
+        try:
+            await self._places.prune(deadline)
+        except EngineRefused as error:
+            log.warning("etcd does not delete what is over, others wait for it: %s", error)
+        except EngineError:
+            return
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -81,8 +96,7 @@ class EtcdEngine:
         """
         now = self._now()
         holdings, places = self._holdings, self._places
-        if now >= holdings.soonest:
-            await places.prune(deadline)
+        await self._prune(deadline)
         known = {ask.id: mine for ask in asks if (mine := holdings.get(ask.id)) is not None}
         seen = await holdings.extend(list(known.values()), now, deadline)
         alive = [mine for mine in known.values() if not mine.session.dead]
@@ -106,8 +120,7 @@ class EtcdEngine:
         holdings = self._holdings
         if doubt:
             holdings.bury(asks)
-        if self._now() >= holdings.soonest:
-            await self._places.prune(deadline)
+        await self._prune(deadline)
         removed = await holdings.delete(
             [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
         )
@@ -143,8 +156,7 @@ class EtcdEngine:
             if wakes:
                 return wakes, 0.0
             now = self._now()
-            if now >= self._holdings.soonest:
-                await self._places.prune(now + 1.0)
+            await self._prune(now + 1.0)
             await self._sessions.tend(now)
         except EngineError:
             return wakes, self._now() + CALM

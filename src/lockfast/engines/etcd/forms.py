@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.codec import number, parts, text, varint
+from lockfast.engines.etcd.codec import Malformed, number, part, text, varint
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -26,6 +26,7 @@ from lockfast.engines.etcd.messages import (
     inner,
     kv,
     put,
+    revision,
     rows,
     txn,
 )
@@ -165,7 +166,7 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
     """Read the reply to a claim; None if it was not put."""
     said = done(reply)
     if said.succeeded:
-        return Claimed(0, alone=kv(parts(said.replies[1], 2)[0])[1])
+        return Claimed(0, alone=revision(kv(part(said.of(2)[1], 2))[1]))
     if len(said.replies) != 1:  # nothing was tried besides
         return None
     deep = done(said.replies[0])
@@ -173,9 +174,11 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
         return None
     at = said.revision
     if form.shape.capacity != 1:
-        return Claimed(at, queue=rows(found(deep.replies[1])))
-    head, last = found(deep.replies[1]), found(deep.replies[2])
-    tail = [(key, created) for key, created, *_ in last.kvs]
+        return Claimed(at, queue=rows(found(deep.of(2)[1])))
+    _, head, last = map(found, deep.of(3))
+    tail = [(key, revision(created)) for key, created, *_ in last.kvs]
+    if not head.kvs or not tail:
+        raise Malformed("a queue without the claim that was put")
     before = tail[1] if len(tail) > 1 else None
     return Claimed(at, ends=Ends(tail[0][1], rows(head)[0], last.total - 1, before))
 
@@ -185,4 +188,4 @@ def squeezed(reply: bytes) -> Claimed | None:
     said = done(reply)
     if not said.succeeded:
         return None
-    return Claimed(said.revision, queue=rows(found(said.replies[1])))
+    return Claimed(said.revision, queue=rows(found(said.of(2)[1])))

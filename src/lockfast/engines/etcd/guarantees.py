@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from lockfast.engines.etcd.codec import fields, numbers, parts
 from lockfast.engines.etcd.messages import MEMBERS, STATUS
@@ -30,6 +31,12 @@ ALONE = (
 )
 
 
+BUGGY = (
+    "a grant survives the failure of a member, but a bug in the leases of this version of etcd may "
+    "end it early; tokens stay unique and in order, so a guarded resource is safe"
+)
+
+
 async def ask(wire: Wire, deadline: float) -> Guarantees:
     """Ask who belongs to the cluster, and each of the members of the URL how it is."""
     listed = parts(await wire.call(MEMBERS, b"", deadline), 2)
@@ -43,7 +50,7 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
         except EngineError:
             silent.append(address)
             continue
-        versions.update(version.decode() for version in parts(reply, 2))
+        versions.update(version.decode(errors="replace") for version in parts(reply, 2))
         findings += _alarms(reply)
     if voters < MAJORITY:
         findings.append(
@@ -71,13 +78,39 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
                 "`etcdctl auth enable`, and etcd://USER:PASSWORD@HOSTS",
             )
         )
+    if wire.exposed:
+        findings.append(
+            Finding(
+                "a password without TLS",
+                "whoever can read the network reads it, and can take and break locks with it",
+                "start etcd with `--cert-file` and `--key-file`, and connect with etcds://",
+            )
+        )
     oldest = min(versions, key=_numbers, default="?")
+    level, promise = promised(voters, versions)
     return Guarantees(
         f"etcd {oldest}, {voters} voting member{'' if voters == 1 else 's'}",
-        Level.CONSENSUS if voters >= MAJORITY else Level.FENCED,
-        LASTS if voters >= MAJORITY else ALONE,
+        level,
+        promise,
         tuple(dict.fromkeys(findings)),
     )
+
+
+def promised(voters: int, versions: Collection[str]) -> tuple[Level, str]:
+    """Tell the level, and what holds: consensus takes a majority, and members that are all known
+    to keep their leases.
+    """
+    if voters < MAJORITY:
+        return Level.FENCED, ALONE
+    if not versions or any(not _known(each) or _bugs(each) for each in versions):
+        return Level.FENCED, BUGGY
+    return Level.CONSENSUS, LASTS
+
+
+def _known(version: str) -> bool:
+    """Tell whether it is a version whose bugs are known: etcd 3 with a minor and a patch."""
+    numbered = _numbers(version)
+    return len(numbered) == 3 and numbered[0] == 3  # noqa: PLR2004  # major, minor, patch of etcd 3
 
 
 def _alarms(reply: bytes) -> list[Finding]:
@@ -95,16 +128,17 @@ def _alarms(reply: bytes) -> list[Finding]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(
-        int(part) for part in version.split("-", maxsplit=1)[0].split(".") if part.isdigit()
+        int(part)
+        for part in version.split("-", maxsplit=1)[0].split(".")
+        if part.isascii() and part.isdigit() and len(part) < 10  # noqa: PLR2004  # a number
     )
 
 
 def _bugs(version: str) -> list[Finding]:
     """Name the bugs of leases that a version has."""
-    numbered = _numbers(version)
-    if len(numbered) != 3 or numbered[0] != 3:  # noqa: PLR2004  # major, minor, patch of etcd 3
+    if not _known(version):
         return []
-    _, minor, patch = numbered
+    _, minor, patch = _numbers(version)
     found = []
     for fixed, risk in FIXED:
         latest = max(fixed)

@@ -38,6 +38,7 @@ from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 
 AT_ONCE = 100  # operations in one transaction: etcd allows 128
+PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
 MARGIN = 1.0  # seconds that a tombstone outlives the last copy
 NEAR = Slice(local=True)
 
@@ -102,6 +103,7 @@ class Holdings:
         on a claim to end by itself."""
         self.tombs: dict[str, float] = {}
         """Ids that must not come to life: all copies of them are sent from here."""
+        self._pause = PAUSE
         self.soonest = math.inf
         """No claim is over before that."""
 
@@ -181,6 +183,12 @@ class Holdings:
         for ask in asks:
             self.tombs[ask.id] = ask.not_after + MARGIN
 
+    def unread(self, asks: Sequence[Ask]) -> None:
+        """Take in that the answer to these claims could not be read: as if there were none."""
+        for ask in asks:
+            self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
+        self._doubt(asks)
+
     def _doubt(self, asks: Iterable[Ask]) -> None:
         """See to it that nothing stays of a copy that was not answered."""
         with self._lock:
@@ -196,21 +204,22 @@ class Holdings:
             there = deleted(await self._wire.call(DELETE, text(1, claims[0][1]), deadline))
             self._over.pop(claims[0][0], None)
             return [there]
-        removed: list[bool] = []
-        for start in range(0, len(claims), AT_ONCE):
-            chunk = claims[start : start + AT_ONCE]
-            doubted = [id_ for id_, _ in chunk if id_ in self._copies]
-            gates = list(self._sessions) if doubted else []
-            operations = [delete(key) for _, key in chunk] + [gate.move() for gate in gates]
-            reply = done(await self._wire.call(TXN, txn(b"", operations, []), deadline))
-            for gate, said in zip(gates, reply.replies[len(chunk) :], strict=True):
+        # The gates first: should it take several transactions, a copy that comes in between finds
+        # its gate moved, and one that came before is deleted.
+        gates = list(self._sessions) if any(id_ in self._copies for id_, _ in claims) else []
+        operations = [gate.move() for gate in gates] + [delete(key) for _, key in claims]
+        replies: list[bytes] = []
+        for start in range(0, len(operations), AT_ONCE):
+            some = operations[start : start + AT_ONCE]
+            reply = done(await self._wire.call(TXN, txn(b"", some, []), deadline))
+            for gate, said in zip(gates[start:], reply.of(len(some)), strict=False):
                 if done(said).succeeded:
                     gate.gate = max(gate.gate, reply.revision)
-            for id_, _ in chunk:
+            replies += reply.replies
+            for id_, _ in claims[: max(len(replies) - len(gates), 0)]:
                 self._copies.pop(id_, None)
                 self._over.pop(id_, None)
-            removed += [deleted(said) for said in reply.replies[: len(chunk)]]
-        return removed
+        return [deleted(said) for said in replies[len(gates) :]]
 
     async def reject(self, id_: str, key: bytes, deadline: float) -> None:
         """Delete a claim that must never be granted: now, or else when claims are next pruned."""
@@ -244,8 +253,10 @@ class Holdings:
             if over:
                 await self.delete(over, deadline)
         except BaseException:
-            self.soonest = now
+            self.soonest = now + self._pause
+            self._pause = min(self._pause * 2.0, LONGEST_PAUSE)
             raise
+        self._pause = PAUSE
         return [id_ for id_, _ in over]
 
     async def extend(self, mines: Sequence[Mine], now: float, deadline: float) -> Seen:
@@ -291,7 +302,7 @@ class Holdings:
                 reply = await self.ask(request, deadline)
                 if kept is not None:
                     kept.prove(reply.term)  # it was sent after the keepalive was answered
-                for mine, said in zip(chunk, reply.replies, strict=True):
+                for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
                     if done(said).succeeded:
                         mine.session = session
                         mine.until = min(now + mine.form.shape.ttl, session.until)
@@ -316,6 +327,6 @@ class Holdings:
             reply = await self.ask(txn(b"", ranges, []), deadline)
             revision = min(revision or reply.revision, reply.revision)
             term = term or reply.term
-            for prefix, said in zip(chunk, reply.replies, strict=True):
+            for prefix, said in zip(chunk, reply.of(len(chunk)), strict=True):
                 read[prefix] = rows(found(said))
         return Seen(read, revision, 0 if local else term)

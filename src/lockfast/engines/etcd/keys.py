@@ -14,13 +14,15 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from lockfast.errors import EngineRefused
-from lockfast.port import LONGEST_WAIT, Shape
+from lockfast.port import LONGEST, LONGEST_WAIT, SHARED, Shape
 
 CLAIMS = b"lockfast/claim/"
 GATES = b"lockfast/gate/"
 BASE = b"lockfast/base"
 
 _special = re.compile(rb"[\x00-\x1f%/\x7f]")
+_key = re.compile(re.escape(CLAIMS) + rb"[^/]+/[0-9a-f]{32}")
+_claim = re.compile(rb"(\d{1,10}) (\d{1,10}) (\d{1,8}) (.*)", re.DOTALL)
 
 
 def encoded(name: str) -> bytes:
@@ -79,8 +81,21 @@ class Row(NamedTuple):
 
 def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
     """Read a claim."""
-    try:
-        capacity, weight, millis, payload = stored.split(b" ", 3)
-        return Row(key, revision, lease, int(capacity), int(weight), int(millis) / 1000, payload)
-    except ValueError as error:
-        raise EngineRefused(f"somebody else has written {key!r} in etcd: delete it") from error
+    said = _claim.fullmatch(stored)
+    if said is None or _key.fullmatch(key) is None:
+        raise _foreign(key)
+    capacity, weight, millis = int(said[1]), int(said[2]), int(said[3])
+    if not (1 <= weight <= capacity <= SHARED and 1 <= millis <= LONGEST * 1000):
+        raise _foreign(key)
+    return Row(key, revision, lease, capacity, weight, millis / 1000, said[4])
+
+
+def base(key: bytes, stored: bytes) -> int:
+    """Read the highest base."""
+    if not (stored.isdigit() and len(stored) < 17):  # noqa: PLR2004  # 2**52 has 16 digits
+        raise _foreign(key)
+    return int(stored)
+
+
+def _foreign(key: bytes) -> EngineRefused:
+    return EngineRefused(f"somebody else has written {key!r} in etcd: delete it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.codec import fields, number, numbers, parts, text
+from lockfast.engines.etcd.codec import Malformed, fields, number, numbers, part, parts, text
 
 TXN = "/etcdserverpb.KV/Txn"
 RANGE = "/etcdserverpb.KV/Range"
@@ -28,6 +28,7 @@ EQUAL, GREATER, LESS = 0, 1, 2
 CREATE, MOD = 1, 2
 ASCENDING, DESCENDING = 1, 2
 BY_CREATION = 2
+MOST_REVISIONS = 2**52
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -149,6 +150,12 @@ class Done(NamedTuple):
         """The revision of the store: no token (TRAPS 28)."""
         return numbers(self.header).get(3, 0)
 
+    def of(self, count: int) -> list[bytes]:
+        """Give the replies to so many operations."""
+        if len(self.replies) != count:
+            raise Malformed(f"{len(self.replies)} replies to {count} operations")
+        return self.replies
+
     @property
     def term(self) -> int:
         """The raft term of the last entry that the member which answered has applied."""
@@ -189,9 +196,19 @@ def found(message: bytes) -> Found:
 def rows(reply: Found) -> list[keys.Row]:
     """Read claims, in the order of their creation."""
     return sorted(
-        (keys.row(key, created, lease, value) for key, created, _, lease, value in reply.kvs),
+        (
+            keys.row(key, revision(created), lease, value)
+            for key, created, _, lease, value in reply.kvs
+        ),
         key=lambda row: row.revision,
     )
+
+
+def revision(said: int) -> int:
+    """Check what is going to be a token: above 0, and below 2**53 with any base."""
+    if not 0 < said < MOST_REVISIONS:
+        raise Malformed(f"a revision of {said}")
+    return said
 
 
 def done(message: bytes) -> Done:
@@ -222,8 +239,12 @@ class Heard(NamedTuple):
     """What a watch says."""
 
     ident: int
+    """-1 for one that etcd did not begin."""
+    begun: bool
     ended: bool
-    """Canceled: it asked for what was compacted, or the server gave it up."""
+    """Canceled: what it asked for was compacted."""
+    refused: str | None
+    """Canceled for another reason, and what etcd says about it."""
     gone: list[tuple[bytes, int]]
     """Keys that were deleted, and when."""
 
@@ -231,5 +252,14 @@ class Heard(NamedTuple):
 def heard(message: bytes) -> Heard:
     """Read what a watch says."""
     said = numbers(message)
-    events = [kv(parts(event, 2)[0]) for event in parts(message, 11)]
-    return Heard(said.get(2, 0), bool(said.get(4, 0)), [(each[0], each[2]) for each in events])
+    events = [kv(part(event, 2)) for event in parts(message, 11)]
+    canceled, compacted = bool(said.get(4, 0)), bool(said.get(5, 0))
+    return Heard(
+        said.get(2, 0),
+        bool(said.get(3, 0)) and not canceled,
+        canceled and compacted,
+        b" ".join(parts(message, 6)).decode(errors="replace")
+        if canceled and not compacted
+        else None,
+        [(each[0], each[2]) for each in events],
+    )

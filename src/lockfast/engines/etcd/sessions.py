@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.codec import number, numbers
+from lockfast.engines.etcd.codec import Malformed, number, numbers
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -167,12 +167,16 @@ class Sessions:
     async def _make(self, size: int, deadline: float) -> Session:
         sent = self._wire.now()
         said = numbers(await self._wire.call(GRANT, number(1, size), deadline))
-        session = Session(size, said[2], said.get(3, size), sent)
+        lease, granted = said.get(2, 0), said.get(3, 0)
+        if lease == 0 or granted < size:
+            raise Malformed(f"a lease {lease} of {granted} s, for {size} s")
+        session = Session(size, lease, granted, sent)
         write = txn(b"", [put(session.gate_key, b"", session.lease), find(keys.BASE)], [])
         reply = done(await self._wire.call(TXN, write, deadline, harmless=True))
         session.gate = reply.revision
+        (_, read) = reply.of(2)
         while True:
-            stored = self.read_base(reply.replies[1])
+            stored = self.read_base(read)
             if stored >= self._base:
                 return session
             write = txn(
@@ -182,7 +186,7 @@ class Sessions:
             if reply.succeeded:
                 self._base_is(reply.revision)
                 return session
-            reply.replies.insert(0, b"")
+            (read,) = reply.of(1)
 
     def same_base(self) -> bytes:
         """Compare: nobody has named a higher base since."""
@@ -194,7 +198,7 @@ class Sessions:
     def read_base(self, reply: bytes) -> int:
         """Learn the highest base; refuse to go on below it: our tokens would go back."""
         kvs = found(reply).kvs
-        stored, changed = (int(kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
+        stored, changed = (keys.base(keys.BASE, kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
         self._base_is(changed)
         if stored > self._base:
             raise EngineRefused(
@@ -232,7 +236,7 @@ class Sessions:
                 return False
             look = txn(b"", [find(session.gate_key)], [])
             reply = await self._wire.call(TXN, look, deadline, harmless=True)
-            self.read_gate(session, done(reply).replies[0])
+            self.read_gate(session, done(reply).of(1)[0])
             if session.dead:
                 return False
             if kept.prove(term(reply)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from itertools import groupby
 
@@ -9,11 +10,14 @@ from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.codec import number, numbers
 from lockfast.engines.etcd.holdings import Holdings
 from lockfast.engines.etcd.keys import Row
-from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Slice, found, query, rows
+from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Found, Slice, found, query, rows
 from lockfast.engines.etcd.sessions import seconds
 from lockfast.engines.etcd.standings import granted
 from lockfast.engines.etcd.wire import Wire
+from lockfast.errors import EngineRefused
 from lockfast.port import Entry, Page
+
+log = logging.getLogger("lockfast")
 
 PAGE = 500
 
@@ -22,7 +26,7 @@ async def one(wire: Wire, holdings: Holdings, base: int, name: str, deadline: fl
     """Show the claims on a name."""
     prefix = keys.CLAIMS + keys.encoded(name) + b"/"
     reply = await wire.call(RANGE, query(prefix, keys.end(prefix)), deadline)
-    return Page(await _entries(wire, holdings, base, rows(found(reply)), deadline), None)
+    return Page(await _entries(wire, holdings, base, _readable(found(reply)), deadline), None)
 
 
 async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
@@ -36,14 +40,29 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     reply = found(
         await wire.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
     )
-    every = rows(reply)
+    every = _readable(reply)
     more = None
-    if len(every) == PAGE:
-        last = max(every).prefix
-        rest = found(await wire.call(RANGE, query(last, keys.end(last)), deadline))
-        every = [row for row in every if row.prefix != last] + rows(rest)
-        more = keys.end(last).hex()
+    if len(reply.kvs) == PAGE:
+        newest = max(key for key, *_ in reply.kvs)
+        last = newest[: newest.rindex(b"/") + 1]
+        if last == keys.CLAIMS:  # no claim: it has no name of its own
+            more = (newest + b"\0").hex()
+        else:
+            rest = found(await wire.call(RANGE, query(last, keys.end(last)), deadline))
+            every = [row for row in every if row.prefix != last] + _readable(rest)
+            more = keys.end(last).hex()
     return Page(await _entries(wire, holdings, base, every, deadline), more)
+
+
+def _readable(reply: Found) -> list[Row]:
+    """Read claims. What somebody else has written there hides nothing else."""
+    read = []
+    for entry in reply.kvs:
+        try:
+            read += rows(Found([entry], 1))
+        except EngineRefused as error:
+            log.warning("%s", error)
+    return read
 
 
 async def _entries(

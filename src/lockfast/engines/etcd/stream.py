@@ -29,6 +29,7 @@ class Stream:
     ) -> None:
         """Open it, and ring whenever something was heard."""
         self.address = address
+        self.metadata = metadata
         self.broken = False
         self._ring = ring
         self._heard: deque[bytes] = deque()

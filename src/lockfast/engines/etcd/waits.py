@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 
 from lockfast.engines.etcd.keys import Row, end
-from lockfast.engines.etcd.messages import heard, unwatch, watch
+from lockfast.engines.etcd.messages import Heard, unwatch, watch
 from lockfast.port import Wake
 
 
@@ -133,14 +133,15 @@ class Waits:
         with self._lock:
             return [watch.request() for watch in self._by_ident.values()]
 
-    def hear(self, messages: Iterable[bytes]) -> tuple[list[Wake], list[Wait], list[bytes]]:
-        """Take in what the watches say: who is let in, who has to look, what to tell etcd."""
+    def hear(self, messages: Iterable[Heard]) -> tuple[list[Wake], list[Wait], list[bytes]]:
+        """Take in what the watches say: who is let in, who has to look, what to tell etcd. Those
+        that were refused stay: they are for another stream.
+        """
         wakes: list[Wake] = []
         unsure: list[Wait] = []
         told: list[bytes] = []
         with self._lock:
-            for message in messages:
-                ident, ended, gone = heard(message)
+            for ident, _, ended, _, gone in messages:
                 watch = self._by_ident.get(ident)
                 if watch is None or not (ended or gone):
                     continue
@@ -148,7 +149,7 @@ class Waits:
                 for wait in list(watch.waits.values()):
                     for key, _ in gone:
                         wait.gone(key)
-                    if ended:  # compacted, or given up by the server: only a look can tell
+                    if ended:  # compacted: only a look can tell
                         self._drop(wait.id)
                         wakes.append(Wake(wait.id, granted=False))
                     elif wait.alone and not wait.sure:

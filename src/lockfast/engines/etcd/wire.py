@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from lockfast.engines.etcd.codec import parts, text
+from lockfast.engines.etcd.codec import Malformed, part, text
 from lockfast.engines.etcd.messages import (
     AUTHENTICATE,
     GRANT,
@@ -121,6 +121,11 @@ class Wire(ABC):
         return self._login.username is not None or self._login.certified
 
     @property
+    def exposed(self) -> bool:
+        """Whether it sends a password that anybody on the way can read."""
+        return self._login.username is not None and self._login.credentials is None
+
+    @property
     def address(self) -> str:
         """The member that is asked at present."""
         return self._login.addresses[self._current]
@@ -169,8 +174,7 @@ class Wire(ABC):
             return await self._send(link.calls[method], request, min(left, patience))
         except grpc.RpcError as error:
             said = str(error.details())
-            if any(each in said for each in STALE_LOGIN) and self._login.username is not None:
-                self._strange = True  # refused unread: greet, and say it again
+            if self.suspect(said):  # refused unread: greet, and say it again
                 raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
             failure = failed(error, address)
             if isinstance(failure, EngineUnavailable):
@@ -219,11 +223,26 @@ class Wire(ABC):
         request = text(1, name.encode()) + text(2, password.encode())
         self._metadata = (LEADER,)
         try:
-            reply = await self._call(AUTHENTICATE, request, deadline)
+            token = part(await self._call(AUTHENTICATE, request, deadline), 2).decode(
+                "ascii", "replace"
+            )
+            if not token.isprintable() or not token.isascii():
+                raise Malformed("a token that no header can carry")
         except EngineUnavailable as error:
             raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
-        self._metadata = (LEADER, ("token", parts(reply, 2)[0].decode()))
+        self._metadata = (LEADER, ("token", token))
         self._strange = False
+
+    def suspect(self, said: str) -> bool:
+        """Take in what etcd has said when it refused something; tell whether the login is over."""
+        over = self._login.username is not None and any(each in said for each in STALE_LOGIN)
+        self._strange = self._strange or over
+        return over
+
+    def leads(self, stream: Stream) -> bool:
+        """Tell whether a stream goes to the member that is asked, with the login that is used."""
+        known = self._strange or stream.metadata == self._metadata
+        return known and stream.address == self.address
 
     async def stream(self) -> Stream:
         """Open a stream of watches to the member that is asked at present."""

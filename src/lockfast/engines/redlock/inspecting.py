@@ -138,7 +138,7 @@ def _is_error(reply: object) -> bool:
     return isinstance(reply, hiredis.ReplyError)
 
 
-def _merged(name: str, answers: Iterable[Rows], size: int) -> list[Entry]:
+def _merged(name: str, answers: Iterable[Any], size: int) -> list[Entry]:
     """Put together what the nodes show: a claim holds, or waits, where a majority says so.
 
     A minority may show what is just coming, or has gone and did not reach it yet.
