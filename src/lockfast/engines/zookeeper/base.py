@@ -25,6 +25,8 @@ class Base:
     def lift(self, zxid: int) -> int:
         """Give the ticket of a node that was created in that transaction."""
         ticket = zxid + self.value
+        if zxid <= 0:
+            raise EngineRefused(f"the ensemble gave a transaction the number {zxid}")
         if ticket >= LIMIT:
             raise EngineRefused(f"ticket {ticket} would reach 2**53: token_base is too high")
         return ticket

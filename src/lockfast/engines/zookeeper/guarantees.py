@@ -142,7 +142,7 @@ async def _members(colour: Colour, session: Session, deadline: float) -> int:
         data, _ = await session.settle(colour, reply, deadline)
     except (NoNodeError, EngineRefused):  # standalone, or not to be read by us
         return 1
-    lines = data.decode().splitlines()
+    lines = (data or b"").decode(errors="replace").splitlines()
     return max(sum(bool(re.match(r"server\.\d+=.*:participant", line)) for line in lines), 1)
 
 
@@ -158,7 +158,9 @@ async def _version(colour: Colour, session: Session, deadline: float) -> str:
 
     threading.Thread(target=work, name="lockfast-asks", daemon=True).start()
     try:
-        found = re.search(r"version: (\d+\.\d+\.\d+)", await colour.wait(reply, deadline))
+        found = re.search(
+            r"version: (\d{1,4}\.\d{1,4}\.\d{1,4})", await colour.wait(reply, deadline)
+        )
     except Late:
         found = None
     return found[1] if found else "of unknown version"

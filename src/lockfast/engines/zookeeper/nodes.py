@@ -7,16 +7,23 @@ decides who is granted. Its data is a line with ttl and token base, and the payl
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from lockfast.core.token import LIMIT
 from lockfast.port import Ask
 
 BUCKETS = 64  # a list of all names at once would burst ZooKeeper's megabyte
 _ID = 32
 _LAST = 2**31 - 1
+# A sequence that is worn out may begin with a minus.
+_NAME = re.compile(r"([0-9A-Za-z]{32})-([0-9]{1,10})-([0-9]{1,10})-(-?[0-9]{1,10})")
+_HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,16})(?:\n|$)")
+LONGEST = 2**31 / 1000  # seconds: ZooKeeper counts a session's in 31 bits of milliseconds
+UNTOLD = 0.001  # seconds of a claim that does not say for how long it is
 
 
 class Node(NamedTuple):
@@ -71,21 +78,29 @@ def packed(ask: Ask, base: int) -> bytes:
     return b"%d %d\n%b" % (round(ask.shape.ttl * 1000), base, ask.payload)
 
 
-def unpacked(data: bytes) -> Header:
-    """Read a claim's data."""
-    line, _, payload = data.partition(b"\n")
-    ttl, base = line.split()
-    return Header(int(ttl) / 1000, int(base), payload)
+def unpacked(data: bytes | None) -> Header:
+    """Read a claim's data. A stranger may have written anything: then it is shown as it is."""
+    found = _HEADER.match(data or b"")
+    if found is None:
+        return Header(UNTOLD, 0, data or b"")
+    ttl, base = int(found[1]) / 1000, int(found[2])
+    return Header(
+        ttl if 0.0 < ttl <= LONGEST else UNTOLD,
+        base if base < LIMIT // 2 else 0,
+        (data or b"")[found.end() :],
+    )
 
 
 def parse(child: str) -> Node | None:
-    """Read the name of a node; None if it is not one of ours."""
-    parts = child.split("-", 3)  # a sequence that is worn out may begin with a minus
-    try:
-        id_, weight, capacity, sequence = parts
-        return Node(child, id_, int(weight), int(capacity), int(sequence))
-    except ValueError:
+    """Read the name of a node; None if it is not one of ours. A stranger's may say anything: a
+    weight below one would make room for a second holder.
+    """
+    found = _NAME.fullmatch(child)
+    if found is None:
         return None
+    node = Node(child, found[1], int(found[2]), int(found[3]), int(found[4]))
+    sane = 1 <= node.weight <= node.capacity <= _LAST and abs(node.sequence) <= _LAST + 1
+    return node if sane else None
 
 
 class Line:

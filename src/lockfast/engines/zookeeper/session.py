@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
-    ConnectionDropped,
     ConnectionLoss,
     InvalidACLError,
+    KazooException,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -34,6 +34,7 @@ from kazoo.retry import KazooRetry
 from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.colour import Colour, Late, Reply
 from lockfast.engines.zookeeper.handler import Handler
+from lockfast.engines.zookeeper.reading import Reading
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
@@ -137,8 +138,7 @@ class Session:
         self._client.add_listener(self._changed)
         connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
         self._invoke, connection._invoke = connection._invoke, self._spy  # noqa: SLF001  # the same
-        self._read = connection._read_response  # noqa: SLF001  # see `_in_order`
-        connection._read_response = self._in_order  # noqa: SLF001  # the same
+        self._reading = Reading(self._client)
         self.acl = address.acl
         self._client.start_async()
 
@@ -152,17 +152,6 @@ class Session:
         if isinstance(request, Connect):
             self.negotiated = answer[0].time_out
         return answer
-
-    def _in_order(self, header: Any, buffer: object, offset: int) -> Any:  # noqa: ANN401  # kazoo's
-        """Read an answer; one that is out of order costs the connection, and not the session.
-
-        A server that a session has moved to may leave out an answer (ZOOKEEPER-2684). ZooKeeper's
-        own client connects anew then; kazoo's thread would end, and all leases with it (#254).
-        """
-        pending = self._client._pending  # noqa: SLF001  # what kazoo waits for
-        if pending and pending[0][2] != header.xid:
-            raise ConnectionDropped(f"expected answer {pending[0][2]}, and got {header.xid}")
-        return self._read(header, buffer, offset)
 
     def _changed(self, state: str) -> None:
         if self.lost:
@@ -243,10 +232,14 @@ class Session:
         except UNKNOWN as error:
             said = f"ZooKeeper at {self.where}: {type(error).__name__}"
             raise EngineUnavailable(said, sent=True) from error
-        except Exception as error:
+        except KazooException as error:
             hint = HINTS.get(type(error), "")
             said = f"ZooKeeper at {self.where}: {type(error).__name__}{hint}"
             raise EngineRefused(said) from error
+        except Exception as error:
+            self._cut()
+            said = f"ZooKeeper at {self.where}: an answer that cannot be read: {error!r}"
+            raise EngineUnavailable(said, sent=True) from error
         self._silent = None
         return answer
 

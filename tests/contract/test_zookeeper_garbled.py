@@ -1,0 +1,171 @@
+"""Answers that no ZooKeeper gives: only our own errors come out, and the client goes on after."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import pytest
+from kazoo.client import KazooClient
+
+import lockfast
+from lockfast.engines.zookeeper import nodes
+from lockfast.errors import LockfastError
+from tests.servers import ZooKeeper
+
+SOON = 8.0  # seconds
+Garble = Callable[[bytes], bytes]
+
+
+class Garbler:
+    """A relay to a real server that changes answers when told to, frame by frame."""
+
+    def __init__(self, server: ZooKeeper) -> None:
+        self._target = server.host, server.port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._garble: Garble | None = None
+        self._left = 0
+        self._sockets: list[socket.socket] = [self._listener]
+        self.garbled = 0
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def garble(self, how: Garble, count: int = 1) -> None:
+        """Change the next answers; those to pings are left as they are."""
+        self._left, self._garble = count, how
+
+    def _start(self, work: Callable[..., None], *args: object) -> None:
+        threading.Thread(target=work, args=args, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                self._sockets += [client, server]
+                self._start(self._pass_on, client, server)
+                self._start(self._answer, server, client)
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        self._end(source, sink)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), server.makefile("rb") as stream:
+            first = True
+            while len(head := stream.read(4)) == 4:
+                frame = head + stream.read(struct.unpack(">i", head)[0])
+                if not first and self._left and struct.unpack(">i", frame[4:8])[0] > 0:
+                    assert self._garble is not None
+                    frame = self._garble(frame)
+                    self._left -= 1
+                    self.garbled += 1
+                first = False
+                client.sendall(frame)
+        self._end(server, client)
+
+    @staticmethod
+    def _end(*ends: socket.socket) -> None:
+        for each in ends:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def _failing(code: int) -> Garble:
+    return lambda frame: _framed(frame[4:16] + struct.pack(">i", code))
+
+
+GARBLES: dict[str, Garble] = {
+    "an unknown error": _failing(-7777),
+    "an error that is none": _failing(42),
+    "no body": lambda frame: _framed(frame[4:20]),
+    "half a body": lambda frame: _framed(frame[4 : 20 + (len(frame) - 20) // 2]),
+    "no header": lambda _: _framed(b"\0"),
+    "nothing": lambda _: _framed(b""),
+    "bytes that are no text": lambda frame: _framed(frame[4:20] + b"\0\0\0\4\xff\xfe\xfd\xfc" * 9),
+    "a negative length": lambda _: struct.pack(">i", -5) + b"12345",
+    "a huge length": lambda _: struct.pack(">i", 2**31 - 1) + b"12345",
+    "another's number": lambda frame: _framed(struct.pack(">i", 2**31 - 1) + frame[8:]),
+    "a watch that is none": lambda _: _framed(struct.pack(">iqi", -1, -1, 0) + b"\xff" * 7),
+    "lengths that lie": lambda frame: _framed(frame[4:20] + struct.pack(">i", 2**31 - 1) * 8),
+    "negative numbers": lambda frame: _framed(frame[4:20] + b"\xff" * (len(frame) - 20)),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeper]:
+    with ZooKeeper() as server:
+        yield server
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("what", sorted(GARBLES))
+def test_an_answer_that_cannot_be_read_costs_a_connection_and_nothing_else(
+    server: ZooKeeper, what: str, count: int
+) -> None:
+    with Garbler(server) as relay, lockfast.connect(f"zookeeper://{relay.address}/x") as client:
+        held = client.lock("held", ttl=8).acquire(timeout=SOON)
+        for call in (
+            lambda: client.lock("y", ttl=8).acquire(timeout=0.5).release(),
+            lambda: client.lock("held", ttl=8).try_acquire(),
+            lambda: client.lock("held").queue(),
+            client.guarantees,
+        ):
+            relay.garble(GARBLES[what], count)
+            with contextlib.suppress(LockfastError):
+                call()
+        assert relay.garbled > 0
+        relay.garble(GARBLES[what], 0)
+        began = time.monotonic()
+        client.lock("z", ttl=8).acquire(timeout=SOON).release()  # it has recovered
+        assert time.monotonic() - began < SOON
+        held.ensure_held()
+        held.release()
+
+
+def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeeper) -> None:
+    folder = nodes.folder("/strange", "x")
+    stranger = KazooClient(server.address)
+    stranger.start()
+    with lockfast.connect(f"{server.url}/strange") as client:
+        lease = client.lock("x", ttl=8).acquire(timeout=SOON)
+        id_ = "f" * 32
+        for name in (
+            "hello",
+            f"{id_}-0-1-0000000000",
+            f"{id_}--5-1-0000000000",
+            "-" * 40,
+            "\u0663",
+        ):
+            stranger.create(f"{folder}/{name}", b"\xff\xfe")
+        for data in (b"", b"\xff\xfe 1", b"1e999 nan\nx", b"9" * 99 + b" 1\n", b"\n\n"):
+            stranger.create(f"{folder}/{id_}-1-1-", data, sequence=True)
+        stranger.create(f"{folder.rpartition('/')[0]}/%ff%", b"")
+        queue = client.lock("x").queue()
+        assert [each.id for each in queue] == [lease.id] + [id_] * 5
+        assert client.lock("x", ttl=8).try_acquire() is None
+        lease.release()
+        stranger.delete(folder, recursive=True)
+        client.lock("x", ttl=8).acquire(timeout=SOON).release()
+    stranger.stop()
+    stranger.close()
