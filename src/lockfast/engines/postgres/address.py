@@ -39,7 +39,11 @@ LIBPQ = (
 """What a URL may say beside our own options; libpq's names."""
 
 
-@dataclass(frozen=True, slots=True)
+Place = tuple[str, str, str]
+"""Host, port, and the address that was looked up for it; as text, and each may be empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Address:
     """One database, on one or several hosts."""
 
@@ -71,12 +75,16 @@ class Address:
         hosts = ",".join(f"{host}:{port}" if port else host for host, port in self.hosts)
         return f"{hosts or 'localhost'}/{self.words.get('dbname', '')}"
 
+    def shown(self, host: str, port: str) -> str:
+        """Show one of its hosts, without the password."""
+        return str(Address(((host, port),), self.words))
+
     @property
     def conninfo(self) -> str:
         """Give the words in which libpq wants to hear it, names not resolved."""
         return self.resolved([(host, port, "") for host, port in self.hosts])
 
-    def resolved(self, hosts: list[tuple[str, str, str]]) -> str:
+    def resolved(self, hosts: list[Place]) -> str:
         """Give the same with addresses that were looked up: libpq would block while it does."""
         where = {
             "host": ",".join(host for host, _, _ in hosts),

@@ -7,18 +7,16 @@ deadline, and a finalizer of theirs in a forked child would speak to the parent'
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
 
 import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from lockfast.engines.postgres.cancel import Cancel
+from lockfast.engines.postgres.steps import READ, WRITE, Steps
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 Row = list[bytes | None]
-READ, WRITE = 1, 2
-Steps = Generator[int, None, None]
-"""Yields READ, WRITE or both: go on once the socket is ready for one of them."""
 
 # Qualified, operators too: see schema.sql on what stands in the caller's search_path.
 GREETING = (
@@ -150,6 +148,12 @@ class Link:
             self._pgconn.consume_input()
         except psycopg.Error as broken:
             raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=False) from broken
+
+    def cancel(self) -> Cancel:
+        """Make the request to drop what is under way: a server does not notice that its client has
+        hung up while it waits for a lock or for a standby, and keeps the connection for that long.
+        """
+        return Cancel(self._pgconn)
 
     def close(self) -> None:
         """Say goodbye."""

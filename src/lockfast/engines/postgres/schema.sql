@@ -15,6 +15,9 @@
 -- the planner believes; and never by a bitmap, which would walk over the dead rows of the past.
 
 --
+-- They wait for a lock for two seconds at most, and the client tries again until its own deadline: a server
+-- does not notice that a client has given up, and the connections of those would add up.
+--
 -- Who may do what: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1 and show_v1 (grant_v1 gives
 -- it), and no right to the tables. Those four are SECURITY DEFINER with a fixed search_path, because
 -- whoever may CREATE in a schema on the caller's path could otherwise put a function or an operator of
@@ -345,7 +348,8 @@ CREATE OR REPLACE FUNCTION lockfast.claim_v1(
   p_name bytea, p_id text, p_capacity integer, p_weight integer, p_ttl bigint, p_wait_ttl bigint,
   p_queue boolean, p_late bigint, p_base bigint, p_payload bytea
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_b      integer := lockfast.bucket_v1(p_name);
   v_line   text := lockfast.line_v1();
@@ -435,7 +439,8 @@ $$;
 -- are locked in their order, so that two batches cannot block each other.
 CREATE OR REPLACE FUNCTION lockfast.renew_v1(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_ask   record;
   v_b     integer;
@@ -472,7 +477,8 @@ $$;
 -- one that logged in is no member.
 CREATE OR REPLACE FUNCTION lockfast.resign_v1(p_names bytea[], p_ids text[], p_untils bigint[])
 RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_ask     record;
   v_b       integer;
@@ -523,7 +529,8 @@ CREATE OR REPLACE FUNCTION lockfast.show_v1(
   o_name text, o_id text, o_ticket bigint, o_granted boolean, o_weight integer, o_capacity integer,
   o_left bigint, o_payload text
 ) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_now bigint := lockfast.micros_v1();
 BEGIN

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from lockfast.engines.hearing import patience
-from lockfast.engines.postgres.address import Address, is_name
+from lockfast.engines.postgres.address import Address, Place, is_name
 from lockfast.engines.postgres.link import Link, Row
+from lockfast.engines.postgres.steps import Socket
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Turns
 
 IO = 5.0  # seconds after which an attempt to connect is given up
+GRACE = 0.05  # seconds for what has to be done when a deadline is over
 
 
 class Wire(ABC):
@@ -31,11 +33,12 @@ class Wire(ABC):
         self._now = clock
         self._idle: list[Link] = []
         self._ear: Link | None = None
+        self._good: dict[Address, Place] = {}
         self._buried: list[Link] = []
 
     @abstractmethod
-    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
-        """Wait for a connection's socket; False when the deadline came first."""
+    async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
+        """Wait for a socket; False when the deadline came first."""
 
     @abstractmethod
     async def _look_up(self, host: str, deadline: float) -> list[str]:
@@ -63,12 +66,20 @@ class Wire(ABC):
             events = link.send(sql)
             while True:
                 if not await self._ready(link, events, deadline):
+                    await self._cancel(link)
                     raise _late(link)
                 rows, events = link.receive()
                 if rows is not None:
                     return rows
         finally:
             self._put_back(link)
+
+    async def _cancel(self, link: Link) -> None:
+        """Have the server drop a statement that is late: nobody will read its answer."""
+        request, deadline = link.cancel(), self._now() + GRACE
+        for events in request.send():
+            if not await self._ready(request, events, deadline):
+                return
 
     def _put_back(self, link: Link) -> None:
         """Keep a connection, unless it is broken or its caller went before the answer came."""
@@ -84,23 +95,44 @@ class Wire(ABC):
             self._idle.append(link)
 
     async def _open(self, address: Address, deadline: float) -> Link:
+        """Connect to one of the hosts: to that which answered last, or one after the other. Each
+        has its share of the time: libpq would spend all of it on a host that drops packets.
+        """
         now = self._now()
-        deadline = min(max(deadline, now + 0.05), now + IO)
-        hosts: list[tuple[str, str, str]] = []
+        deadline = min(max(deadline, now + GRACE), now + IO)
+        places = await self._places(address, deadline)
+        if not places:
+            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
+        found: list[str] = []
+        for tried, place in enumerate(places):
+            now = self._now()
+            share = max((deadline - now) / (len(places) - tried), GRACE)
+            try:
+                link = await self._connect(address, place, now + share)
+            except EngineUnavailable as error:
+                found.append(str(error))
+                continue
+            self._good[address] = place
+            return link
+        # Whatever they said: on a connection that was not made nothing can have happened.
+        raise EngineUnavailable("; ".join(dict.fromkeys(found)), sent=False)
+
+    async def _places(self, address: Address, deadline: float) -> list[Place]:
+        """Give all addresses of all hosts, the one that was good last in front."""
+        places: list[Place] = []
         for host, port in address.hosts:
             found = await self._look_up(host, deadline) if is_name(host) else [""]
-            hosts += [(host, port, each) for each in found]
-        if not hosts:
-            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
-        link = Link(address.resolved(hosts), str(address))
+            places += [(host, port, each) for each in dict.fromkeys(found)]
+        good = self._good.get(address)
+        return sorted(places, key=lambda place: place != good)
+
+    async def _connect(self, address: Address, place: Place, deadline: float) -> Link:
+        host, port, _ = place
+        link = Link(address.resolved([place]), address.shown(host, port))
         try:
             for events in link.connect():
                 if not await self._ready(link, events, deadline):
                     raise _late(link)
-        except EngineUnavailable as error:
-            link.close()
-            # Whatever it says: on a connection that was not made nothing can have happened.
-            raise EngineUnavailable(f"no connection: {error}", sent=False) from error
         except BaseException:
             link.close()
             raise

@@ -1,0 +1,148 @@
+"""How the PostgreSQL engine connects, and what it leaves behind at the server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import psycopg
+import pytest
+
+import lockfast
+from lockfast import LockfastError, NotAcquired, aio
+from lockfast.engines.postgres import install
+from tests.servers import Postgres, wait_until
+from tests.servers.process import free_port
+
+BUCKET = "UPDATE lockfast.bucket SET seen = seen WHERE b = lockfast.bucket_v1('x')"
+MINE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        yield server
+
+
+@contextmanager
+def hole() -> Iterator[int]:
+    """Give a port that drops what it is sent, as a host that is switched off does: a listener whose
+    queue is full.
+    """
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)  # noqa: FBT003  # the only way to say it
+            with suppress(BlockingIOError):
+                filler.connect(listener.getsockname())
+        time.sleep(0.2)
+        yield listener.getsockname()[1]
+
+
+def backends(server: Postgres) -> int:
+    return int(server.command(MINE)[0][0])
+
+
+def test_calls_that_come_too_late_do_not_leave_their_connections_waiting_at_the_server(
+    server: Postgres,
+) -> None:
+    stop = time.monotonic() + 4
+
+    def hurry(client: lockfast.Client) -> None:
+        while time.monotonic() < stop:
+            with suppress(LockfastError):
+                client.lock("x", ttl=10).acquire(timeout=0.2).release()
+
+    with psycopg.connect(server.url) as blocker, lockfast.connect(server.url) as client:
+        blocker.execute(BUCKET)  # what a commit holds that waits for its standby
+        threads = [threading.Thread(target=hurry, args=(client,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        seen = []
+        while time.monotonic() < stop:
+            seen.append(backends(server))
+            time.sleep(0.1)
+        for thread in threads:
+            thread.join(10)
+        blocker.rollback()
+        assert max(seen) <= 4 + 4 + 1, seen  # at work, on their way out, and the heart's
+        client.lock("x").acquire(timeout=5).release()
+
+
+def test_an_asyncio_call_that_comes_too_late_ends_at_the_server(server: Postgres) -> None:
+    async def play() -> None:
+        async with aio.connect(server.url) as client:
+            for _ in range(5):
+                with suppress(LockfastError):
+                    await client.lock("x").acquire(timeout=0.1)
+
+    with psycopg.connect(server.url) as blocker:
+        blocker.execute(BUCKET)
+        asyncio.run(play())
+        wait_until(lambda: backends(server) == 0, "all are gone", 1.5)
+
+
+def test_a_wait_for_a_bucket_ends_at_the_server_by_itself(server: Postgres) -> None:
+    with psycopg.connect(server.url) as blocker, psycopg.connect(server.url) as other:
+        blocker.execute(BUCKET)
+        started = time.monotonic()
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("SELECT lockfast.renew_v1('{x}', '{a}')")
+        assert 1.5 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+def test_a_host_that_drops_packets_does_not_keep_a_client_from_the_next_one(
+    server: Postgres, colour: str
+) -> None:
+    with hole() as port:
+        url = f"postgresql://postgres@127.0.0.1:{port},{server.host}:{server.port}/postgres"
+        if colour == "threads":
+            with lockfast.connect(url) as client:
+                client.lock("hosts").acquire(timeout=10).release()
+                started = time.monotonic()
+                client.lock("hosts").acquire(timeout=10).release()
+        else:
+
+            async def play() -> float:
+                async with aio.connect(url) as client:
+                    await (await client.lock("hosts").acquire(timeout=10)).release()
+                    started = time.monotonic()
+                    await (await client.lock("hosts").acquire(timeout=10)).release()
+                    return started
+
+            started = asyncio.run(play())
+        assert time.monotonic() - started < 1.5
+
+
+def test_the_host_that_answered_last_is_tried_first(server: Postgres) -> None:
+    with hole() as port:
+        url = f"postgresql://postgres@127.0.0.1:{port},{server.host}:{server.port}/postgres"
+        with lockfast.connect(url) as client:
+            client.lock("first").acquire(timeout=10).release()
+            server.command(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'lockfast'"
+            )
+            started = time.monotonic()
+            client.lock("first").acquire(timeout=10).release()
+            assert time.monotonic() - started < 2
+
+
+def test_no_host_at_all_is_an_error_at_the_deadline_that_names_each() -> None:
+    ports = [free_port(), free_port()]
+    url = f"postgresql://postgres@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/postgres"
+    started = time.monotonic()
+    with lockfast.connect(url) as client, pytest.raises((LockfastError, NotAcquired)) as caught:
+        client.lock("x").acquire(timeout=1)
+    assert time.monotonic() - started < 3
+    assert all(str(port) in str(caught.value) for port in ports), caught.value
+    assert "no connection: no connection" not in str(caught.value)
