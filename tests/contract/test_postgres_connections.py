@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import lockfast
-from lockfast import LockfastError, NotAcquired, aio
+from lockfast import EngineUnavailable, LockfastError, NotAcquired, aio
 from lockfast.engines.postgres import install
 from tests.servers import Postgres, wait_until
 from tests.servers.process import free_port
@@ -146,3 +146,49 @@ def test_no_host_at_all_is_an_error_at_the_deadline_that_names_each() -> None:
     assert time.monotonic() - started < 3
     assert all(str(port) in str(caught.value) for port in ports), caught.value
     assert "no connection: no connection" not in str(caught.value)
+
+
+@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+def test_a_standby_is_waited_for_until_it_is_promoted(server: Postgres, colour: str) -> None:
+    with Postgres(replica_of=server) as standby:
+        promoting = threading.Timer(1.0, standby.promote)
+
+        def play() -> None:
+            with lockfast.connect(standby.url) as client:
+                assert client.guarantees().engine
+                promoting.start()
+                client.lock("failover").acquire(timeout=15).release()
+
+        async def play_async() -> None:
+            async with aio.connect(standby.url) as client:
+                promoting.start()
+                await (await client.lock("failover").acquire(timeout=15)).release()
+
+        try:
+            if colour == "threads":
+                play()
+            else:
+                asyncio.run(play_async())
+        finally:
+            promoting.join()
+
+
+def test_a_standby_that_stays_one_is_unavailable_and_not_refused(server: Postgres) -> None:
+    with (
+        Postgres(replica_of=server) as standby,
+        lockfast.connect(standby.url) as client,
+        pytest.raises(EngineUnavailable, match="25006"),
+    ):
+        client.lock("x").acquire(timeout=1)
+
+
+def test_a_server_without_wal_functions_gives_locks(server: Postgres) -> None:
+    """Aurora has none; here they fail in another way, as far as a caller can tell."""
+    server.command("CREATE DATABASE aurora")
+    url = f"{server.url.removesuffix('/postgres')}/aurora"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET allow_system_table_mods = on")
+        connection.execute("ALTER FUNCTION pg_catalog.pg_walfile_name(pg_lsn) RENAME TO gone")
+    install(url)
+    with lockfast.connect(url) as client:
+        client.lock("x").acquire(timeout=2).release()

@@ -25,7 +25,8 @@ GREETING = (
     b"pg_catalog.current_setting('transaction_isolation')"
 )
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-NOT_NOW = frozenset(["25006", "55P03"])  # a standby, a lock that was not to be had
+# A standby, which may be promoted; a server in recovery; a lock that was not to be had.
+NOT_NOW = frozenset(["25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or not this version of it: run "
@@ -171,7 +172,7 @@ class Link:
         )
         said = f"PostgreSQL at {self.where}: {text or result.get_error_message()} [{code}]"
         if code in NOT_NOW or code[:2] in {"40", "53"}:
-            if code == "25006":  # another server is the primary now
+            if code in {"25006", "55000"}:  # another server is the primary now
                 self.close()
             return EngineUnavailable(said, sent=False)
         if code == "25000":  # the default was changed behind our back

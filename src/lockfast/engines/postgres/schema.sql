@@ -50,14 +50,15 @@ BEGIN
 END
 $$;
 
--- The timeline of this server, which is another after a promotion; '' if this user may not know. Two
--- statements: privileges are checked even for the branch of an expression that is not taken.
+-- The timeline of this server, which is another after a promotion; '' where that is not known: on a standby,
+-- which cannot write anyway, and wherever the functions are forbidden or missing (Aurora has no WAL files).
 CREATE OR REPLACE FUNCTION lockfast.line_v1() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  IF has_function_privilege('pg_walfile_name(pg_lsn)'::regprocedure, 'execute')
-    AND has_function_privilege('pg_current_wal_lsn()'::regprocedure, 'execute') THEN
-    RETURN left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  IF pg_is_in_recovery() THEN
+    RETURN '';
   END IF;
+  RETURN left(pg_walfile_name(pg_current_wal_lsn()), 8);
+EXCEPTION WHEN OTHERS THEN
   RETURN '';
 END
 $$;
@@ -471,7 +472,9 @@ $$;
 -- Remove claims for good, and tell whom that lets in.
 --
 -- p_untils  per claim NULL or, when a copy may still be on its way, the time until which its
---           tombstone must stand, by this server's clock; at least a second from now
+--           tombstone must stand, by this server's clock. It stands for 11 seconds at least, and is
+--           never shortened: no copy may be applied later than 10 seconds, the longest wait, after it
+--           was sent. Who breaks another's claim knows neither when that was, nor the clock by then
 --
 -- Whether each was there, in the order of the arrays. An error if one is another role's, of which the
 -- one that logged in is no member.
@@ -499,7 +502,7 @@ BEGIN
     END IF;
     IF v_ask.until IS NOT NULL THEN
       INSERT INTO lockfast.tombstone AS t (id, b, until, owner)
-      VALUES (v_ask.id, v_b, greatest(least(v_ask.until, v_now + 86400000000), v_now + 1000000),
+      VALUES (v_ask.id, v_b, greatest(least(v_ask.until, v_now + 86400000000), v_now + 11000000),
               session_user)
       ON CONFLICT (id, owner) DO UPDATE SET until = greatest(t.until, excluded.until);
     END IF;
