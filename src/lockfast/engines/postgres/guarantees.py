@@ -19,9 +19,9 @@ WAITS = (
 )
 
 
-def guarantees(row: Row, *, deaf: bool) -> Guarantees:
+def guarantees(rows: list[Row], *, deaf: bool) -> Guarantees:
     """Judge a server by its settings; `deaf`: a pooler swallows the notifications."""
-    version, fsync, pages, standbys = ((value or b"").decode() for value in row)
+    version, fsync, pages, standbys = ((value or b"").decode() for value in rows[0])
     findings = []
     for setting, value in (("fsync", fsync), ("full_page_writes", pages)):
         if value != "on":

@@ -85,10 +85,14 @@ class Link:
         while rows is None:
             yield events
             rows, events = self.receive()
-        ((pid, micros, isolation),) = rows
+        try:
+            ((pid, micros, isolation),) = rows
+            self.pooled = int(pid or 0) != pgconn.backend_pid
+            self.micros = int(micros or 0)
+        except ValueError as error:
+            said = f"PostgreSQL at {self.where}: a greeting that cannot be read ({error})"
+            raise EngineUnavailable(said[:500], sent=False) from error
         self._careful = isolation != b"read committed"
-        self.pooled = int(pid or 0) != pgconn.backend_pid
-        self.micros = int(micros or 0)
 
     def send(self, sql: bytes) -> int:
         """Send statements by the simple protocol, which prepares nothing and so suits every pooler.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
 
 from lockfast.engines.hearing import patience
 from lockfast.engines.postgres.address import Address, Place, is_name
@@ -11,6 +13,7 @@ from lockfast.engines.postgres.steps import Socket
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Turns
 
+Reply = TypeVar("Reply")
 IO = 5.0  # seconds after which an attempt to connect is given up
 GRACE = 0.05  # seconds for what has to be done when a deadline is over
 
@@ -44,12 +47,20 @@ class Wire(ABC):
     async def _look_up(self, host: str, deadline: float) -> list[str]:
         """Give the addresses of a host."""
 
-    async def call(self, sql: bytes, deadline: float, *, heart: bool = False) -> list[Row]:
-        """Run statements and give the rows of the last: on the heart's own connection, or on one of
+    async def call(
+        self,
+        sql: bytes,
+        deadline: float,
+        read: Callable[[list[Row]], Reply],
+        *,
+        heart: bool = False,
+    ) -> Reply:
+        """Run statements and read the rows of the last: on the heart's own connection, or on one of
         the others when it is the caller's turn.
         """
         if heart:
-            return await self._call(sql, self._ear or await self._open_ear(deadline), deadline)
+            ear = self._ear or await self._open_ear(deadline)
+            return await self._call(sql, ear, deadline, read)
         if not await self._turns.enter(deadline):
             raise EngineUnavailable("no connection was free in time", sent=False)
         try:
@@ -57,11 +68,13 @@ class Wire(ABC):
                 link = self._idle.pop()
             except IndexError:
                 link = await self._open(self._address, deadline)
-            return await self._call(sql, link, deadline)
+            return await self._call(sql, link, deadline, read)
         finally:
             self._turns.leave()
 
-    async def _call(self, sql: bytes, link: Link, deadline: float) -> list[Row]:
+    async def _call(
+        self, sql: bytes, link: Link, deadline: float, read: Callable[[list[Row]], Reply]
+    ) -> Reply:
         try:
             events = link.send(sql)
             while True:
@@ -70,7 +83,7 @@ class Wire(ABC):
                     raise _late(link)
                 rows, events = link.receive()
                 if rows is not None:
-                    return rows
+                    return _read(link, rows, read)
         finally:
             self._put_back(link)
 
@@ -152,7 +165,7 @@ class Wire(ABC):
             soon = patience(deadline, self._now())
             ear = ear or await self._open_ear(soon)
             if not self.deaf:
-                await self.call(b"LISTEN " + channel.encode(), soon, heart=True)
+                await self.call(b"LISTEN " + channel.encode(), soon, len, heart=True)
             ear.channel = channel
             return None
         pushes = ear.pushes()
@@ -188,6 +201,16 @@ class Wire(ABC):
 
     def _links(self) -> list[Link]:
         return [*self._idle, *([self._ear] if self._ear else [])]
+
+
+def _read(link: Link, rows: list[Row], read: Callable[[list[Row]], Reply]) -> Reply:
+    """Read a reply. After one that makes no sense, the next on that connection may not either."""
+    try:
+        return read(rows)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        link.close()
+        text = f"PostgreSQL at {link.where}: a reply that cannot be read ({error})"
+        raise EngineUnavailable(text[:500], sent=True) from error
 
 
 def _late(link: Link) -> EngineUnavailable:
