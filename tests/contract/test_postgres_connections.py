@@ -15,6 +15,8 @@ import pytest
 import lockfast
 from lockfast import EngineUnavailable, LockfastError, NotAcquired, aio
 from lockfast.engines.postgres import install
+from lockfast.engines.postgres.address import Address
+from lockfast.url import parse
 from tests.servers import Postgres, wait_until
 from tests.servers.process import free_port
 
@@ -192,3 +194,50 @@ def test_a_server_without_wal_functions_gives_locks(server: Postgres) -> None:
     install(url)
     with lockfast.connect(url) as client:
         client.lock("x").acquire(timeout=2).release()
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("postgresql://app:x@db.example.com/app", "prefer"),
+        ("postgresql://app:x@db.example.com/app?sslmode=require", "require"),
+        ("postgresql://app:x@db.example.com/app?sslmode=verify-ca", "verify-ca"),
+        ("postgresql://app:x@localhost,10.0.0.1/app", "prefer"),
+        ("postgresql://app:x@db.example.com/app?sslmode=verify-full", None),
+        ("postgresql://app:x@db.example.com/app?sslrootcert=system", None),
+        ("postgresql://app:x@localhost/app", None),
+        ("postgresql://app:x@127.0.0.2/app", None),
+        ("postgresql:///app?host=/var/run/postgresql", None),
+    ],
+)
+def test_a_server_on_another_machine_has_to_prove_who_it_is(url: str, mode: str | None) -> None:
+    assert Address.of(parse(url)).unverified == mode
+
+
+def test_a_password_that_went_to_an_unproven_server_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        server.command("ALTER ROLE postgres PASSWORD 'secret'")
+        (server.data_path / "pg_hba.conf").write_text("host all all all scram-sha-256\n", "utf-8")
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        url = server.url.replace("postgres@", "postgres:secret@")
+
+        def settings() -> list[str]:
+            with lockfast.connect(url) as client:
+                return [finding.setting for finding in client.guarantees().findings]
+
+        wait_until(lambda: _refuses(server), "passwords are asked for")
+        assert "sslmode = prefer" not in settings()  # on this machine
+        monkeypatch.setattr("lockfast.engines.postgres.address.is_local", lambda _host: False)
+        assert "sslmode = prefer" in settings()
+
+
+def _refuses(server: Postgres) -> bool:
+    try:
+        psycopg.connect(server.url).close()
+    except psycopg.OperationalError:
+        return True
+    return False

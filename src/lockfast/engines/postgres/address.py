@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, field
 
 from psycopg.conninfo import make_conninfo
@@ -80,6 +81,17 @@ class Address:
         return str(Address(((host, port),), self.words))
 
     @property
+    def unverified(self) -> str | None:
+        """Give the sslmode, if it lets a stranger between us and another machine pass for the
+        server; None if it does not, or everything stays on this machine.
+        """
+        default = "verify-full" if self.words.get("sslrootcert") == "system" else "prefer"
+        mode = self.words.get("sslmode") or os.environ.get("PGSSLMODE") or default
+        if mode == "verify-full" or all(is_local(host) for host, _ in self.hosts):
+            return None
+        return mode
+
+    @property
     def conninfo(self) -> str:
         """Give the words in which libpq wants to hear it, names not resolved."""
         return self.resolved([(host, port, "") for host, port in self.hosts])
@@ -94,6 +106,13 @@ class Address:
         return make_conninfo(
             "", **self.words, **{word: text for word, text in where.items() if text.strip(",")}
         )
+
+
+def is_local(host: str) -> bool:
+    """Tell whether a host is this machine: a socket in a folder, or a loopback address."""
+    if host in {"", "localhost"} or host.startswith(("/", "@")):
+        return True
+    return not is_name(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_name(host: str) -> bool:

@@ -7,6 +7,7 @@ from functools import partial
 
 from lockfast.engines.hearing import CALM, before
 from lockfast.engines.postgres import guarantees, replies, statements
+from lockfast.engines.postgres.link import Row
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
@@ -151,8 +152,12 @@ class PostgresEngine:
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""
-        read = partial(guarantees.guarantees, deaf=self._wire.deaf)
-        return await self._wire.call(guarantees.ASK, deadline, read)
+        wire = self._wire
+
+        def read(rows: list[Row]) -> Guarantees:  # once connected, these are known
+            return guarantees.guarantees(rows, deaf=wire.deaf, unverified=wire.unverified)
+
+        return await wire.call(guarantees.ASK, deadline, read)
 
     def reset(self) -> None:
         """Forget every connection."""

@@ -63,6 +63,11 @@ class Link:
             raise self._broken(broken) from broken
 
     @property
+    def used_password(self) -> bool:
+        """Whether the server asked for a password, and got one."""
+        return self._pgconn.used_password
+
+    @property
     def idle(self) -> bool:
         """Whether it may be used again: the last exchange came to its end."""
         return self._pgconn.transaction_status == FREE

@@ -31,6 +31,8 @@ class Wire(ABC):
         """What to add to our clock for at most the server's; None before the first connection."""
         self.deaf = False
         """Whether a pooler stands in between, which would swallow the notifications."""
+        self.unverified: str | None = None
+        """The sslmode with which a password went to a host that did not have to prove itself."""
         self._address = address
         self._ear_address = ear
         self._now = clock
@@ -149,6 +151,8 @@ class Wire(ABC):
         except BaseException:
             link.close()
             raise
+        if link.used_password:
+            self.unverified = self.unverified or address.unverified
         self.offset = link.micros / 1e6 - self._now()
         if self._ear_address is None:
             self.deaf = link.pooled
