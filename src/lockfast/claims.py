@@ -135,10 +135,8 @@ class Claims:
                 if found.phase is WAITING:
                     self._start(found, now)
                     # At once, since the engine still counts the waiter's shorter time; but where
-                    # there is enough of that, let the new holder begin first. After a mere hint it
-                    # has not begun: this look is what lets it in.
-                    begun = wake.granted and found.until - now > PLENTY
-                    pause = WELCOME if begun else 0.0
+                    # there is enough of that, let the new holder begin first.
+                    pause = WELCOME if found.until - now > PLENTY else 0.0
                     self._pulse.appoint(found, now + pause)
                 elif found.phase is HELD and not wake.granted:
                     self._pulse.appoint(found, now)  # its connection ended, or has come back

@@ -87,7 +87,7 @@ class Desk:
         return [[raw.get_value(0, 0)]]
 
     def claim(self, ask: Ask) -> Standing:
-        _, standing = replies.claimed(self._rows(statements.claim(ask, FAR, 0)), ask)
+        _, standing = replies.claimed(self._rows(statements.claim(ask, FAR, 0, "")), ask)
         assert isinstance(standing, Standing)
         return standing
 

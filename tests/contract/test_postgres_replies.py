@@ -138,7 +138,7 @@ def test_a_client_gets_an_error_of_ours(server: Postgres) -> None:
 def test_a_name_that_is_not_text_hides_no_other(server: Postgres) -> None:
     call = (
         "SELECT lockfast.claim_v1('\\x61ff', 'stranger', 1, 1, 5000000, 5000000, true, "
-        "4503599627370495, 0, '')"
+        "4503599627370495, 0, '', '')"
     )
     with lockfast.connect(server.url) as client, client.lock("seen"):
         server.command(call)

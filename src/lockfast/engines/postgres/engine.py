@@ -8,6 +8,7 @@ from functools import partial
 from lockfast.engines.hearing import CALM, before
 from lockfast.engines.postgres import guarantees, replies, statements
 from lockfast.engines.postgres.link import Row
+from lockfast.engines.postgres.pushes import Pushes
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
@@ -26,6 +27,7 @@ class PostgresEngine:
         self._wire = wire
         self._now = clock
         self._base = base
+        self._pushes = Pushes()
         self._channel: str | None = None
         self._waiting = 0.0  # the time until which a claim of ours may wait
 
@@ -33,7 +35,7 @@ class PostgresEngine:
         """Append and report, in one round trip."""
         await self._begin(ask, deadline)
         late = self._late(ask)
-        sql = statements.claim(ask, late, self._base)
+        sql = statements.claim(ask, late, self._base, self._pushes.word(ask.id))
         micros, found = await self._wire.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
         if isinstance(found, CapacityMismatch):
@@ -46,7 +48,8 @@ class PostgresEngine:
         """Append several: one call, one transaction."""
         await self._begin(asks[0], deadline)
         lates = [self._late(ask) for ask in asks]
-        sql = statements.claim_all(asks, lates, self._base)
+        words = [self._pushes.word(ask.id) for ask in asks]
+        sql = statements.claim_all(asks, lates, self._base, words)
         answers = await self._wire.call(sql, deadline, partial(replies.claimed_all, asks=asks))
         for ask, (micros, found) in zip(asks, answers, strict=True):
             self._claimed(micros, found, ask)
@@ -135,7 +138,7 @@ class PostgresEngine:
         except EngineError:
             await self._wire.bell.wait(before(deadline, self._now() + CALM))
             return []
-        return [EVERYONE] if messages is None else replies.hints(messages)
+        return [EVERYONE] if messages is None else self._pushes.read(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""

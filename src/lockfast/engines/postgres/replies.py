@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lockfast.engines.postgres.link import Row
 from lockfast.engines.postgres.statements import PAGE
 from lockfast.errors import CapacityMismatch
-from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing, Wake
+from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 
 END = 2**53  # of tickets, and of a clock in µs
 CAPACITY = 2**31
@@ -96,14 +96,6 @@ def page(rows: list[Row]) -> Page:
 
 def _after(row: Row) -> str:
     return f"{(row[0] or b'').decode()} {'in' if row[3] == b't' else 'waits'} {int(row[2] or 0)}"
-
-
-def hints(messages: Sequence[bytes]) -> list[Wake]:
-    """Read notifications: whose claim to look at. No more than that: every user of the database may
-    notify every channel, so one cannot be believed that a claim is granted.
-    """
-    ids = [message.partition(b" ")[0] for message in messages]
-    return [Wake(each.decode("ascii"), granted=False) for each in ids if each.isalnum()]
 
 
 def _standing(words: Sequence[bytes], shape: Shape) -> Standing | None:

@@ -101,6 +101,10 @@ CREATE TABLE IF NOT EXISTS lockfast.claim (
 -- The role that logged in to make the claim: resign_v1 asks. Empty in claims from before there was this.
 ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
 
+-- A secret between its client and the server, which signs the notification of its grant: every user of a
+-- database may notify every channel, and ids are shown to all.
+ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS word text NOT NULL DEFAULT '';
+
 CREATE UNIQUE INDEX IF NOT EXISTS claim_queue ON lockfast.claim (name, waits, ticket);
 CREATE INDEX IF NOT EXISTS claim_expiry ON lockfast.claim (b, expires);
 
@@ -193,7 +197,7 @@ BEGIN
   v_tail.held := v_tail.held - p_held;
   IF v_tail.waits THEN
     FOR v_claim IN
-      SELECT c.id, c.weight FROM lockfast.claim c
+      SELECT c.id, c.weight, c.word FROM lockfast.claim c
       WHERE c.name = p_name AND c.waits ORDER BY c.waits, c.ticket
     LOOP
       EXIT WHEN v_tail.held + v_claim.weight > v_tail.capacity;
@@ -204,7 +208,8 @@ BEGIN
         SELECT c.ticket INTO v_floor FROM lockfast.claim c
         WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
       END IF;
-      PERFORM pg_notify('lockfast_' || left(v_claim.id, 22), v_claim.id || ' ' || v_floor);
+      PERFORM pg_notify('lockfast_' || left(v_claim.id, 22), concat_ws(' ', v_claim.id, v_floor,
+        encode(sha256(convert_to(v_claim.word || ' ' || v_floor, 'UTF8')), 'hex')));
     END LOOP;
   END IF;
   UPDATE lockfast.claim SET claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
@@ -342,12 +347,17 @@ $$;
 -- Append a claim, or find it, and report its standing.
 --
 -- p_late  its latest time, by this server's clock      p_base  added to the clock in new tickets
+-- p_word  signs the notification of its grant
 --
 -- One line of words: the time, and the standing; with ticket 0 it was not to queue, and did not fit.
 -- The time alone: the id is dead. The time and one number: the capacity that rules, another one.
+DROP FUNCTION IF EXISTS lockfast.claim_v1( -- of an earlier version
+  bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea
+);
+
 CREATE OR REPLACE FUNCTION lockfast.claim_v1(
   p_name bytea, p_id text, p_capacity integer, p_weight integer, p_ttl bigint, p_wait_ttl bigint,
-  p_queue boolean, p_late bigint, p_base bigint, p_payload bytea
+  p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -366,7 +376,7 @@ BEGIN
   -- weight, use up the tickets, or have their replies read wrong.
   IF p_weight NOT BETWEEN 1 AND p_capacity OR p_ttl NOT BETWEEN 1 AND 4503599627370495
     OR p_wait_ttl NOT BETWEEN 1 AND 4503599627370495 OR p_base NOT BETWEEN 0 AND 4503599627370495
-    OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL
+    OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL OR p_word IS NULL
     OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$' THEN
     RAISE EXCEPTION 'not a claim: id %, weight % of %, ttl %, wait_ttl %, base %',
       quote_nullable(p_id), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base
@@ -419,14 +429,14 @@ BEGIN
   END IF;
   INSERT INTO lockfast.claim
     (id, b, name, ticket, waits, capacity, weight, ttl, wait_ttl, expires,
-     place, claims, waiting, held, payload, owner)
+     place, claims, waiting, held, payload, owner, word)
   VALUES
     (p_id, v_b, p_name, v_ticket, NOT v_fits, p_capacity, p_weight, p_ttl, p_wait_ttl,
      v_now + CASE WHEN v_fits THEN p_ttl ELSE p_wait_ttl END,
      coalesce(v_tail.place, 0) + 1, coalesce(v_tail.claims, 0) + 1,
      coalesce(v_tail.waiting, 0) + CASE WHEN v_fits THEN 0 ELSE 1 END,
      coalesce(v_tail.held, 0) + CASE WHEN v_fits THEN p_weight ELSE 0 END, p_payload,
-     session_user);
+     session_user, p_word);
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', v_now, v_ticket, true, p_ttl, 0, 0, v_ticket);
   END IF;

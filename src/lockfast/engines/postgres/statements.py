@@ -16,13 +16,13 @@ SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
 
 
-def claim(ask: Ask, late: int, base: int) -> bytes:
-    """Write a claim; `late` is its latest time by the server's clock, in µs."""
+def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
+    """Write a claim: its latest time by the server's clock, in µs; the word that signs its push."""
     shape = ask.shape
     name, numbers = _shape(shape.name, shape.capacity, shape.weight, shape.ttl, shape.wait_ttl)
     return (
         f"SELECT lockfast.claim_v1({name}, '{_id(ask)}', {numbers}, {ask.queue}, {late:d}, "
-        f"{base:d}, {_bytes(ask.payload)})"
+        f"{base:d}, {_bytes(ask.payload)}, '{word}')"
     ).encode()
 
 
@@ -33,7 +33,7 @@ def _shape(name: str, capacity: int, weight: int, ttl: float, wait_ttl: float) -
     return _bytes(name.encode()), numbers
 
 
-def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
+def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Sequence[str]) -> bytes:
     """Write several claims. Their buckets are locked in the order in which a renewal locks them,
     so that no two transactions wait for each other: a call in a SELECT goes along its rows.
     """
@@ -52,14 +52,15 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
             f"ARRAY[{', '.join('true' if ask.queue else 'false' for ask in some)}]",
             _numbers(lates[place] for place in order),
             f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]::pg_catalog.bytea[]",
+            f"'{{{','.join(words[place] for place in order)}}}'::pg_catalog.text[]",
         ]
     )
     return (
         "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::pg_catalog.int4, "
         "a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, a.late, "
         # With several arrays this is syntax, which always means PostgreSQL's own `unnest`.
-        f"{base:d}, a.payload) FROM unnest({arrays}) "
-        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload)"
+        f"{base:d}, a.payload, a.word) FROM unnest({arrays}) "
+        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload, word)"
     ).encode()
 
 
