@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lockfast.engines.postgres import install, statements
+from lockfast.engines.postgres import install, replies, statements
 from lockfast.port import SHARED, Ask, Shape, Standing
 from tests.servers import Postgres
 
@@ -81,23 +81,23 @@ class Desk:
         assert isinstance(blocks, int)
         return blocks
 
-    def _row(self, sql: bytes) -> list[bytes | None]:
+    def _rows(self, sql: bytes) -> list[list[bytes | None]]:
         raw = self._connection.pgconn.exec_(sql)
         assert not raw.error_message, raw.error_message
-        return [raw.get_value(0, 0)]
+        return [[raw.get_value(0, 0)]]
 
     def claim(self, ask: Ask) -> Standing:
-        _, standing = statements.claimed(self._row(statements.claim(ask, FAR, 0)), ask)
-        assert standing is not None
+        _, standing = replies.claimed(self._rows(statements.claim(ask, FAR, 0, "")), ask)
+        assert isinstance(standing, Standing)
         return standing
 
     def renew(self, ask: Ask) -> Standing:
-        ((_, _, standing),) = statements.renewed(self._row(statements.renew([ask])))
+        ((_, standing),) = replies.renewed(self._rows(statements.renew([ask])), [ask])
         assert standing is not None
         return standing
 
     def resign(self, *asks: Ask) -> None:
-        assert all(statements.resigned(self._row(statements.resign(asks, None))))
+        assert all(replies.resigned(self._rows(statements.resign(asks, None)), asks))
 
     def delete_by_hand(self, ask: Ask) -> None:
         self._connection.execute("DELETE FROM lockfast.claim WHERE id = %s", [ask.id])

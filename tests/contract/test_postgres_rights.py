@@ -89,7 +89,7 @@ def test_a_lock_user_cannot_touch_what_is_stored(server: Postgres, statement: st
 def claiming(capacity: int = 1, weight: int = 1, base: int = 0, id_: str = "x") -> str:
     return (
         f"SELECT lockfast.claim_v1('held', '{id_}', {capacity}, {weight}, 1000000, 1000000, true, "
-        f"4503599627370495, {base}, '')"
+        f"4503599627370495, {base}, '', '')"
     )
 
 
@@ -166,7 +166,7 @@ def test_an_installation_of_the_earlier_schema_is_brought_up_to_date_with_its_us
         install(server.url)
         server.command(
             "CREATE ROLE app LOGIN; "
-            "ALTER TABLE lockfast.claim DROP COLUMN owner; "
+            "ALTER TABLE lockfast.claim DROP COLUMN owner, DROP COLUMN word; "
             "ALTER TABLE lockfast.tombstone DROP COLUMN owner, ADD PRIMARY KEY (id); "
             "DROP FUNCTION lockfast.show_v1, lockfast.grant_v1, lockfast.may_v1; "
             "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO PUBLIC; "

@@ -13,6 +13,7 @@ from django.db import DatabaseError, connections, transaction
 import lockfast
 from lockfast import LeaseLost, StaleToken, State, Unguarded
 from lockfast.guards.django import guarded, seal
+from lockfast.guards.mark import shown
 from lockfast.guards.postgres import PostgresGuard
 from tests.guards import story
 from tests.guards.database import database, lease, usurped
@@ -220,3 +221,12 @@ def test_a_serialization_failure_is_a_refusal_if_the_mark_says_so_and_else_the_c
     finally:
         del connections.settings["default"]["OPTIONS"]["isolation_level"]
         connections["default"].close()
+
+
+def test_what_a_request_has_shown_is_as_good_as_a_lease(client: lockfast.Client) -> None:
+    stale, fresh = usurped(client, "afar")
+    seal(shown(fresh))
+    with guarded(shown(fresh)):
+        set_value("afar")
+    with pytest.raises(StaleToken), guarded(shown(stale)):
+        pytest.fail("it was let in")

@@ -10,6 +10,7 @@ import pytest
 import lockfast
 from lockfast import LeaseLost, Loss, StaleToken, State
 from lockfast.engines import postgres as engine
+from lockfast.guards.mark import shown
 from lockfast.guards.postgres import (
     PostgresGuard,
 )
@@ -159,3 +160,25 @@ def test_where_the_engine_is_in_the_same_database_the_lease_itself_can_be_asked(
             pytest.fail("it was let in")
         assert caught.value.reason is Loss.GONE
         assert held.state is State.LOST
+
+
+def test_what_a_request_has_shown_is_as_good_as_a_lease(
+    server: Postgres, client: lockfast.Client
+) -> None:
+    engine.install(server.url)
+    stale, fresh = usurped(client, "afar")
+    with psycopg.connect(server.url) as connection:
+        guard = PostgresGuard(connection)
+        with guard.transaction(shown(stale)) as cursor:
+            cursor.execute(UPDATE, ["before"])
+        guard.seal(shown(fresh))
+        for enter in (guard.seal, lambda at: guard.transaction(at).__enter__()):
+            with pytest.raises(StaleToken) as caught:
+                enter(shown(stale))
+            assert (caught.value.token, caught.value.current) == (stale.token, fresh.token)
+        assert stale.state is State.HELD  # its holder is told by the answer to its request
+        with guard.transaction(shown(fresh), fresh) as cursor:
+            cursor.execute("SHOW idle_in_transaction_session_timeout")
+            assert cursor.fetchone() == ("10s",)
+        with pytest.raises(LeaseLost), guard.transaction(shown(fresh), check_lease=True):
+            pytest.fail("the engine of this database does not have it")

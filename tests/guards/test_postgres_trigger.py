@@ -236,3 +236,88 @@ def test_the_owner_can_take_it_away(psql: Connection) -> None:
     psql.execute("INSERT INTO mine VALUES (1)")
     psql.execute("SELECT lockfast_guard.unprotect_v1('mine')")
     psql.execute("TRUNCATE mine")
+
+
+PARTITIONED = """
+DROP TABLE IF EXISTS part;
+CREATE TABLE part (id int, y int) PARTITION BY LIST (y);
+CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2, 3) PARTITION BY LIST (y);
+CREATE TABLE part_23 PARTITION OF part_2 FOR VALUES IN (3);
+INSERT INTO part VALUES (1, 1), (3, 3);
+SELECT lockfast_guard.protect_v1('part', 'part')
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE part_1",
+        "TRUNCATE part_2",
+        "TRUNCATE part_23",
+        "TRUNCATE part",
+        "DELETE FROM part_1",
+        "INSERT INTO part_23 VALUES (4, 3)",
+        "SET session_replication_role = replica; DELETE FROM part_23",
+        "SET session_replication_role = replica; TRUNCATE part_1",
+    ],
+)
+def test_no_partition_can_be_written_past_the_trigger(psql: Connection, statement: str) -> None:
+    psql.execute(PARTITIONED.encode())
+    refused(psql, statement)
+
+
+def test_a_partition_that_was_made_later_is_protected_by_another_call(
+    psql: Connection, client: lockfast.Client, server: Postgres
+) -> None:
+    psql.execute(PARTITIONED.encode())
+    psql.execute("CREATE TABLE part_4 PARTITION OF part FOR VALUES IN (4)")
+    refused(psql, "INSERT INTO part_4 VALUES (4, 4)")
+    psql.execute("SELECT lockfast_guard.protect_v1('part', 'part')")
+    refused(psql, "TRUNCATE part_4")
+    with (
+        psycopg.connect(server.url) as connection,
+        PostgresGuard(connection).transaction(lease(client, "part")) as cursor,
+    ):
+        cursor.execute("TRUNCATE part_1")
+        cursor.execute("INSERT INTO part VALUES (4, 4)")
+    psql.execute("SELECT lockfast_guard.unprotect_v1('part')")
+    psql.execute("TRUNCATE part_1")
+    psql.execute("TRUNCATE part")
+
+
+def test_a_table_from_which_others_inherit_is_not_protected(psql: Connection) -> None:
+    psql.execute("CREATE TABLE parent (id int)")
+    psql.execute("CREATE TABLE kid () INHERITS (parent)")
+    with pytest.raises(psycopg.Error, match="inherit"):
+        psql.execute("SELECT lockfast_guard.protect_v1('parent', 'parent')")
+    psql.execute("SELECT lockfast_guard.protect_v1('kid', 'kid')")
+    psql.execute("INSERT INTO parent VALUES (1)")
+    refused(psql, "INSERT INTO kid VALUES (1)")
+
+
+@pytest.mark.parametrize("token", [2**53, 2**63 - 1, 0, -1])
+def test_a_token_that_no_engine_gives_out_cannot_lock_everybody_out(
+    psql: Connection, client: lockfast.Client, token: int
+) -> None:
+    held = lease(client, "watched")
+    with pytest.raises(psycopg.errors.InvalidParameterValue), psql.transaction():
+        show(psql, held)
+        psql.execute("SELECT set_config('lockfast.token', %s, true)", [str(token)])
+        psql.execute("UPDATE watched SET value = value")
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        call = f"CALL lockfast_guard.enter_v1('watched', {token}, 'x', {token}, false, '9')"
+        psql.execute(call.encode())
+    with psql.transaction():
+        show(psql, held)
+        psql.execute("UPDATE watched SET value = value")
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM", "TRUNCATE"])
+def test_marks_cannot_be_deleted_in_the_role_of_a_replica_either(
+    psql: Connection, statement: str
+) -> None:
+    with pytest.raises(psycopg.Error, match="kept for ever"):
+        psql.execute(
+            f"SET session_replication_role = replica; {statement} lockfast_guard.mark".encode()
+        )

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 import lockfast
 from lockfast import LeaseLost, StaleToken, State, Unguarded
 from lockfast.guards import sqlalchemy as guard
+from lockfast.guards.mark import shown
 from lockfast.guards.postgres import PostgresGuard
 from tests.guards import story
 from tests.guards.database import database, dismissed, lease, usurped
@@ -299,3 +300,15 @@ def test_the_asyncio_session_keeps_the_same_rule(server: Postgres, client: lockf
         await engine.dispose()
 
     asyncio.run(play())
+
+
+def test_what_a_request_has_shown_is_as_good_as_a_lease(
+    engine: Engine, client: lockfast.Client
+) -> None:
+    stale, fresh = usurped(client, "afar, session")
+    with Session(engine) as session:
+        guard.seal(session, shown(fresh))
+        with guard.transaction(session, shown(fresh)):
+            session.get_one(Row, 1).value = "afar"
+        with pytest.raises(StaleToken), guard.transaction(session, shown(stale)):
+            pytest.fail("it was let in")

@@ -330,6 +330,22 @@ def test_trap_47_a_tombstone_does_not_stay_for_ever(
         clock.advance(-60.0)
 
 
+def test_trap_47_a_tombstone_is_dated_by_the_servers_clock_and_never_shortened(
+    postgres: Postgres, ports: list[Port]
+) -> None:
+    """One who breaks a claim knows neither when it was sent, nor the server's clock by then."""
+    broken = ports[0].ask()
+    assert ports[0].granted(broken)
+    breaker = Ask(broken.id, broken.shape, queue=True, not_after=now() - 3600, payload=b"")
+    assert ports[1].resign(breaker, doubt=True)
+    left = "SELECT until - lockfast.micros_v1() FROM lockfast.tombstone"
+    assert postgres.command(left)[0][0] > 10e6
+    broken.not_after = now() + 30
+    ports[0].resign(broken, doubt=True)
+    ports[1].resign(breaker, doubt=True)
+    assert postgres.command(left)[0][0] > 25e6
+
+
 # --- the schema -----------------------------------------------------------------------------------
 
 

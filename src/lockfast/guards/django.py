@@ -11,15 +11,22 @@ from django.db import DEFAULT_DB_ALIAS, router, transaction
 from django.db.utils import Error
 
 from lockfast.errors import LockfastError, Unguarded
+from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import Bolt, refuse
-from lockfast.guards.postgres.statements import AGAIN, READ_COMMITTED, entering, refusal, sealing
-from lockfast.nouns.lease import LeaseCore
+from lockfast.guards.postgres.statements import (
+    AGAIN,
+    READ_COMMITTED,
+    ensure_held,
+    entering,
+    refusal,
+    sealing,
+)
 
 _open: ContextVar[frozenset[tuple[str, str]]] = ContextVar("lockfast_guarded", default=frozenset())
 """Under which names this thread or task may write, and in which database."""
 
 
-def seal(*leases: LeaseCore, using: str = DEFAULT_DB_ALIAS) -> None:
+def seal(*leases: Holder, using: str = DEFAULT_DB_ALIAS) -> None:
     """Raise the mark, in a transaction of its own: right after the grant, before the first read.
 
     Not within `atomic`, and for that reason durable: it has to be committed when it returns.
@@ -30,13 +37,12 @@ def seal(*leases: LeaseCore, using: str = DEFAULT_DB_ALIAS) -> None:
     except Error as error:
         _explain(error, leases)
         raise
-    for lease in leases:
-        lease.ensure_held()
+    ensure_held(leases)
 
 
 @contextmanager
 def guarded(
-    *leases: LeaseCore,
+    *leases: Holder,
     using: str = DEFAULT_DB_ALIAS,
     durable: bool = False,
     check_lease: bool = False,
@@ -52,8 +58,7 @@ def guarded(
     try:
         with transaction.atomic(using, durable=durable):
             _run(using, entering(leases, check_lease=check_lease))
-            for lease in leases:
-                lease.ensure_held()
+            ensure_held(leases)
             yield from _bolted(using)
     except Error as error:
         _explain(error, leases)
@@ -82,7 +87,7 @@ def _run(using: str, statements: list[str]) -> None:
             cursor.execute(each)
 
 
-def _explain(error: Error, leases: tuple[LeaseCore, ...]) -> None:
+def _explain(error: Error, leases: tuple[Holder, ...]) -> None:
     """Raise what a refusal means; return if it was something else."""
     cause: Any = error.__cause__
     meant = refusal(cause, leases) if hasattr(cause, "sqlstate") else None
@@ -90,7 +95,7 @@ def _explain(error: Error, leases: tuple[LeaseCore, ...]) -> None:
         raise meant from error
 
 
-def _look_again(error: Error, leases: tuple[LeaseCore, ...], using: str) -> None:
+def _look_again(error: Error, leases: tuple[Holder, ...], using: str) -> None:
     """Ask the mark what a serialization failure was: without it the caller may try again."""
     try:
         seal(*leases, using=using)

@@ -15,20 +15,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError
+from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import refuse_next
-from lockfast.guards.postgres.statements import AGAIN, entering, refusal, sealing
-from lockfast.nouns.lease import LeaseCore
+from lockfast.guards.postgres.statements import AGAIN, ensure_held, entering, refusal, sealing
 
 
-def seal(session: Session, *leases: LeaseCore) -> None:
+def seal(session: Session, *leases: Holder) -> None:
     """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
     _seal(session, leases)
 
 
 @contextmanager
-def transaction(
-    session: Session, *leases: LeaseCore, check_lease: bool = False
-) -> Iterator[Session]:
+def transaction(session: Session, *leases: Holder, check_lease: bool = False) -> Iterator[Session]:
     """Begin the session's transaction by the check, and commit it at the end.
 
     Raises `StaleToken`, and the lease is LOST, if a later holder has been there.
@@ -42,14 +40,14 @@ def transaction(
     _commit(session, leases, block)
 
 
-async def async_seal(session: AsyncSession, *leases: LeaseCore) -> None:
+async def async_seal(session: AsyncSession, *leases: Holder) -> None:
     """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
     await session.run_sync(_seal, leases)
 
 
 @asynccontextmanager
 async def async_transaction(
-    session: AsyncSession, *leases: LeaseCore, check_lease: bool = False
+    session: AsyncSession, *leases: Holder, check_lease: bool = False
 ) -> AsyncIterator[AsyncSession]:
     """Begin the session's transaction by the check, and commit it at the end."""
     block = await session.run_sync(_begin, leases, check_lease=check_lease)
@@ -64,7 +62,7 @@ async def async_transaction(
 # Once for both: an AsyncSession runs them in its own session, over a driver that suspends.
 
 
-def _seal(session: Session, leases: tuple[LeaseCore, ...]) -> None:
+def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
     try:
         with session.begin():
             options = {"isolation_level": "READ COMMITTED"}
@@ -76,8 +74,7 @@ def _seal(session: Session, leases: tuple[LeaseCore, ...]) -> None:
         if meant is not None:
             raise meant from error
         raise
-    for lease in leases:
-        lease.ensure_held()
+    ensure_held(leases)
 
 
 class _Block:
@@ -115,7 +112,7 @@ def _refuse_next(connection: Connection, *_: object) -> None:
     refuse_next(driver)
 
 
-def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool) -> _Block:
+def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -> _Block:
     block = _Block(session)
     try:
         connection = session.connection()
@@ -126,8 +123,7 @@ def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool
             )
         for call in entering(leases, check_lease=check_lease):
             connection.exec_driver_sql(call)
-        for lease in leases:
-            lease.ensure_held()
+        ensure_held(leases)
         block.bolt(connection)
     except BaseException as error:
         _fail(session, leases, block, error)
@@ -135,7 +131,7 @@ def _begin(session: Session, leases: tuple[LeaseCore, ...], *, check_lease: bool
     return block
 
 
-def _commit(session: Session, leases: tuple[LeaseCore, ...], block: _Block) -> None:
+def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None:
     try:
         if session.get_transaction() is not block.transaction or not block.transaction.is_active:
             raise InvalidRequestError(
@@ -153,7 +149,7 @@ def _commit(session: Session, leases: tuple[LeaseCore, ...], block: _Block) -> N
 
 def _fail(
     session: Session,
-    leases: tuple[LeaseCore, ...],
+    leases: tuple[Holder, ...],
     block: _Block,
     error: BaseException,
 ) -> None:
@@ -180,6 +176,6 @@ def _fail(
         raise meant from error
 
 
-def _refusal(error: DBAPIError, leases: tuple[LeaseCore, ...]) -> LockfastError | None:
+def _refusal(error: DBAPIError, leases: tuple[Holder, ...]) -> LockfastError | None:
     cause: Any = error.orig
     return refusal(cause, leases) if hasattr(cause, "sqlstate") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, field
 
 from psycopg.conninfo import make_conninfo
@@ -39,7 +40,11 @@ LIBPQ = (
 """What a URL may say beside our own options; libpq's names."""
 
 
-@dataclass(frozen=True, slots=True)
+Place = tuple[str, str, str]
+"""Host, port, and the address that was looked up for it; as text, and each may be empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Address:
     """One database, on one or several hosts."""
 
@@ -71,12 +76,27 @@ class Address:
         hosts = ",".join(f"{host}:{port}" if port else host for host, port in self.hosts)
         return f"{hosts or 'localhost'}/{self.words.get('dbname', '')}"
 
+    def shown(self, host: str, port: str) -> str:
+        """Show one of its hosts, without the password."""
+        return str(Address(((host, port),), self.words))
+
+    @property
+    def unverified(self) -> str | None:
+        """Give the sslmode, if it lets a stranger between us and another machine pass for the
+        server; None if it does not, or everything stays on this machine.
+        """
+        default = "verify-full" if self.words.get("sslrootcert") == "system" else "prefer"
+        mode = self.words.get("sslmode") or os.environ.get("PGSSLMODE") or default
+        if mode == "verify-full" or all(is_local(host) for host, _ in self.hosts):
+            return None
+        return mode
+
     @property
     def conninfo(self) -> str:
         """Give the words in which libpq wants to hear it, names not resolved."""
         return self.resolved([(host, port, "") for host, port in self.hosts])
 
-    def resolved(self, hosts: list[tuple[str, str, str]]) -> str:
+    def resolved(self, hosts: list[Place]) -> str:
         """Give the same with addresses that were looked up: libpq would block while it does."""
         where = {
             "host": ",".join(host for host, _, _ in hosts),
@@ -86,6 +106,13 @@ class Address:
         return make_conninfo(
             "", **self.words, **{word: text for word, text in where.items() if text.strip(",")}
         )
+
+
+def is_local(host: str) -> bool:
+    """Tell whether a host is this machine: a socket in a folder, or a loopback address."""
+    if host in {"", "localhost"} or host.startswith(("/", "@")):
+        return True
+    return not is_name(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_name(host: str) -> bool:

@@ -7,10 +7,10 @@ Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (TRA
 from __future__ import annotations
 
 import asyncio
-import socket
+from socket import SOCK_STREAM
 
 from lockfast.engines.postgres.address import Address
-from lockfast.engines.postgres.link import READ, WRITE, Link
+from lockfast.engines.postgres.steps import READ, WRITE, Socket
 from lockfast.engines.postgres.wire import Wire
 from lockfast.runtime.base import Bell, Clock, Turns
 
@@ -25,8 +25,8 @@ class AioWire(Wire):
         super().__init__(address, ear, bell, turns, clock)
         self._loop = asyncio.get_running_loop()
 
-    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
-        descriptor = link.fileno()
+    async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
+        descriptor = socket.fileno()
         ready: asyncio.Future[bool] = self._loop.create_future()
 
         def tell(in_time: bool) -> None:  # noqa: FBT001  # a callback's argument
@@ -51,7 +51,7 @@ class AioWire(Wire):
     async def _look_up(self, host: str, deadline: float) -> list[str]:
         try:
             async with asyncio.timeout(deadline - self._now()):
-                infos = await self._loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                infos = await self._loop.getaddrinfo(host, None, type=SOCK_STREAM)
         except OSError:  # a timeout is one too
             return []
         return [str(info[4][0]) for info in infos]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from lockfast.engines.hearing import CALM, before, wakes
-from lockfast.engines.postgres import guarantees, statements
+from lockfast.engines.hearing import CALM, before
+from lockfast.engines.postgres import guarantees, replies, statements
 from lockfast.engines.postgres.link import Row
+from lockfast.engines.postgres.pushes import Pushes
 from lockfast.engines.postgres.wire import Wire
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
@@ -25,6 +27,7 @@ class PostgresEngine:
         self._wire = wire
         self._now = clock
         self._base = base
+        self._pushes = Pushes()
         self._channel: str | None = None
         self._waiting = 0.0  # the time until which a claim of ours may wait
 
@@ -32,24 +35,25 @@ class PostgresEngine:
         """Append and report, in one round trip."""
         await self._begin(ask, deadline)
         late = self._late(ask)
-        rows = await self._wire.call(statements.claim(ask, late, self._base), deadline)
-        return self._claimed(rows[0], ask)
+        sql = statements.claim(ask, late, self._base, self._pushes.word(ask.id))
+        micros, found = await self._wire.call(sql, deadline, partial(replies.claimed, ask=ask))
+        self._claimed(micros, found, ask)
+        if isinstance(found, CapacityMismatch):
+            raise found
+        return found
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Append several: one call, one transaction."""
-        found: list[Standing | Exception | None] = [None] * len(asks)
         await self._begin(asks[0], deadline)
         lates = [self._late(ask) for ask in asks]
-        rows = await self._wire.call(statements.claim_all(asks, lates, self._base), deadline)
-        for number, *row in rows:
-            place = int(number or 0)
-            try:
-                found[place] = self._claimed(row, asks[place])
-            except CapacityMismatch as error:
-                found[place] = error
-        return found
+        words = [self._pushes.word(ask.id) for ask in asks]
+        sql = statements.claim_all(asks, lates, self._base, words)
+        answers = await self._wire.call(sql, deadline, partial(replies.claimed_all, asks=asks))
+        for ask, (micros, found) in zip(asks, answers, strict=True):
+            self._claimed(micros, found, ask)
+        return [found for _, found in answers]
 
     async def _begin(self, ask: Ask, deadline: float) -> None:
         """Learn the server's clock; from the first claim on there is something to hear."""
@@ -65,23 +69,21 @@ class PostgresEngine:
         ask.late = max(ask.late, late)
         return late
 
-    def _claimed(self, row: Row, ask: Ask) -> Standing | None:
-        micros, standing = statements.claimed(row, ask)
-        if standing is None:
+    def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
+        if found is None:
             # The id is dead, or the server's clock was moved: learn, so that the next id lives.
             self._wire.offset = micros / 1e6 - self._now()
-        elif standing.ticket and not standing.granted:
+        elif isinstance(found, Standing) and found.ticket and not found.granted:
             self._wait(ask)
             if self._wire.deaf:
                 self._wire.bell.ring()
-        return standing
 
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
     async def _greet(self, deadline: float) -> None:
         """Connect: that tells the server's clock."""
-        await self._wire.call(b"SELECT 1", deadline)
+        await self._wire.call(b"SELECT 1", deadline, len)
 
     def _translate(self, when: float) -> int:
         """Give a time of ours by the server's clock, in µs; at most, never later."""
@@ -91,17 +93,16 @@ class PostgresEngine:
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Extend: one call, one transaction."""
-        found: list[Standing | Exception | None] = [None] * len(asks)
         if not asks:
-            return found
-        rows = await self._wire.call(statements.renew(asks), deadline, heart=True)
+            return []
+        read = partial(replies.renewed, asks=asks)
+        answers = await self._wire.call(statements.renew(asks), deadline, read, heart=True)
         received = self._now()
-        for place, micros, standing in statements.renewed(rows[0]):
-            found[place] = standing
+        for ask, (micros, standing) in zip(asks, answers, strict=True):
             self._wire.offset = micros / 1e6 - received
             if standing is not None and not standing.granted:
-                self._wait(asks[place])
-        return found
+                self._wait(ask)
+        return [standing for _, standing in answers]
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one call, one transaction."""
@@ -114,8 +115,8 @@ class PostgresEngine:
             # Never before what a copy said: a reply that was read late has since made the
             # server's time look earlier than it is.
             untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
-        rows = await self._wire.call(statements.resign(asks, untils), deadline)
-        return statements.resigned(rows[0])
+        sql = statements.resign(asks, untils)
+        return await self._wire.call(sql, deadline, partial(replies.resigned, asks=asks))
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Leave it to the heart: nothing can be written behind a claim that is under way."""
@@ -137,7 +138,7 @@ class PostgresEngine:
         except EngineError:
             await self._wire.bell.wait(before(deadline, self._now() + CALM))
             return []
-        return wakes(messages)
+        return [EVERYONE] if messages is None else self._pushes.read(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""
@@ -147,16 +148,19 @@ class PostgresEngine:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
-            rows = await self._wire.call(statements.show_one(names), deadline)
-            return Page([statements.entry(row) for row in rows], None)
-        rows = await self._wire.call(statements.show_page(names, cursor), deadline)
-        more = statements.after(rows[-1]) if len(rows) == statements.PAGE else None
-        return Page([statements.entry(row) for row in rows], more)
+            found = await self._wire.call(statements.show_one(names), deadline, replies.entries)
+            return Page(found, None)
+        sql = statements.show_page(names, cursor)
+        return await self._wire.call(sql, deadline, replies.page)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""
-        rows = await self._wire.call(guarantees.ASK, deadline)
-        return guarantees.guarantees(rows[0], deaf=self._wire.deaf)
+        wire = self._wire
+
+        def read(rows: list[Row]) -> Guarantees:  # once connected, these are known
+            return guarantees.guarantees(rows, deaf=wire.deaf, unverified=wire.unverified)
+
+        return await wire.call(guarantees.ASK, deadline, read)
 
     def reset(self) -> None:
         """Forget every connection."""

@@ -19,9 +19,11 @@ WAITS = (
 )
 
 
-def guarantees(row: Row, *, deaf: bool) -> Guarantees:
-    """Judge a server by its settings; `deaf`: a pooler swallows the notifications."""
-    version, fsync, pages, standbys = ((value or b"").decode() for value in row)
+def guarantees(rows: list[Row], *, deaf: bool, unverified: str | None) -> Guarantees:
+    """Judge a server by its settings; `deaf`: a pooler swallows the notifications; `unverified`:
+    with this sslmode it got a password over the network.
+    """
+    version, fsync, pages, standbys = ((value or b"").decode() for value in rows[0])
     findings = []
     for setting, value in (("fsync", fsync), ("full_page_writes", pages)):
         if value != "on":
@@ -38,6 +40,15 @@ def guarantees(row: Row, *, deaf: bool) -> Guarantees:
                 "a pooler in transaction mode",
                 "nothing can be heard through it, so waiters look every half second",
                 "add ?listen=postgresql://DIRECT to the URL",
+            )
+        )
+    if unverified is not None:
+        findings.append(
+            Finding(
+                f"sslmode = {unverified}",
+                "the password went over the network to a server that did not have to prove who it "
+                "is, so another one can take it, and grant locks",
+                "add ?sslmode=verify-full&sslrootcert=PATH to the URL",
             )
         )
     return Guarantees(

@@ -7,18 +7,16 @@ deadline, and a finalizer of theirs in a forked child would speak to the parent'
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
 
 import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from lockfast.engines.postgres.cancel import Cancel
+from lockfast.engines.postgres.steps import READ, WRITE, Steps
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 Row = list[bytes | None]
-READ, WRITE = 1, 2
-Steps = Generator[int, None, None]
-"""Yields READ, WRITE or both: go on once the socket is ready for one of them."""
 
 # Qualified, operators too: see schema.sql on what stands in the caller's search_path.
 GREETING = (
@@ -27,7 +25,8 @@ GREETING = (
     b"pg_catalog.current_setting('transaction_isolation')"
 )
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-NOT_NOW = frozenset(["25006", "55P03"])  # a standby, a lock that was not to be had
+# A standby, which may be promoted; a server in recovery; a lock that was not to be had.
+NOT_NOW = frozenset(["25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or not this version of it: run "
@@ -64,6 +63,11 @@ class Link:
             raise self._broken(broken) from broken
 
     @property
+    def used_password(self) -> bool:
+        """Whether the server asked for a password, and got one."""
+        return self._pgconn.used_password
+
+    @property
     def idle(self) -> bool:
         """Whether it may be used again: the last exchange came to its end."""
         return self._pgconn.transaction_status == FREE
@@ -86,10 +90,14 @@ class Link:
         while rows is None:
             yield events
             rows, events = self.receive()
-        ((pid, micros, isolation),) = rows
+        try:
+            ((pid, micros, isolation),) = rows
+            self.pooled = int(pid or 0) != pgconn.backend_pid
+            self.micros = int(micros or 0)
+        except ValueError as error:
+            said = f"PostgreSQL at {self.where}: a greeting that cannot be read ({error})"
+            raise EngineUnavailable(said[:500], sent=False) from error
         self._careful = isolation != b"read committed"
-        self.pooled = int(pid or 0) != pgconn.backend_pid
-        self.micros = int(micros or 0)
 
     def send(self, sql: bytes) -> int:
         """Send statements by the simple protocol, which prepares nothing and so suits every pooler.
@@ -151,6 +159,12 @@ class Link:
         except psycopg.Error as broken:
             raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=False) from broken
 
+    def cancel(self) -> Cancel:
+        """Make the request to drop what is under way: a server does not notice that its client has
+        hung up while it waits for a lock or for a standby, and keeps the connection for that long.
+        """
+        return Cancel(self._pgconn)
+
     def close(self) -> None:
         """Say goodbye."""
         self._pgconn.finish()
@@ -167,7 +181,7 @@ class Link:
         )
         said = f"PostgreSQL at {self.where}: {text or result.get_error_message()} [{code}]"
         if code in NOT_NOW or code[:2] in {"40", "53"}:
-            if code == "25006":  # another server is the primary now
+            if code in {"25006", "55000"}:  # another server is the primary now
                 self.close()
             return EngineUnavailable(said, sent=False)
         if code == "25000":  # the default was changed behind our back

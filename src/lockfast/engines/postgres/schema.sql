@@ -15,6 +15,9 @@
 -- the planner believes; and never by a bitmap, which would walk over the dead rows of the past.
 
 --
+-- They wait for a lock for two seconds at most, and the client tries again until its own deadline: a server
+-- does not notice that a client has given up, and the connections of those would add up.
+--
 -- Who may do what: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1 and show_v1 (grant_v1 gives
 -- it), and no right to the tables. Those four are SECURITY DEFINER with a fixed search_path, because
 -- whoever may CREATE in a schema on the caller's path could otherwise put a function or an operator of
@@ -47,14 +50,15 @@ BEGIN
 END
 $$;
 
--- The timeline of this server, which is another after a promotion; '' if this user may not know. Two
--- statements: privileges are checked even for the branch of an expression that is not taken.
+-- The timeline of this server, which is another after a promotion; '' where that is not known: on a standby,
+-- which cannot write anyway, and wherever the functions are forbidden or missing (Aurora has no WAL files).
 CREATE OR REPLACE FUNCTION lockfast.line_v1() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  IF has_function_privilege('pg_walfile_name(pg_lsn)'::regprocedure, 'execute')
-    AND has_function_privilege('pg_current_wal_lsn()'::regprocedure, 'execute') THEN
-    RETURN left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  IF pg_is_in_recovery() THEN
+    RETURN '';
   END IF;
+  RETURN left(pg_walfile_name(pg_current_wal_lsn()), 8);
+EXCEPTION WHEN OTHERS THEN
   RETURN '';
 END
 $$;
@@ -96,6 +100,10 @@ CREATE TABLE IF NOT EXISTS lockfast.claim (
 
 -- The role that logged in to make the claim: resign_v1 asks. Empty in claims from before there was this.
 ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
+
+-- A secret between its client and the server, which signs the notification of its grant: every user of a
+-- database may notify every channel, and ids are shown to all.
+ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS word text NOT NULL DEFAULT '';
 
 CREATE UNIQUE INDEX IF NOT EXISTS claim_queue ON lockfast.claim (name, waits, ticket);
 CREATE INDEX IF NOT EXISTS claim_expiry ON lockfast.claim (b, expires);
@@ -189,7 +197,7 @@ BEGIN
   v_tail.held := v_tail.held - p_held;
   IF v_tail.waits THEN
     FOR v_claim IN
-      SELECT c.id, c.weight FROM lockfast.claim c
+      SELECT c.id, c.weight, c.word FROM lockfast.claim c
       WHERE c.name = p_name AND c.waits ORDER BY c.waits, c.ticket
     LOOP
       EXIT WHEN v_tail.held + v_claim.weight > v_tail.capacity;
@@ -200,7 +208,8 @@ BEGIN
         SELECT c.ticket INTO v_floor FROM lockfast.claim c
         WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
       END IF;
-      PERFORM pg_notify('lockfast_' || left(v_claim.id, 22), v_claim.id || ' ' || v_floor);
+      PERFORM pg_notify('lockfast_' || left(v_claim.id, 22), concat_ws(' ', v_claim.id, v_floor,
+        encode(sha256(convert_to(v_claim.word || ' ' || v_floor, 'UTF8')), 'hex')));
     END LOOP;
   END IF;
   UPDATE lockfast.claim SET claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
@@ -338,14 +347,20 @@ $$;
 -- Append a claim, or find it, and report its standing.
 --
 -- p_late  its latest time, by this server's clock      p_base  added to the clock in new tickets
+-- p_word  signs the notification of its grant
 --
 -- One line of words: the time, and the standing; with ticket 0 it was not to queue, and did not fit.
 -- The time alone: the id is dead. The time and one number: the capacity that rules, another one.
+DROP FUNCTION IF EXISTS lockfast.claim_v1( -- of an earlier version
+  bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea
+);
+
 CREATE OR REPLACE FUNCTION lockfast.claim_v1(
   p_name bytea, p_id text, p_capacity integer, p_weight integer, p_ttl bigint, p_wait_ttl bigint,
-  p_queue boolean, p_late bigint, p_base bigint, p_payload bytea
+  p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_b      integer := lockfast.bucket_v1(p_name);
   v_line   text := lockfast.line_v1();
@@ -361,7 +376,7 @@ BEGIN
   -- weight, use up the tickets, or have their replies read wrong.
   IF p_weight NOT BETWEEN 1 AND p_capacity OR p_ttl NOT BETWEEN 1 AND 4503599627370495
     OR p_wait_ttl NOT BETWEEN 1 AND 4503599627370495 OR p_base NOT BETWEEN 0 AND 4503599627370495
-    OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL
+    OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL OR p_word IS NULL
     OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$' THEN
     RAISE EXCEPTION 'not a claim: id %, weight % of %, ttl %, wait_ttl %, base %',
       quote_nullable(p_id), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base
@@ -414,14 +429,14 @@ BEGIN
   END IF;
   INSERT INTO lockfast.claim
     (id, b, name, ticket, waits, capacity, weight, ttl, wait_ttl, expires,
-     place, claims, waiting, held, payload, owner)
+     place, claims, waiting, held, payload, owner, word)
   VALUES
     (p_id, v_b, p_name, v_ticket, NOT v_fits, p_capacity, p_weight, p_ttl, p_wait_ttl,
      v_now + CASE WHEN v_fits THEN p_ttl ELSE p_wait_ttl END,
      coalesce(v_tail.place, 0) + 1, coalesce(v_tail.claims, 0) + 1,
      coalesce(v_tail.waiting, 0) + CASE WHEN v_fits THEN 0 ELSE 1 END,
      coalesce(v_tail.held, 0) + CASE WHEN v_fits THEN p_weight ELSE 0 END, p_payload,
-     session_user);
+     session_user, p_word);
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', v_now, v_ticket, true, p_ttl, 0, 0, v_ticket);
   END IF;
@@ -435,7 +450,8 @@ $$;
 -- are locked in their order, so that two batches cannot block each other.
 CREATE OR REPLACE FUNCTION lockfast.renew_v1(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_ask   record;
   v_b     integer;
@@ -466,13 +482,16 @@ $$;
 -- Remove claims for good, and tell whom that lets in.
 --
 -- p_untils  per claim NULL or, when a copy may still be on its way, the time until which its
---           tombstone must stand, by this server's clock; at least a second from now
+--           tombstone must stand, by this server's clock. It stands for 11 seconds at least, and is
+--           never shortened: no copy may be applied later than 10 seconds, the longest wait, after it
+--           was sent. Who breaks another's claim knows neither when that was, nor the clock by then
 --
 -- Whether each was there, in the order of the arrays. An error if one is another role's, of which the
 -- one that logged in is no member.
 CREATE OR REPLACE FUNCTION lockfast.resign_v1(p_names bytea[], p_ids text[], p_untils bigint[])
 RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_ask     record;
   v_b       integer;
@@ -493,7 +512,7 @@ BEGIN
     END IF;
     IF v_ask.until IS NOT NULL THEN
       INSERT INTO lockfast.tombstone AS t (id, b, until, owner)
-      VALUES (v_ask.id, v_b, greatest(least(v_ask.until, v_now + 86400000000), v_now + 1000000),
+      VALUES (v_ask.id, v_b, greatest(least(v_ask.until, v_now + 86400000000), v_now + 11000000),
               session_user)
       ON CONFLICT (id, owner) DO UPDATE SET until = greatest(t.until, excluded.until);
     END IF;
@@ -523,7 +542,8 @@ CREATE OR REPLACE FUNCTION lockfast.show_v1(
   o_name text, o_id text, o_ticket bigint, o_granted boolean, o_weight integer, o_capacity integer,
   o_left bigint, o_payload text
 ) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
 DECLARE
   v_now bigint := lockfast.micros_v1();
 BEGIN

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import select
-import socket
+from socket import SOCK_STREAM, getaddrinfo
 
-from lockfast.engines.postgres.link import READ, WRITE, Link
+from lockfast.engines.postgres.steps import READ, WRITE, Socket
 from lockfast.engines.postgres.wire import Wire
 
 EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
@@ -16,14 +16,14 @@ class ThreadWire(Wire):
     heart.
     """
 
-    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
+    async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
         poll = select.poll()
-        poll.register(link.fileno(), EVENTS[events])
+        poll.register(socket.fileno(), EVENTS[events])
         return bool(poll.poll(max(deadline - self._now(), 0.0) * 1000))
 
     async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # nobody can bound it
         try:
-            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            infos = getaddrinfo(host, None, type=SOCK_STREAM)
         except OSError:
             return []
         return [str(info[4][0]) for info in infos]

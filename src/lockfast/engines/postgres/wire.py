@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
 
 from lockfast.engines.hearing import patience
-from lockfast.engines.postgres.address import Address, is_name
+from lockfast.engines.postgres.address import Address, Place, is_name
 from lockfast.engines.postgres.link import Link, Row
+from lockfast.engines.postgres.steps import Socket
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Turns
 
+Reply = TypeVar("Reply")
 IO = 5.0  # seconds after which an attempt to connect is given up
+GRACE = 0.05  # seconds for what has to be done when a deadline is over
 
 
 class Wire(ABC):
@@ -26,27 +31,38 @@ class Wire(ABC):
         """What to add to our clock for at most the server's; None before the first connection."""
         self.deaf = False
         """Whether a pooler stands in between, which would swallow the notifications."""
+        self.unverified: str | None = None
+        """The sslmode with which a password went to a host that did not have to prove itself."""
         self._address = address
         self._ear_address = ear
         self._now = clock
         self._idle: list[Link] = []
         self._ear: Link | None = None
+        self._good: dict[Address, Place] = {}
         self._buried: list[Link] = []
 
     @abstractmethod
-    async def _ready(self, link: Link, events: int, deadline: float) -> bool:
-        """Wait for a connection's socket; False when the deadline came first."""
+    async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
+        """Wait for a socket; False when the deadline came first."""
 
     @abstractmethod
     async def _look_up(self, host: str, deadline: float) -> list[str]:
         """Give the addresses of a host."""
 
-    async def call(self, sql: bytes, deadline: float, *, heart: bool = False) -> list[Row]:
-        """Run statements and give the rows of the last: on the heart's own connection, or on one of
+    async def call(
+        self,
+        sql: bytes,
+        deadline: float,
+        read: Callable[[list[Row]], Reply],
+        *,
+        heart: bool = False,
+    ) -> Reply:
+        """Run statements and read the rows of the last: on the heart's own connection, or on one of
         the others when it is the caller's turn.
         """
         if heart:
-            return await self._call(sql, self._ear or await self._open_ear(deadline), deadline)
+            ear = self._ear or await self._open_ear(deadline)
+            return await self._call(sql, ear, deadline, read)
         if not await self._turns.enter(deadline):
             raise EngineUnavailable("no connection was free in time", sent=False)
         try:
@@ -54,21 +70,31 @@ class Wire(ABC):
                 link = self._idle.pop()
             except IndexError:
                 link = await self._open(self._address, deadline)
-            return await self._call(sql, link, deadline)
+            return await self._call(sql, link, deadline, read)
         finally:
             self._turns.leave()
 
-    async def _call(self, sql: bytes, link: Link, deadline: float) -> list[Row]:
+    async def _call(
+        self, sql: bytes, link: Link, deadline: float, read: Callable[[list[Row]], Reply]
+    ) -> Reply:
         try:
             events = link.send(sql)
             while True:
                 if not await self._ready(link, events, deadline):
+                    await self._cancel(link)
                     raise _late(link)
                 rows, events = link.receive()
                 if rows is not None:
-                    return rows
+                    return _read(link, rows, read)
         finally:
             self._put_back(link)
+
+    async def _cancel(self, link: Link) -> None:
+        """Have the server drop a statement that is late: nobody will read its answer."""
+        request, deadline = link.cancel(), self._now() + GRACE
+        for events in request.send():
+            if not await self._ready(request, events, deadline):
+                return
 
     def _put_back(self, link: Link) -> None:
         """Keep a connection, unless it is broken or its caller went before the answer came."""
@@ -84,26 +110,49 @@ class Wire(ABC):
             self._idle.append(link)
 
     async def _open(self, address: Address, deadline: float) -> Link:
+        """Connect to one of the hosts: to that which answered last, or one after the other. Each
+        has its share of the time: libpq would spend all of it on a host that drops packets.
+        """
         now = self._now()
-        deadline = min(max(deadline, now + 0.05), now + IO)
-        hosts: list[tuple[str, str, str]] = []
+        deadline = min(max(deadline, now + GRACE), now + IO)
+        places = await self._places(address, deadline)
+        if not places:
+            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
+        found: list[str] = []
+        for tried, place in enumerate(places):
+            now = self._now()
+            share = max((deadline - now) / (len(places) - tried), GRACE)
+            try:
+                link = await self._connect(address, place, now + share)
+            except EngineUnavailable as error:
+                found.append(str(error))
+                continue
+            self._good[address] = place
+            return link
+        # Whatever they said: on a connection that was not made nothing can have happened.
+        raise EngineUnavailable("; ".join(dict.fromkeys(found)), sent=False)
+
+    async def _places(self, address: Address, deadline: float) -> list[Place]:
+        """Give all addresses of all hosts, the one that was good last in front."""
+        places: list[Place] = []
         for host, port in address.hosts:
             found = await self._look_up(host, deadline) if is_name(host) else [""]
-            hosts += [(host, port, each) for each in found]
-        if not hosts:
-            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
-        link = Link(address.resolved(hosts), str(address))
+            places += [(host, port, each) for each in dict.fromkeys(found)]
+        good = self._good.get(address)
+        return sorted(places, key=lambda place: place != good)
+
+    async def _connect(self, address: Address, place: Place, deadline: float) -> Link:
+        host, port, _ = place
+        link = Link(address.resolved([place]), address.shown(host, port))
         try:
             for events in link.connect():
                 if not await self._ready(link, events, deadline):
                     raise _late(link)
-        except EngineUnavailable as error:
-            link.close()
-            # Whatever it says: on a connection that was not made nothing can have happened.
-            raise EngineUnavailable(f"no connection: {error}", sent=False) from error
         except BaseException:
             link.close()
             raise
+        if link.used_password:
+            self.unverified = self.unverified or address.unverified
         self.offset = link.micros / 1e6 - self._now()
         if self._ear_address is None:
             self.deaf = link.pooled
@@ -120,7 +169,7 @@ class Wire(ABC):
             soon = patience(deadline, self._now())
             ear = ear or await self._open_ear(soon)
             if not self.deaf:
-                await self.call(b"LISTEN " + channel.encode(), soon, heart=True)
+                await self.call(b"LISTEN " + channel.encode(), soon, len, heart=True)
             ear.channel = channel
             return None
         pushes = ear.pushes()
@@ -156,6 +205,16 @@ class Wire(ABC):
 
     def _links(self) -> list[Link]:
         return [*self._idle, *([self._ear] if self._ear else [])]
+
+
+def _read(link: Link, rows: list[Row], read: Callable[[list[Row]], Reply]) -> Reply:
+    """Read a reply. After one that makes no sense, the next on that connection may not either."""
+    try:
+        return read(rows)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        link.close()
+        text = f"PostgreSQL at {link.where}: a reply that cannot be read ({error})"
+        raise EngineUnavailable(text[:500], sent=True) from error
 
 
 def _late(link: Link) -> EngineUnavailable:

@@ -13,8 +13,7 @@ from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from lockfast.guards.mark import refused, shown
-from lockfast.nouns.lease import LeaseCore
+from lockfast.guards.mark import Holder, refused, shown
 from lockfast.runtime.drive import drive
 
 # PostgreSQL's own operators and types, whatever stands in the session's search_path: one who may
@@ -60,7 +59,7 @@ class ColumnsCore:
         return SQL("ALTER TABLE {} {}").format(Identifier(*table.split(".")), self._new)
 
     @staticmethod
-    def shown(lease: LeaseCore) -> dict[str, object]:
+    def shown(lease: Holder) -> dict[str, object]:
         """Give the parameters that `where` and `set` ask for."""
         at = shown(lease)
         return {
@@ -73,7 +72,7 @@ class ColumnsCore:
     async def _write(
         self,
         line: Line,
-        lease: LeaseCore,
+        lease: Holder,
         table: str,
         key: Mapping[str, object],
         values: Mapping[str, object],
@@ -134,7 +133,7 @@ class Columns(ColumnsCore):
     def update(
         self,
         cursor: Cursor[Any],
-        lease: LeaseCore,
+        lease: Holder,
         table: str,
         key: Mapping[str, object],
         values: Mapping[str, object],
@@ -146,7 +145,7 @@ class Columns(ColumnsCore):
         drive(self._write(ThreadLine(cursor), lease, table, key, values))
 
     def seal(
-        self, cursor: Cursor[Any], lease: LeaseCore, table: str, key: Mapping[str, object]
+        self, cursor: Cursor[Any], lease: Holder, table: str, key: Mapping[str, object]
     ) -> None:
         """Raise the row's mark. Commit it before the first read."""
         drive(self._write(ThreadLine(cursor), lease, table, key, {}))
@@ -158,7 +157,7 @@ class AsyncColumns(ColumnsCore):
     async def update(
         self,
         cursor: AsyncCursor[Any],
-        lease: LeaseCore,
+        lease: Holder,
         table: str,
         key: Mapping[str, object],
         values: Mapping[str, object],
@@ -167,7 +166,7 @@ class AsyncColumns(ColumnsCore):
         await self._write(AioLine(cursor), lease, table, key, values)
 
     async def seal(
-        self, cursor: AsyncCursor[Any], lease: LeaseCore, table: str, key: Mapping[str, object]
+        self, cursor: AsyncCursor[Any], lease: Holder, table: str, key: Mapping[str, object]
     ) -> None:
         """Raise the row's mark. Commit it before the first read."""
         await self._write(AioLine(cursor), lease, table, key, {})

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
+from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.passage import Passage, exchange
-from lockfast.nouns.lease import LeaseCore
 from lockfast.runtime.drive import drive
 
 Row = TypeVar("Row")
@@ -74,7 +74,7 @@ class Transaction(Generic[Row]):
     def __init__(
         self,
         source: AbstractContextManager[Connection[Row]],
-        leases: tuple[LeaseCore, ...],
+        leases: tuple[Holder, ...],
         *,
         check_lease: bool,
     ) -> None:
@@ -113,7 +113,7 @@ class AsyncTransaction(Generic[Row]):
     def __init__(
         self,
         source: AbstractAsyncContextManager[AsyncConnection[Row]],
-        leases: tuple[LeaseCore, ...],
+        leases: tuple[Holder, ...],
         *,
         check_lease: bool,
     ) -> None:
@@ -160,7 +160,7 @@ class PostgresGuard(Generic[Row]):
         """Nothing is sent yet."""
         self._source = connection
 
-    def seal(self, *leases: LeaseCore) -> None:
+    def seal(self, *leases: Holder) -> None:
         """Raise the mark: do it right after the grant, before the first read.
 
         Without it, a stale write may still land between what you read and what you write.
@@ -169,7 +169,7 @@ class PostgresGuard(Generic[Row]):
             drive(Passage(ThreadLine(connection), leases).seal())
 
     def transaction(
-        self, *leases: LeaseCore, check_lease: bool = False
+        self, *leases: Holder, check_lease: bool = False
     ) -> AbstractContextManager[Cursor[Row]]:
         """Begin a transaction that only a current lease gets into; commit it at the end.
 
@@ -195,13 +195,13 @@ class AsyncPostgresGuard(Generic[Row]):
         """Nothing is sent yet."""
         self._source = connection
 
-    async def seal(self, *leases: LeaseCore) -> None:
+    async def seal(self, *leases: Holder) -> None:
         """Raise the mark: do it right after the grant, before the first read."""
         async with self._connection() as connection:
             await Passage(AioLine(connection), leases).seal()
 
     def transaction(
-        self, *leases: LeaseCore, check_lease: bool = False
+        self, *leases: Holder, check_lease: bool = False
     ) -> AbstractAsyncContextManager[AsyncCursor[Row]]:
         """Begin a transaction that only a current lease gets into; commit it at the end."""
         return AsyncTransaction(self._connection(), leases, check_lease=check_lease)

@@ -14,15 +14,16 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 
 from lockfast.errors import LockfastError
+from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import ENDED, Bolt
 from lockfast.guards.postgres.statements import (
     AGAIN,
     READ_COMMITTED,
+    ensure_held,
     entering,
     refusal,
     sealing,
 )
-from lockfast.nouns.lease import LeaseCore
 
 
 class Line(Protocol):
@@ -48,7 +49,7 @@ class Line(Protocol):
 class Passage:
     """One transaction under some leases, or a seal. It leaves the connection as it found it."""
 
-    def __init__(self, line: Line, leases: Sequence[LeaseCore]) -> None:
+    def __init__(self, line: Line, leases: Sequence[Holder]) -> None:
         """Nothing is sent yet."""
         self._line = line
         self._leases = leases
@@ -61,8 +62,7 @@ class Passage:
             raise within("seal() commits by itself, so it comes before your transaction")
         try:
             await self._line.run(READ_COMMITTED, *sealing(self._leases))
-            for lease in self._leases:
-                lease.ensure_held()
+            ensure_held(self._leases)
         except BaseException as error:
             await self._fail(error)
             raise
@@ -79,8 +79,7 @@ class Passage:
             calls = entering(self._leases, check_lease=check_lease)
             await self._line.run(beginning(connection), *calls)
             self._bolt = Bolt(connection)
-            for lease in self._leases:
-                lease.ensure_held()
+            ensure_held(self._leases)
         except BaseException as error:
             await self.end(error)
             raise

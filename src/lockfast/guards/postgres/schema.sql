@@ -74,6 +74,9 @@ BEGIN
 END
 $$;
 
+-- ALWAYS: session_replication_role must not switch it off.
+ALTER TABLE lockfast_guard.mark ENABLE ALWAYS TRIGGER keep;
+
 -- The rule: let a holder in, and raise the mark; or refuse it.
 --
 -- p_floor  what the mark is raised to: the token, or for a reader the floor of its grant
@@ -83,6 +86,12 @@ CREATE OR REPLACE PROCEDURE lockfast_guard.admit_v1(
 DECLARE
   v_current bigint;
 BEGIN
+  -- No engine gives out such a token. As a mark, it would lock everybody out for good.
+  IF p_token NOT BETWEEN 1 AND 9007199254740991 OR p_floor NOT BETWEEN 0 AND p_token
+    OR p_name IS NULL OR p_token IS NULL OR p_floor IS NULL OR p_id IS NULL OR p_shared IS NULL THEN
+    RAISE EXCEPTION 'lockfast: % is not a token (floor %)', p_token, p_floor
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'A token is 1 to 2^53 - 1.';
+  END IF;
   FOR v_try IN 1..2 LOOP
     UPDATE lockfast_guard.mark m
     SET token = greatest(m.token, p_floor),
@@ -222,11 +231,21 @@ BEGIN
 END
 $$;
 
+-- A table, and all its partitions.
+CREATE OR REPLACE FUNCTION lockfast_guard.parts_v1(p_table regclass) RETURNS SETOF regclass
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT p_table UNION SELECT relid FROM pg_partition_tree(p_table)
+$$;
+
 CREATE OR REPLACE FUNCTION lockfast_guard.unprotect_v1(p_table regclass) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_part regclass;
 BEGIN
   EXECUTE format('DROP TRIGGER IF EXISTS lockfast_guard ON %s', p_table);
-  EXECUTE format('DROP TRIGGER IF EXISTS lockfast_guard_truncate ON %s', p_table);
+  FOR v_part IN SELECT * FROM lockfast_guard.parts_v1(p_table) LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS lockfast_guard_truncate ON %s', v_part);
+  END LOOP;
 END
 $$;
 
@@ -237,12 +256,24 @@ $$;
 --
 -- The check is made at commit, so a transaction may show its token late, and the mark is locked only
 -- then. ALWAYS: session_replication_role must not switch it off.
+--
+-- PostgreSQL gives a row trigger to the partitions, but not that for TRUNCATE, and it gives neither to
+-- tables that inherit: a write to the parent would change their rows unseen. A partition that is made
+-- later needs another call of this.
 CREATE OR REPLACE FUNCTION lockfast_guard.protect_v1(p_table regclass, p_name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_parts text[] := regexp_split_to_array(p_name, '[{}]');
   v_args  text;
+  v_part  regclass;
 BEGIN
+  IF EXISTS (
+    SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = p_table AND NOT c.relispartition
+  ) THEN
+    RAISE EXCEPTION 'tables inherit from %: a write to it changes their rows, which no trigger of it sees',
+      p_table USING ERRCODE = 'wrong_object_type', HINT = 'Use partitions.';
+  END IF;
   IF cardinality(v_parts) % 2 = 0 OR EXISTS (
     SELECT FROM unnest(v_parts) WITH ORDINALITY parts(part, place)
     WHERE place % 2 = 0 AND NOT EXISTS (
@@ -260,11 +291,13 @@ BEGIN
     'CREATE CONSTRAINT TRIGGER lockfast_guard AFTER INSERT OR UPDATE OR DELETE ON %s '
     'DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lockfast_guard.row_v1(%s)',
     p_table, v_args);
-  EXECUTE format(
-    'CREATE TRIGGER lockfast_guard_truncate BEFORE TRUNCATE ON %s '
-    'EXECUTE FUNCTION lockfast_guard.truncate_v1(%s)', p_table, v_args);
-  EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lockfast_guard', p_table);
-  EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lockfast_guard_truncate', p_table);
+  FOR v_part IN SELECT * FROM lockfast_guard.parts_v1(p_table) LOOP
+    EXECUTE format(
+      'CREATE TRIGGER lockfast_guard_truncate BEFORE TRUNCATE ON %s '
+      'EXECUTE FUNCTION lockfast_guard.truncate_v1(%s)', v_part, v_args);
+    EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lockfast_guard', v_part);
+    EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER lockfast_guard_truncate', v_part);
+  END LOOP;
 END
 $$;
 
@@ -298,7 +331,7 @@ BEGIN
   FOR v_call IN
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'lockfast_guard'::regnamespace
-      AND p.proname NOT IN ('protect_v1', 'unprotect_v1', 'row_v1', 'truncate_v1', 'named_v1')
+      AND p.proname NOT IN ('protect_v1', 'unprotect_v1', 'parts_v1', 'row_v1', 'truncate_v1', 'named_v1')
   LOOP
     EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', v_call);
   END LOOP;

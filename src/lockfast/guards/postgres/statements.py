@@ -12,8 +12,8 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from lockfast.acquire import lost
-from lockfast.errors import LockfastError, Loss, Unguarded
-from lockfast.guards.mark import Shown, refused, shown
+from lockfast.errors import LeaseLost, LockfastError, Loss, Unguarded
+from lockfast.guards.mark import Holder, Shown, refused, shown
 from lockfast.nouns.lease import LeaseCore
 
 STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
@@ -22,6 +22,9 @@ SLEPT = "25P03"
 AGAIN = frozenset({"40001", "40P01", "55P03"})
 """A serialization failure, a deadlock, a lock that was not had in time: the mark may have been
 raised since, and decides what it was."""
+AFAR = 10.0
+"""For how many seconds a transaction may wait or pause under what a request has shown: only the
+holder knows how much of its lease is left."""
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """In front of a seal: at a higher level it would fail whenever another is at the mark."""
 
@@ -54,10 +57,10 @@ _entries: WeakKeyDictionary[LeaseCore, str] = WeakKeyDictionary()
 """What stays the same in front of all writes of a lease. Weakly: a lease lives by its holder."""
 
 
-def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> list[str]:
+def entering(leases: Sequence[Holder], *, check_lease: bool = False) -> list[str]:
     """Write the check that opens a transaction: the first thing in it, ahead of every read."""
-    if len(leases) == 1 and not check_lease:  # in front of nearly every write, so it is short
-        lease = leases[0]
+    lease = leases[0] if len(leases) == 1 and not check_lease else None
+    if isinstance(lease, LeaseCore):  # in front of nearly every write, so it is short
         entry = _entries.get(lease)
         if entry is None:
             entry = _entries[lease] = _call("enter_v1", shown(lease))
@@ -69,15 +72,26 @@ def entering(leases: Sequence[LeaseCore], *, check_lease: bool = False) -> list[
     return calls
 
 
-def sealing(leases: Sequence[LeaseCore]) -> list[str]:
+def sealing(leases: Sequence[Holder]) -> list[str]:
     """Write a seal, a transaction of its own."""
     return _each("seal_v1", leases)
 
 
-def _each(procedure: str, leases: Sequence[LeaseCore]) -> list[str]:
+def ensure_held(leases: Sequence[Holder]) -> None:
+    """Raise if one of them has ended, as far as can be known here."""
+    for lease in leases:
+        if isinstance(lease, LeaseCore):
+            lease.ensure_held()
+
+
+def _left(lease: Holder) -> float:
+    return lease.remaining if isinstance(lease, LeaseCore) else AFAR
+
+
+def _each(procedure: str, leases: Sequence[Holder]) -> list[str]:
     if not leases:
         raise TypeError("a guard needs a lease")
-    ms = math.ceil(min(lease.remaining for lease in leases) * 1000.0) or 1  # 0 would be for ever
+    ms = math.ceil(min(map(_left, leases)) * 1000.0) or 1  # 0 would be for ever
     # In the order of names: two transactions under the same two locks must not block each other.
     return [f"{_call(procedure, at)}'{ms}')" for at in sorted(map(shown, leases))]
 
@@ -99,19 +113,23 @@ def _id(at: Shown) -> str:
     return at.id
 
 
-def refusal(error: Failure, leases: Sequence[LeaseCore]) -> LockfastError | None:
+def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
     """Read a refusal, and tell the lease that was refused; None if it was something else."""
     state, said = error.sqlstate, error.diag
     if state == UNSHOWN:
         return Unguarded(said.message_primary or "no token was shown")
     if state == SLEPT:
-        ended = [lease for lease in leases if lease.loss is not None]
+        ours = [lease for lease in leases if isinstance(lease, LeaseCore)]
+        ended = [lease for lease in ours if lease.loss is not None]
         return lost(ended[0].live) if ended else None
     if state not in (STALE, GONE):
         return None
     current, _, name = (said.message_detail or "0 ").partition(" ")
     whose = [lease for lease in leases if lease.name.encode().hex() == name] or leases
+    lease = whose[0]
     if state == STALE:
-        return refused(whose[0], int(current))
-    whose[0].fenced(Loss.GONE)
-    return lost(whose[0].live)
+        return refused(lease, int(current))
+    if isinstance(lease, Shown):
+        return LeaseLost(lease.name, lease.token, Loss.GONE)
+    lease.fenced(Loss.GONE)
+    return lost(lease.live)

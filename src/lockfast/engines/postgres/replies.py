@@ -1,0 +1,151 @@
+"""Replies: what comes back. No colour.
+
+An operation answers with one value, a text of words: it costs both sides less than a row of as many
+columns. Nothing is believed that no server of ours would say: it raises a ValueError or the like,
+of which the transport makes an error, and drops the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockfast.engines.postgres.link import Row
+from lockfast.engines.postgres.statements import PAGE
+from lockfast.errors import CapacityMismatch
+from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
+
+END = 2**53  # of tickets, and of a clock in µs
+CAPACITY = 2**31
+HOLDER, WAITER = 6, 10  # words of a standing
+
+
+def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
+    """Read the reply to a claim: the server's clock in µs, and the standing; None: it is dead."""
+    ((line,),) = rows
+    return _claimed(line, ask)
+
+
+def claimed_all(
+    rows: list[Row], asks: Sequence[Ask]
+) -> list[tuple[int, Standing | CapacityMismatch | None]]:
+    """Read the reply to several claims, in the order of the claims."""
+    lines = {_within(place, len(asks)): line for place, line in rows}
+    if len(lines) != len(asks) or len(rows) != len(asks):
+        raise ValueError(f"{len(rows)} answers to {len(asks)} claims")
+    return [_claimed(lines[place], ask) for place, ask in enumerate(asks)]
+
+
+def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
+    words = _words(line)
+    micros = _within(words[0], END)
+    if len(words) == 2:  # noqa: PLR2004  # the clock, and the capacity that rules
+        found = _within(words[1], CAPACITY)
+        return micros, CapacityMismatch(ask.shape.name, ask.shape.capacity, found)
+    return micros, _standing(words[1:], ask.shape)
+
+
+def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Standing | None]]:
+    """Read the reply to a renewal, in the order of the claims: the server's clock in µs, and the
+    standing. A claim that is missing there is not known to be gone.
+    """
+    ((text,),) = rows
+    found: dict[int, tuple[int, Standing | None]] = {}
+    lines = (text or b"").split(b"\n")
+    for line in lines:
+        words = _words(line)
+        place = _within(words[0], len(asks) + 1) - 1
+        found[place] = _within(words[1], END), _standing(words[2:], asks[place].shape)
+    if len(found) != len(asks) or len(lines) != len(asks):
+        raise ValueError(f"{len(lines)} answers to {len(asks)} renewals")
+    return [found[place] for place in range(len(asks))]
+
+
+def resigned(rows: list[Row], asks: Sequence[Ask]) -> list[bool]:
+    """Read the reply to a resignation: `{t,f}`."""
+    ((text,),) = rows
+    letters = (text or b"")[1:-1].split(b",")
+    if len(letters) != len(asks) or not {b"t", b"f"}.issuperset(letters):
+        raise ValueError(f"an answer to {len(asks)} resignations: {text!r}")
+    return [letter == b"t" for letter in letters]
+
+
+def entries(rows: list[Row]) -> list[Entry]:
+    """Read the rows of `inspect`."""
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Row) -> Entry:
+    name, id_, ticket, granted, weight, capacity, left, payload = row
+    return Entry(
+        # A name that is not UTF-8 is not ours, and must not hide the others.
+        name=bytes.fromhex((name or b"").decode()).decode("utf-8", "backslashreplace"),
+        id=(id_ or b"").decode("ascii"),
+        ticket=_within(ticket, END),
+        granted=_truth(granted),
+        weight=_within(weight, CAPACITY),
+        capacity=_within(capacity, CAPACITY),
+        left=_within(left, END) / 1e6,
+        payload=bytes.fromhex((payload or b"").decode()),
+    )
+
+
+def page(rows: list[Row]) -> Page:
+    """Read a page of them, and where the next one begins."""
+    return Page(entries(rows), _after(rows[-1]) if len(rows) == PAGE else None)
+
+
+def _after(row: Row) -> str:
+    return f"{(row[0] or b'').decode()} {'in' if row[3] == b't' else 'waits'} {int(row[2] or 0)}"
+
+
+def _standing(words: Sequence[bytes], shape: Shape) -> Standing | None:
+    """Read nothing, six words of a holder, or ten of one that waits."""
+    if not words:
+        return None
+    ticket, granted, left, ahead, behind, floor = words[:HOLDER]
+    lets_in = _truth(granted)
+    if len(words) != (HOLDER if lets_in else WAITER):
+        raise ValueError(f"a standing of {len(words)} words")
+    recheck, blocker = None, None
+    if not lets_in:
+        following, head, head_ticket, payload = words[HOLDER:]
+        recheck = None if following == b"-" else _signed(following) / 1e6
+        blocker = Blocker(
+            head.decode("ascii"), _within(head_ticket, END), bytes.fromhex(payload.decode())
+        )
+    # A millisecond: what it lasts is rounded here and there.
+    longest = round(shape.ttl * 1e6) + 1000
+    standing = Standing(
+        _within(ticket, END),
+        lets_in,
+        _within(left, longest + 1) / 1e6,
+        _within(ahead, END),
+        _within(behind, END),
+        _within(floor, END),
+        blocker,
+        recheck,
+    )
+    if lets_in and standing.ticket == 0:
+        raise ValueError("granted, without a ticket")
+    return standing
+
+
+def _words(line: bytes | None) -> list[bytes]:
+    return (line or b"").split(b" ")
+
+
+def _truth(letter: bytes | None) -> bool:
+    if letter not in (b"t", b"f"):
+        raise ValueError(f"neither true nor false: {letter!r}")
+    return letter == b"t"
+
+
+def _within(digits: bytes | None, end: int) -> int:
+    """Read a number from 0 up to an end. Not every text that `int` takes is one of a server's."""
+    if digits is None or not digits.isdigit() or not 0 <= (number := int(digits)) < end:
+        raise ValueError(f"not a number below {end}: {digits!r}")
+    return number
+
+
+def _signed(digits: bytes) -> int:
+    return -_within(digits[1:], END) if digits[:1] == b"-" else _within(digits, END)
