@@ -10,7 +10,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check test pages models faults torture bench docs clean
+.PHONY: help setup check test pages pythons models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: ## Run the tests, on real servers that they start themselves
 
 pages: ## Follow the README and every how-to page from the wheel, in empty environments
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
+
+pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on
+	$(BIN)/python scripts/pythons.py
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
