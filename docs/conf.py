@@ -40,6 +40,8 @@ autodoc_typehints_format = "short"
 myst_heading_anchors = 3
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["lockfast.css"]
 html_title = f"{project} {release}"
 
 
