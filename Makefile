@@ -10,7 +10,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check test wide pages models faults torture bench docs clean
+.PHONY: help setup check test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,9 +46,6 @@ test: ## Run the tests, on real servers that they start themselves
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
 	$(ON_UVLOOP) tests/contract
 
-pages: ## Follow the README and every how-to page from the wheel, in empty environments
-	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
-
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
 
@@ -73,6 +70,13 @@ bench: ## Run each benchmark in turn, one JSON result each
 
 docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+.PHONY: pages pythons
+pages: ## Follow the README and every how-to page from the wheel, in empty environments
+	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
+
+pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on
+	$(BIN)/python scripts/pythons.py
 
 clean: ## Remove what builds and checks leave behind; .venv stays
 	rm -rf build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -40,6 +40,8 @@ autodoc_typehints_format = "short"
 myst_heading_anchors = 3
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["lockfast.css"]
 html_title = f"{project} {release}"
 
 
@@ -77,7 +79,7 @@ def _with_commands(_: Sphinx, name: str, source: list[str]) -> None:
 
 def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Typer's copy of it
     arguments = [each for each in command.params if each.param_type_name == "argument"]
-    words = [f"lockfast {command.name}", *(each.metavar for each in arguments)]
+    words = [f"lockfast {command.name}", *(each.metavar or each.name.upper() for each in arguments)]
     yield f"## {command.name}"
     yield f"```text\n{' '.join(words)}\n```"
     for paragraph in cleandoc(command.callback.__doc__ or "").split("\n\n"):
@@ -88,11 +90,12 @@ def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Type
         else:
             yield paragraph
     rows = [_row(each) for each in command.params if each not in arguments]
-    yield "\n".join(["| option | what it does | default |", "| --- | --- | --- |", *rows])
+    if rows:
+        yield "\n".join(["| option | what it does | default |", "| --- | --- | --- |", *rows])
 
 
 def _row(option: Any) -> str:  # noqa: ANN401  # Click's, or Typer's copy of it
     value = f" {option.metavar}" if option.metavar else ""
     names = ", ".join(f"`{each}`" for each in [*option.opts[1:], f"{option.opts[0]}{value}"])
-    default = "" if option.default in {None, False, ""} else f"`{option.default}`"
-    return f"| {names} | {option.help} | {default} |"
+    default = f"`{option.default}`" if option.default else ""
+    return f"| {names} | {option.help or ''} | {default} |"

@@ -61,6 +61,28 @@ class Inner(Chore):
         raise NotAcquired("inner", 0.0, "somebody")
 
 
+class Misspelt(Chore):
+    """Names its lock after an option that it does not have."""
+
+    lock = "import:{tenant}"
+
+
+class Nameless(Locked):
+    """Names no lock."""
+
+
+def test_a_lock_named_after_an_option_that_is_missing_says_so_and_is_no_key_error() -> None:
+    with pytest.raises(
+        CommandError, match=r"import:\{tenant\}.* 'tenant'.* options are .*verbosity"
+    ):
+        call_command(Misspelt())
+
+
+def test_a_command_without_the_name_of_a_lock_says_what_to_write() -> None:
+    with pytest.raises(CommandError, match=r'Nameless.*lock = "'):
+        call_command(Nameless())
+
+
 def test_three_that_migrate_at_once_are_one_that_migrates_and_two_that_find_it_done(
     project: Place,
 ) -> None:

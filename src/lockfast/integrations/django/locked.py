@@ -32,7 +32,7 @@ class Locked(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:  # noqa: ANN401  # Django's
         """Run it, when nobody else does."""
-        name = self.lock.format_map(options)
+        name = self._name(options)
         inside = False
         with connect(getattr(settings, "LOCKFAST_URL", None)) as client:
             lock = client.lock(
@@ -52,3 +52,18 @@ class Locked(BaseCommand):
                     self.stderr.write(f"Skipped: {plain(busy.name)} is held by {busy.holder}.")
                     return None
                 raise CommandError(str(busy)) from busy
+
+    def _name(self, options: dict[str, Any]) -> str:
+        command = f"{type(self).__module__}.{type(self).__qualname__}"
+        template = getattr(self, "lock", None)
+        if template is None:
+            raise CommandError(
+                f'{command} names no lock. Write lock = "import:{{tenant}}" into it.'
+            )
+        try:
+            return str(template).format_map(options)
+        except (KeyError, IndexError, AttributeError, ValueError) as error:
+            raise CommandError(
+                f"The lock name {template!r} of {command} cannot be filled: {error}. "
+                f"The command's options are {', '.join(sorted(options))}."
+            ) from error
