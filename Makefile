@@ -34,17 +34,18 @@ check: ## Lint, formatting, types, import contracts
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name.
-ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(BIN)/python -m pytest -n 3 --dist loadscope -k 'asyncio or Bodies'
+ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(BIN)/python -m pytest -k 'asyncio or Bodies'
+AGAIN := -v --last-failed --last-failed-no-failures=none
 UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 test: ## Run the tests, on real servers that they start themselves
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
-		|| $(BIN)/python -m pytest -v --last-failed --last-failed-no-failures=none
+		|| $(BIN)/python -m pytest $(AGAIN)
 	$(BIN)/python -m pytest $(ALONE)
-	$(ON_UVLOOP) $(UVLOOP)
+	$(ON_UVLOOP) -n 3 --dist loadscope $(UVLOOP) || $(ON_UVLOOP) $(AGAIN) $(UVLOOP)
 
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
-	$(ON_UVLOOP) tests/contract
+	$(ON_UVLOOP) -n 3 --dist loadscope tests/contract || $(ON_UVLOOP) $(AGAIN) tests/contract
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

@@ -53,7 +53,7 @@ def _bare(connection: psycopg.Connection) -> Work:
     ask = Ask("0" * 32, Shape("bare", 30.0), queue=True, not_after=0.0, payload=b"p" * 120)
     claim, resign = (
         sql.split(ask.id.encode())
-        for sql in (statements.claim(ask, FAR, 0), statements.resign([ask], None))
+        for sql in (statements.claim(ask, FAR, 0, "bare"), statements.resign([ask], None))
     )
     call, numbers = connection.pgconn.exec_, itertools.count()
 
