@@ -125,3 +125,24 @@ def test_a_waiter_is_told_at_once_though_the_node_that_it_listened_to_stands_sti
 def _first_ear(servers: Cluster) -> Redis:
     """The node that a client listens to as long as all answer: the first by its address."""
     return min(servers.nodes, key=lambda node: (node.host, node.port))
+
+
+def test_nodes_that_do_not_tell_their_host_are_found(servers: Cluster, stage: Stage) -> None:
+    """Behind a NAT or in containers: CLUSTER SLOTS shows null for the host, and MOVED nothing."""
+
+    async def play() -> None:
+        client = stage.client()
+        for name in _names(servers, 9):
+            await release(await acquire(client.lock(name, ttl=5.0), 5))
+        known = next(iter(_names(servers, 1)))
+        servers.move_slot(slot(keys(known).bucket))  # MOVED
+        await release(await acquire(client.lock(known, ttl=5.0), 5))
+
+    setting = "cluster-preferred-endpoint-type"
+    for node in servers.nodes:
+        node.command("CONFIG", "SET", setting, "unknown-endpoint")
+    try:
+        stage.colour.run(play())
+    finally:
+        for node in servers.nodes:
+            node.command("CONFIG", "SET", setting, "ip")
