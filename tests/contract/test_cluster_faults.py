@@ -11,7 +11,7 @@ from lockfast.core.validity import State
 from lockfast.engines.redis.keys import keys, slot
 from lockfast.errors import EngineUnavailable
 from lockfast.testing import COLOURS, Stage
-from lockfast.testing.verbs import acquire, release
+from lockfast.testing.verbs import acquire, queue, release
 from tests.contract.benches import RedisBench
 from tests.servers import Cluster, Redis
 
@@ -90,3 +90,59 @@ def test_claims_on_other_shards_are_resigned_though_one_stands_still(
         servers.wait_ok()
 
     stage.colour.run(play())
+
+
+def test_a_waiter_is_told_at_once_though_the_node_that_it_listened_to_stands_still(
+    servers: Cluster, stage: Stage
+) -> None:
+    async def play() -> None:
+        client, other = stage.client(), stage.client()
+        ear = _first_ear(servers)
+        name = next(n for n, owner in _names(servers, 30).items() if owner is not ear)
+        # What it holds there is what tells the heart that the node stands still.
+        near = next(n for n, owner in _names(servers, 30).items() if owner is ear)
+        there = await acquire(other.lock(near, ttl=2.0))
+        lease = await acquire(client.lock(name, ttl=30.0))
+        job = stage.colour.start(acquire(other.lock(name, ttl=30.0), 20))
+        while len(await queue(client.lock(name))) != 2:
+            await stage.colour.sleep(0.01)
+        ear.pause()
+        try:
+            await stage.colour.sleep(2.5)
+            began = time.monotonic()
+            await release(lease)
+            following = await job.result()
+            assert time.monotonic() - began < 1.0
+            await release(following)
+        finally:
+            ear.resume()
+        del there
+        servers.wait_ok()
+
+    stage.colour.run(play())
+
+
+def _first_ear(servers: Cluster) -> Redis:
+    """The node that a client listens to as long as all answer: the first by its address."""
+    return min(servers.nodes, key=lambda node: (node.host, node.port))
+
+
+def test_nodes_that_do_not_tell_their_host_are_found(servers: Cluster, stage: Stage) -> None:
+    """Behind a NAT or in containers: CLUSTER SLOTS shows null for the host, and MOVED nothing."""
+
+    async def play() -> None:
+        client = stage.client()
+        for name in _names(servers, 9):
+            await release(await acquire(client.lock(name, ttl=5.0), 5))
+        known = next(iter(_names(servers, 1)))
+        servers.move_slot(slot(keys(known).bucket))  # MOVED
+        await release(await acquire(client.lock(known, ttl=5.0), 5))
+
+    setting = "cluster-preferred-endpoint-type"
+    for node in servers.nodes:
+        node.command("CONFIG", "SET", setting, "unknown-endpoint")
+    try:
+        stage.colour.run(play())
+    finally:
+        for node in servers.nodes:
+            node.command("CONFIG", "SET", setting, "ip")

@@ -142,6 +142,18 @@ class TestKeys(Contract):
             stage.bench.rewind(3600)
 
     @driven
+    async def test_a_lease_is_believed_for_less_than_the_milliseconds_that_redis_counts(
+        self, stage: Stage
+    ) -> None:
+        actor = stage.actor()
+        ask = actor.ask(ttl=5.0509)  # Redis is told 5050 ms, and may end it a millisecond early
+        assert (await actor.claim(ask)).left <= 5.049
+        assert (await actor.claim(ask)).left <= 5.049  # as a standing: it was there already
+        assert (await actor.renew_one(ask)).left <= 5.049
+        await actor.claim(actor.ask(ttl=5.0509))
+        assert (await actor.renew_one(ask)).left <= 5.049  # in a queue
+
+    @driven
     async def test_nobody_shortens_a_tombstone(self, stage: Stage) -> None:
         actor, server = stage.actor(), _server(stage)
         ask = actor.ask(ttl=9)

@@ -363,3 +363,32 @@ def test_a_late_copy_of_a_claim_that_was_broken_is_refused(colour: str) -> None:
             stage.colour.run(play())
             stage.colour.run(stage.clear())
             stage.colour.close()
+
+
+def test_the_heart_does_not_wait_for_a_node_that_stands_still(servers: Nodes, stage: Stage) -> None:
+    """It waited half a second to tell the node of a release: longer than a short lease lasts."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        await actor.attend()
+        held = actor.ask("held", ttl=40)
+        await actor.claim(held)
+        await actor.renew_one(held)  # the heart is connected to all nodes
+        stopped = servers.nodes[0]
+        stopped.pause()
+        try:
+            ask = actor.ask("released", ttl=40)
+            await actor.claim(ask)
+            await actor.resign(ask)
+            assert isinstance(actor.engine, RedlockEngine)
+            actor.engine._lost(0)  # as if the connection had ended: it must be told again
+            took = []
+            for _ in range(10):
+                began = time.monotonic()
+                await actor.engine.listen(stage.bench.now() + 0.1)
+                took.append(time.monotonic() - began)
+            assert max(took) < 0.35, took
+        finally:
+            stopped.resume()
+
+    stage.colour.run(play())

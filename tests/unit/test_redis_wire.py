@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import hiredis
 import pytest
 
-from lockfast.engines.redis.topology import Cluster
+from lockfast.engines.redis.topology import Cluster, Sentinels
 from lockfast.engines.redis.wire import Address, code, failure
 from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.runtime.drive import drive
 
 WRAPPED = "ERR Error running script (call to f_2e8d4a): @user_script:36:"
 HERE = Address("h", 6379)
@@ -41,3 +45,24 @@ def test_a_move_without_a_host_leads_to_the_host_that_was_asked() -> None:
     assert cluster.moved(7, "MOVED 3999 :6381", HERE) == Address("h", 6381)
     assert cluster.moved(7, "ASK 3999 other:6382", HERE) == Address("other", 6382)
     assert cluster.moved(7, "MOVED junk", HERE) is None
+
+
+def test_sentinels_may_be_asked_by_several_threads_at_once() -> None:
+    addresses = [Address("h", 26379 + n, sentinel=True) for n in range(3)]
+    sentinels = Sentinels(addresses, "main")
+    meeting = threading.Barrier(2)
+
+    async def call(address: Address, packet: bytes) -> list[bytes]:
+        del packet
+        if address == addresses[0]:
+            meeting.wait(5)  # both threads have begun, and both move the second to the front
+            raise EngineUnavailable("down", sent=False)
+        return [b"primary", b"6379"]
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            jobs = [pool.submit(lambda: drive(sentinels.refresh(call))) for _ in range(2)]
+            for job in jobs:
+                job.result(10)
+            sentinels._sentinels = addresses
+    assert sentinels.find(0) == Address("primary", 6379)

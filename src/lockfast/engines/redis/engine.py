@@ -15,11 +15,11 @@ from lockfast.engines.redis import packets
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.routes import Errors, Routes
+from lockfast.engines.redis.routes import PAUSE, Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, code, failure
-from lockfast.errors import CapacityMismatch, EngineError, EngineRefused
+from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -38,6 +38,7 @@ class RedisEngine(Routes):
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
         self._refusals = Refusals(clock)
+        self._heard: Address | None = None
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
@@ -238,9 +239,7 @@ class RedisEngine(Routes):
             if self._channel is None:
                 await self._wire.pause(deadline)
                 return []
-            address = self._topology.find(0)
-            if address is None:
-                address = await self._where(0, patience(deadline, self._now()))
+            address = await self._ear(patience(deadline, self._now()))
             again = self._refusals.until(address)
             if again is not None:
                 await self._wire.pause(before(deadline, again))
@@ -252,6 +251,20 @@ class RedisEngine(Routes):
             return []
         return wakes(messages)
 
+    async def _ear(self, deadline: float) -> Address:
+        """Choose the server to listen to: in a cluster any, since each hears what others publish.
+
+        The last one, as long as it answers.
+        """
+        if self._topology.together:
+            return self._topology.find(0) or await self._where(0, deadline)
+        if self._heard is None or self._heard in self._silent:
+            nodes = await self._nodes(deadline, again=False)
+            if self._heard is not None:  # nobody would read what it goes on to send
+                self._wire.forget(self._heard)
+            self._heard = min(nodes, key=lambda node: self._silent.get(node, 0.0))
+        return self._heard
+
     async def _hear(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
@@ -261,6 +274,9 @@ class RedisEngine(Routes):
         except EngineRefused as error:
             self._refusals.note(address, channel, error)
             return []
+        except EngineUnavailable:
+            self._silent[address] = self._now() + PAUSE
+            raise
         if messages is None:
             self._refusals.accepted(address)
         return messages

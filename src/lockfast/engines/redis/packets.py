@@ -13,6 +13,7 @@ from lockfast.errors import CapacityMismatch
 from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
 
 TOP = 2**53  # what a ticket stays below
+ROUNDING = 0.002  # seconds: the ttl is sent, and counted by Redis, in whole milliseconds
 SLACK = 1000  # ms by which a reply may say more than the ttl before it is taken for nonsense
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
 NO_STONE = b"$1\r\n0\r\n"
@@ -148,7 +149,8 @@ def standing(reply: Any, ask: Ask) -> Standing:
         if not 0 < ticket < TOP:
             raise Malformed("a ticket out of bounds")
         # As `Standing(...)` does it, in half the time: a hot path.
-        return tuple.__new__(Standing, (ticket, True, ask.shape.ttl, 0, 0, ticket, None, None))
+        left = ask.shape.ttl - ROUNDING
+        return tuple.__new__(Standing, (ticket, True, left, 0, 0, ticket, None, None))
     with reading():
         digits, granted, left, ahead, behind, floor, recheck, *head = reply
         refused = digits == b"0" and granted == 0  # of one that would not queue
@@ -156,7 +158,8 @@ def standing(reply: Any, ask: Ask) -> Standing:
             ticket=0 if refused else number(digits, 1),
             granted=granted == 1,
             # Never more than was asked for: a lease is believed in for so long.
-            left=min(number(left, -TOP, ask.shape.ttl * 1000 + SLACK) / 1000, ask.shape.ttl),
+            left=min(number(left, -TOP, ask.shape.ttl * 1000 + SLACK) / 1000, ask.shape.ttl)
+            - ROUNDING,
             ahead=number(ahead),
             behind=number(behind),
             floor=number(floor),

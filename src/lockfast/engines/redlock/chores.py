@@ -30,6 +30,8 @@ class Chores:
         self._lost: set[int] = set()
         self._joins: dict[int, tuple[bytes, float]] = {}
         self._due = 0.0
+        self._end = 0.0
+        """Until when the present work may take."""
 
     def released(self, requests: Sequence[bytes], until: float) -> None:
         """Remember releases for as long as what they free could live."""
@@ -47,15 +49,21 @@ class Chores:
         due = self._now() if node not in self._joins else self._joins[node][1]
         self._joins[node] = (key, min(due, self._now() + SOON))
 
-    async def do(self) -> float | None:
-        """Do what is due; tell when to come again."""
+    async def do(self, deadline: float | None) -> float | None:
+        """Do what is due; tell when to come again.
+
+        In half of the time until the deadline, at most: a heart that waits for a node that stands
+        still would come too late to renew a short lease.
+        """
         if not self._lost and not self._joins:
             return None
         now = self._now()
+        free = PATIENCE if deadline is None else min(PATIENCE, max(deadline - now, 0.0) / 2)
+        self._end = now + free
         if self._lost and now >= self._due:
             await self._tell_again(now)
         for node, (key, due) in list(self._joins.items()):
-            if now >= due:
+            if now >= due and self._now() < self._end:
                 pause = await self._join(node, key)
                 if pause is None:
                     self._joins.pop(node, None)
@@ -71,6 +79,8 @@ class Chores:
             self._recent.popleft()
         requests = [request for until, request in list(self._recent) if until > now]
         for node in list(self._lost):
+            if self._now() >= self._end:
+                break
             self._lost.discard(node)  # before: it may be lost once more in the meantime
             if requests and not await self._one(node, b"".join(requests), len(requests)):
                 self._lost.add(node)
@@ -115,7 +125,7 @@ class Chores:
                         known[bucket].append(found)
             return PATIENCE
 
-        await self._fleet.scatter(requests, 1, self._now() + PATIENCE, hear, heart=True)
+        await self._fleet.scatter(requests, 1, self._end, hear, heart=True)
         return [
             f"{max(mark for mark, _ in found):016d} {max(longest for _, longest in found)}"
             if len(found) >= quorum(size)
@@ -133,5 +143,5 @@ class Chores:
                 replies.extend(answer)
             return 0.0
 
-        await self._fleet.scatter(requests, count, self._now() + PATIENCE, hear, heart=True)
+        await self._fleet.scatter(requests, count, self._end, hear, heart=True)
         return replies

@@ -270,7 +270,7 @@ class RedlockEngine:
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on one node's channel; now and then, see to nodes that need it."""
         try:
-            due = await self._chores.do()
+            due = await self._chores.do(deadline)
             if due is not None:
                 deadline = due if deadline is None else min(deadline, due)
             if self._channel is None:
