@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -376,3 +377,65 @@ def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Po
 def ended(port: Port) -> bool:
     """Tell whether nothing of this client waits for its end."""
     return not port.engine._holdings._over
+
+
+@pytest.mark.parametrize("where", ["holdings", "waits", "sessions", "login"])
+def test_a_signal_handler_may_use_a_client_whatever_its_thread_is_doing(
+    port: Port, where: str
+) -> None:
+    """It runs between any two steps of the thread that it interrupts, as a finalizer does: also
+    inside of a lock that what it does will need.
+    """
+    engine: Any = port.engine
+    locks = {
+        "holdings": engine._holdings._lock,
+        "waits": engine._ears._waits._lock,
+        "sessions": engine._sessions._opening._lock,
+        "login": engine._wire._greeting._lock,
+    }
+
+    def interrupted() -> None:
+        with locks[where]:
+            held, waiting = port.ask("x", ttl=5.0), port.ask("x", ttl=5.0)
+            assert port.claim(held).granted
+            assert not port.claim(waiting).granted
+            port.renew(held)
+            drive(engine._wire._greet(now() + SOON))
+            engine._wire.rouse()
+            assert port.resign(held)
+            assert port.resign(waiting, doubt=True)
+
+    assert finishes(interrupted)
+
+
+def finishes(work: Callable[[], object]) -> bool:
+    """Tell whether it comes to its end soon; a thread that hangs is left behind."""
+    ended: list[bool] = []
+
+    def run() -> None:
+        work()
+        ended.append(True)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SOON)
+    return bool(ended)
+
+
+def test_sessions_that_were_opened_inside_of_one_another_are_all_kept(port: Port) -> None:
+    """A handler opened one while its thread did: claims are on both, and both gates must move."""
+    engine: Any = port.engine
+    call = engine._wire.call
+    inner = port.ask("inner", ttl=5.0)
+
+    async def interrupt(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+        engine._wire.call = call
+        assert port.claim(inner).granted
+        said: bytes = await call(method, *args, **kwargs)
+        return said
+
+    engine._wire.call = interrupt
+    outer = port.ask("outer", ttl=5.0)
+    assert finishes(lambda: port.claim(outer))
+    sessions = {engine._holdings.get(each.id).session for each in (inner, outer)}
+    assert set(engine._sessions) >= sessions

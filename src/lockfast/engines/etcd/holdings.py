@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from lockfast.engines.etcd.codec import text
@@ -90,7 +91,12 @@ class Holdings:
         self._wire = wire
         self._sessions = sessions
         self._by_id: dict[str, Mine] = {}
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler or a finalizer may come between any two steps of a thread
+        # that is inside, and use the same client. Every loop under it runs over a copy, and what
+        # was counted is thrown away if anything came in between: see `_sooner`.
+        self._lock = threading.RLock()
+        self._ticks = count()
+        self._changed = next(self._ticks)
         self._over: dict[str, bytes] = {}
         """The keys of those whose time is over, by id, until they are known to be deleted. They are
         renewed no more: a deletion that is under way would take from a holder what it was just told
@@ -117,8 +123,19 @@ class Holdings:
 
     def add(self, mine: Mine) -> None:
         """Take one in."""
-        self._by_id[mine.id] = mine
-        self.soonest = min(self.soonest, mine.until)
+        with self._lock:
+            self._by_id[mine.id] = mine
+            self._sooner(mine.until)
+
+    def _sooner(self, when: float, *, anew: bool = False) -> None:
+        """Note when a claim is over, or, anew, when the first of all of them is. What an
+        interruption has noted in between would be overwritten: then all are counted at once.
+        """
+        before = self._changed
+        self.soonest = when if anew else min(self.soonest, when)
+        if self._changed != before:
+            self.soonest = 0.0
+        self._changed = next(self._ticks)
 
     def drop(self, id_: str) -> None:
         """Forget one that is not there any more."""
@@ -194,7 +211,7 @@ class Holdings:
         with self._lock:
             for ask in asks:
                 self._unsure[ask.id] = (ask.not_after, form_of(ask.shape).key(ask.id))
-                self.soonest = min(self.soonest, ask.not_after)
+                self._sooner(ask.not_after)
 
     async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
         """Delete claims by id and key. If a copy of one may still be on its way, the gates move in
@@ -236,24 +253,26 @@ class Holdings:
         """Delete the claims that are over though their session lives; give their ids."""
         now = self._wire.now()
         with self._lock:
+            before = self._changed
             for mine in list(self._by_id.values()):
                 if mine.until <= now:
                     self._over[mine.id] = mine.key
                     self.drop(mine.id)
             for id_, (end, key) in list(self._unsure.items()):
                 if end <= now or id_ not in self._copies or id_ in self._by_id:
-                    del self._unsure[id_]
+                    self._unsure.pop(id_, None)
                     if id_ in self._copies and id_ not in self._by_id:
                         self._over[id_] = key
-            left = [mine.until for mine in self._by_id.values()]
-            left += [end for end, _ in self._unsure.values()]
-            self.soonest = min(left, default=math.inf)
+            left = [mine.until for mine in list(self._by_id.values())]
+            left += [end for end, _ in list(self._unsure.values())]
+            same = self._changed == before
+            self._sooner(min(left, default=math.inf) if same else 0.0, anew=True)
             over = list(self._over.items())
         try:
             if over:
                 await self.delete(over, deadline)
         except BaseException:
-            self.soonest = now + self._pause
+            self.soonest = min(self.soonest, now + self._pause)
             self._pause = min(self._pause * 2.0, LONGEST_PAUSE)
             raise
         self._pause = PAUSE

@@ -136,8 +136,10 @@ class Sessions:
         self._by_lease: dict[int, Session] = {}
 
     def __iter__(self) -> Iterator[Session]:
-        """Go through those that live."""
-        return iter(list(self._by_size.values()))
+        """Go through those that live. A signal handler may have opened a second one of a size
+        while the first was being opened: claims are on both.
+        """
+        return iter(list(self._by_lease.values()))
 
     def get(self, lease: int) -> Session | None:
         """Find the session of a lease."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import grpc
@@ -22,16 +23,23 @@ AT_ONCE = 16  # claims under way: of five hundred threads that ask at once, none
 
 
 class ThreadMutex:
-    """One thread at a time."""
+    """One thread at a time. Again, if it has it: a signal handler may come in between."""
 
     def __init__(self) -> None:
         """Begin free."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Block until it is our turn."""
         with self._lock:
             return await work()
+
+
+def _turns() -> SimpleQueue[None]:
+    turns: SimpleQueue[None] = SimpleQueue()
+    for _ in range(AT_ONCE):
+        turns.put(None)
+    return turns
 
 
 class ThreadWire(Wire):
@@ -40,8 +48,9 @@ class ThreadWire(Wire):
     def __init__(self, login: Login, clock: Clock) -> None:
         """Nothing is opened yet."""
         super().__init__(login, clock)
-        self._bell = threading.Event()
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        # Both are queues, which a signal handler may use while its thread is inside of one.
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._turns = _turns()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -63,11 +72,15 @@ class ThreadWire(Wire):
 
     def enter(self, deadline: float) -> bool:
         """Wait for a turn to claim."""
-        return self._turns.acquire(timeout=max(deadline - self.now(), 0.0))
+        try:
+            self._turns.get(timeout=max(deadline - self.now(), 0.0))
+        except Empty:
+            return False
+        return True
 
     def leave(self) -> None:
         """Give the turn to another."""
-        self._turns.release()
+        self._turns.put(None)
 
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
         reply: bytes = call(request, timeout=timeout, metadata=self._metadata)
@@ -80,18 +93,24 @@ class ThreadWire(Wire):
     async def pause(self, deadline: float | None) -> bool:
         """Block until the bell."""
         left = None if deadline is None else max(deadline - self.now(), 0.0)
-        rung = self._bell.wait(left)
-        self._bell.clear()
-        return rung
+        try:
+            self._bell.get(timeout=left)
+        except Empty:
+            return False
+        while not self._bell.empty():  # two may have rung at once; nobody else takes from it
+            self._bell.get_nowait()
+        return True
 
     def rouse(self) -> None:
         """Ring."""
-        self._bell.set()
+        if self._bell.empty():
+            self._bell.put(None)
 
     def reset(self) -> None:
         """Leave the parent's channels as they are, for ever."""
         _buried.extend(self._links.values())
         self._links = {}
+        self._bell, self._turns = SimpleQueue(), _turns()  # threads that are not here had some
 
     async def close(self) -> None:
         """Close all channels."""

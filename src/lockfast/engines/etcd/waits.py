@@ -75,7 +75,10 @@ class Waits:
     def __init__(self, base: int) -> None:
         """Begin with nobody."""
         self._base = base
-        self._lock = threading.Lock()
+        # Re-entrant, for signal handlers and finalizers that come between any two steps of a
+        # thread that is inside. They may add and drop waiters, so a watch that was found is
+        # looked at again after each step: none is left without a watch.
+        self._lock = threading.RLock()
         self._idents = count(1)
         self._waits: dict[str, Wait] = {}
         self._by_target: dict[bytes, Watch] = {}
@@ -93,16 +96,16 @@ class Waits:
                 old.sure = old.sure or wait.sure  # it has heard, and will, what has gone since
                 return []
             told = self._drop(wait.id)
-            watch = self._by_target.get(wait.target)
-            if watch is None:
-                watch = self._by_target[wait.target] = Watch(0, wait)
-                told += self._begin(watch)
-            elif wait.since < watch.at:
+            watch = self._by_target.setdefault(wait.target, Watch(0, wait))
+            watch.waits[wait.id] = self._waits[wait.id] = wait
+            if self._by_target.setdefault(wait.target, watch) is not watch:
+                self._waits.pop(wait.id, None)  # its watch has ended, and there is another
+                return told + self.add(wait)
+            if self._by_ident.get(watch.ident) is not watch or wait.since < watch.at:
                 # What has gone in between was told before this one came. To hear of a departure
                 # twice is harmless.
-                watch.at = wait.since
+                watch.at = min(watch.at, wait.since)
                 told += self._begin(watch)
-            watch.waits[wait.id] = self._waits[wait.id] = wait
             return told
 
     def _begin(self, watch: Watch) -> list[bytes]:
@@ -121,17 +124,23 @@ class Waits:
         wait = self._waits.pop(id_, None)
         if wait is None:
             return []
-        watch = self._by_target[wait.target]
-        del watch.waits[id_]
+        watch = self._by_target.get(wait.target)
+        if watch is None:
+            return []
+        watch.waits.pop(id_, None)
         if watch.waits:
             return []
-        del self._by_target[watch.target], self._by_ident[watch.ident]
-        return [unwatch(watch.ident)]
+        self._by_target.pop(watch.target, None)
+        told = [unwatch(watch.ident)] if self._by_ident.pop(watch.ident, None) else []
+        for late in list(watch.waits.values()):  # it came between the last two looks
+            self._waits.pop(late.id, None)
+            told += self.add(late)
+        return told
 
     def again(self) -> list[bytes]:
         """Watch everything anew, on another stream, from where each watch is."""
         with self._lock:
-            return [watch.request() for watch in self._by_ident.values()]
+            return [watch.request() for watch in list(self._by_ident.values())]
 
     def hear(self, messages: Iterable[Heard]) -> tuple[list[Wake], list[Wait], list[bytes]]:
         """Take in what the watches say: who is let in, who has to look, what to tell etcd. Those
