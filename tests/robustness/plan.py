@@ -15,7 +15,7 @@ _PAIRED = 0.6  # how likely an act has another beside it
 # These end or start servers themselves. Two at once would only be one, muddled.
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
 # Plays of several acts already, which need all servers in reach.
-_ALONE = frozenset({"move-slot", "stale-failover"})
+_ALONE = frozenset({"deposed-leader", "move-slot", "stale-failover"})
 # What no engine with a clock promises: tokens in order when the counter is lost and the clock
 # reads less than it once did. So clocks move only after the last loss.
 _CLOCK = "clock-server"

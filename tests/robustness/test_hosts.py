@@ -58,6 +58,21 @@ def test_a_host_that_is_cut_off_answers_nobody_until_it_is_healed(redis: Redis, 
     wait_until(lambda: _answers(redis), "it answers again")
 
 
+def test_a_host_that_is_refused_one_port_knows_at_once_and_reaches_the_others(
+    network: Network, redis: Redis
+) -> None:
+    client = network.host()
+    target = f"{redis.host}:{redis.port}"
+    with Redis(home=network.hosts[0]) as other:
+        undo = client.refuse(target)
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            _inside(redis, client, "PING")
+        assert "refused" in refused.value.stderr
+        assert _inside(other, client, "PING") == "PONG"
+        undo()
+        assert _inside(redis, client, "PING") == "PONG"
+
+
 def test_a_cut_of_the_way_out_loses_the_reply_to_a_request_that_was_carried_out(
     redis: Redis, host: Host
 ) -> None:

@@ -2,6 +2,7 @@
 
 from tests.robustness.faults.clock import ClockClient, ClockServer
 from tests.robustness.faults.cut import CutClient, CutLeader, CutMinority, CutOneWay, Loss
+from tests.robustness.faults.deposed import DeposedLeader
 from tests.robustness.faults.disk import SlowFsync
 from tests.robustness.faults.failover import StaleFailover
 from tests.robustness.faults.fault import Damage, Fault, Stage
@@ -34,6 +35,7 @@ FAULTS: dict[str, Fault] = {
         SlowFsync(),
         StaleFailover(),
         MoveSlot(),
+        DeposedLeader(),
     )
 }
 

@@ -35,6 +35,16 @@ class Host:
         """Drop what comes in, what goes out, or both; from and to these peers, or everybody."""
         return self._damage("", peers, incoming=incoming, outgoing=outgoing)
 
+    def refuse(self, *targets: str) -> Undo:
+        """Reset connections from here to what listens at these addresses, host:port, and refuse new
+        ones: whoever is on this host knows at once.
+        """
+        rules = [
+            f"-A OUTPUT -p tcp -d {address} --dport {port} -j REJECT --reject-with tcp-reset"
+            for address, port in (target.split(":") for target in targets)
+        ]
+        return self._ruled(rules)
+
     def lossy(self, share: float) -> Undo:
         """Lose this share of the packets, both ways."""
         some = f" -m statistic --mode random --probability {share:.4f}"
@@ -62,6 +72,9 @@ class Host:
         if outgoing:
             targets = [f" -d {address}" for address in addresses] or [""]
             rules += [f"-A OUTPUT -o eth0{target}{which} -j DROP" for target in targets]
+        return self._ruled(rules)
+
+    def _ruled(self, rules: list[str]) -> Undo:
         with self._lock:
             self._rules.append(rules)
             self._apply()

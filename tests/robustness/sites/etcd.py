@@ -4,12 +4,12 @@ import http.client
 
 from tests.robustness.sites.site import COMMON, PROXIED, Site
 from tests.servers.etcd import Etcd, EtcdCluster
-from tests.servers.process import ServerError
+from tests.servers.process import Server, ServerError
 
 _MEMBERS = 3
 # A leader that stood still or was cut off revokes, when it is back, leases that its successor has
 # kept alive: etcd before 3.4.31 and 3.5.13. With 3.4.23 it did in 14 of 22 rounds, within 0.2 s.
-_REVOKING = ("pause-server", "cut-leader", "cut-one-way", "slow-fsync")
+_REVOKING = ("pause-server", "cut-leader", "cut-one-way", "slow-fsync", "deposed-leader")
 _AFTERMATH = 1.0
 
 
@@ -28,6 +28,10 @@ class EtcdSite(Site):
     def leader(self) -> Etcd:
         """Tell who leads, if anybody does."""
         return self.cluster.leader(5.0)
+
+    def leads(self, server: Server) -> bool:
+        """Ask it."""
+        return isinstance(server, Etcd) and server.leads()
 
     def serves(self) -> bool:
         """Tell whether all know a leader, and a write goes through."""

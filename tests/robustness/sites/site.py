@@ -95,6 +95,14 @@ class Site(Group):
         leader = self.leader()
         return [each for each in self.servers if each.alive and each is not leader]
 
+    def leads(self, server: Server) -> bool:
+        """Tell whether a server leads, as it sees it."""
+        raise NotImplementedError(f"nobody is elected at {self.name}: {server.name}")
+
+    def front(self, server: Server) -> Proxy:
+        """Tell the proxy before a server."""
+        return self.proxies[self.servers.index(server)]
+
     def peers(self, server: Server) -> list[Server]:
         """Tell the servers that one talks with."""
         return [each for each in self.servers if each is not server]

@@ -5,6 +5,7 @@ import contextlib
 from tests.robustness.sites.ledger import Ledger
 from tests.robustness.sites.site import COMMON, PROXIED, Lapse, Site
 from tests.servers.clock import ServerClock
+from tests.servers.process import Server
 from tests.servers.zookeeper import ZooKeeper, ZooKeeperEnsemble
 
 _SERVERS = 3
@@ -25,6 +26,10 @@ class ZooKeeperSite(Site):
     def leader(self) -> ZooKeeper:
         """Tell who leads, if anybody does."""
         return self.ensemble.leader()
+
+    def leads(self, server: Server) -> bool:
+        """Ask it."""
+        return isinstance(server, ZooKeeper) and server.mode() == "leader"
 
     def serves(self) -> bool:
         """Tell whether each follows or leads."""

@@ -84,6 +84,16 @@ class Queue(Lock):
     long = 0.01
 
 
+class Held(Lock):
+    """Held for several ttls on end, so that a fault meets holders and waiters of every client."""
+
+    names = 3
+
+    async def work(self, held: AnyHold) -> None:
+        del held
+        await self.bench.colour.sleep(self.bench.dice.uniform(1.4, 2.0) * self.bench.ttl)
+
+
 class Register(Lock):
     """A fenced register, and its twin."""
 
@@ -156,6 +166,7 @@ class Election(Workload):
 WORKLOADS: dict[str, type[Workload]] = {
     "lock": Lock,
     "queue": Queue,
+    "held": Held,
     "register": Register,
     "rwlock": ReadWrite,
     "semaphore": Semaphore,
