@@ -97,7 +97,8 @@ class Desk:
         return standing
 
     def resign(self, *asks: Ask) -> None:
-        assert all(replies.resigned(self._rows(statements.resign(asks, None)), asks))
+        removed, _ = replies.resigned(self._rows(statements.resign(asks, None)), asks)
+        assert all(removed)
 
     def delete_by_hand(self, ask: Ask) -> None:
         self._connection.execute("DELETE FROM lockfast.claim WHERE id = %s", [ask.id])

@@ -59,7 +59,8 @@ def answering(server: Postgres, function: str, kind: str, answer: str) -> Iterat
     (call,) = server.command(f"SELECT 'lockfast.{function}'::regproc::regprocedure::text")[0]
     server.command(
         f"ALTER FUNCTION {call} RENAME TO honest; "
-        f"CREATE FUNCTION {call} RETURNS {kind} LANGUAGE sql AS $$ SELECT '{answer}'::{kind} $$"
+        f"CREATE FUNCTION {call} RETURNS {kind} LANGUAGE sql "
+        f"AS $f$ SELECT $a${answer}$a$::{kind} $f$"
     )
     try:
         yield
@@ -114,12 +115,12 @@ def test_a_renewal_with_an_impossible_reply_is_unknown_and_not_lost(
     assert caught.value.sent
 
 
-@pytest.mark.parametrize("answer", ["{}", "{t}", "{t,t,t}", "{t,NULL}"])
+@pytest.mark.parametrize("answer", ["", "t", "ttt", "tx", "tt\nnote", "tt\nid 1 '); SELECT 1; --"])
 def test_a_resignation_with_an_impossible_reply_is_unknown(
     server: Postgres, engine: PostgresEngine, answer: str
 ) -> None:
     with (
-        answering(server, "resign_v1", "boolean[]", answer),
+        answering(server, "resign_v1", "text", answer),
         pytest.raises(EngineUnavailable) as caught,
     ):
         drive(engine.resign([ask("a"), ask("b")], now() + 2, doubt=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from lockfast.engines.hearing import CALM, before
@@ -116,7 +117,12 @@ class PostgresEngine:
             # server's time look earlier than it is.
             untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
         sql = statements.resign(asks, untils)
-        return await self._wire.call(sql, deadline, partial(replies.resigned, asks=asks))
+        read = partial(replies.resigned, asks=asks)
+        removed, notes = await self._wire.call(sql, deadline, read)
+        if notes:
+            with suppress(EngineError):  # they are gone all the same
+                await self._wire.call(statements.tell(notes), deadline, len)
+        return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Leave it to the heart: nothing can be written behind a claim that is under way."""

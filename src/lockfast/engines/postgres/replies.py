@@ -7,6 +7,7 @@ of which the transport makes an error, and drops the connection.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lockfast.engines.postgres.link import Row
@@ -17,6 +18,7 @@ from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 END = 2**53  # of tickets, and of a clock in µs
 CAPACITY = 2**31
 HOLDER, WAITER = 6, 10  # words of a standing
+NOTE = re.compile(rb"[0-9A-Za-z]{1,64} [0-9]{1,16} [0-9a-f]{64}")
 
 
 def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
@@ -60,13 +62,15 @@ def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Standing | 
     return [found[place] for place in range(len(asks))]
 
 
-def resigned(rows: list[Row], asks: Sequence[Ask]) -> list[bool]:
-    """Read the reply to a resignation: `{t,f}`."""
+def resigned(rows: list[Row], asks: Sequence[Ask]) -> tuple[list[bool], list[str]]:
+    """Read the reply to a resignation: a letter for each claim, and the notes to send."""
     ((text,),) = rows
-    letters = (text or b"")[1:-1].split(b",")
-    if len(letters) != len(asks) or not {b"t", b"f"}.issuperset(letters):
-        raise ValueError(f"an answer to {len(asks)} resignations: {text!r}")
-    return [letter == b"t" for letter in letters]
+    letters, *notes = (text or b"").split(b"\n")
+    if len(letters) != len(asks) or letters.strip(b"tf"):
+        raise ValueError(f"an answer to {len(asks)} resignations: {letters!r}")
+    if not all(NOTE.fullmatch(note) for note in notes):
+        raise ValueError("a note that is none")
+    return [letter == ord("t") for letter in letters], [note.decode("ascii") for note in notes]
 
 
 def entries(rows: list[Row]) -> list[Entry]:

@@ -173,19 +173,22 @@ $$;
 
 -- Take leave of claims that were deleted from a queue: so many, so many of them waiting, and the
 -- weight of the others. If the last of the queue was among them, it is `p_last`, and its totals are
--- the queue's. Then let in whoever fits now, in the order of tickets, and tell it.
-CREATE OR REPLACE FUNCTION lockfast.leave_v1(
+-- the queue's. Then let in whoever fits now, in the order of tickets, and give the notes for tell_v1.
+DROP FUNCTION IF EXISTS lockfast.leave_v1(bytea, bigint, bigint, bigint, lockfast.claim);
+
+CREATE FUNCTION lockfast.leave_v1(
   p_name bytea, p_claims bigint, p_waiting bigint, p_held bigint, p_last lockfast.claim
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   v_tail  lockfast.claim;
   v_claim record;
   v_floor bigint;
+  v_notes text[];
 BEGIN
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
   IF NOT FOUND THEN
-    RETURN;
+    RETURN NULL;
   END IF;
   IF p_last.ticket > v_tail.ticket THEN
     v_tail.claims := p_last.claims;
@@ -208,12 +211,22 @@ BEGIN
         SELECT c.ticket INTO v_floor FROM lockfast.claim c
         WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
       END IF;
-      PERFORM pg_notify('lockfast_' || left(v_claim.id, 22), concat_ws(' ', v_claim.id, v_floor,
-        encode(sha256(convert_to(v_claim.word || ' ' || v_floor, 'UTF8')), 'hex')));
+      v_notes := v_notes || concat_ws(' ', v_claim.id, v_floor,
+        encode(sha256(convert_to(v_claim.word || ' ' || v_floor, 'UTF8')), 'hex'));
     END LOOP;
   END IF;
   UPDATE lockfast.claim SET claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
   WHERE id = v_tail.id;
+  RETURN v_notes;
+END
+$$;
+
+-- Tell those who were let in. Only where that is rare: all commits with a NOTIFY in them come one after
+-- the other, on the whole server, each with its wait for the disk. A client that resigns gets the notes
+-- and sends them itself, in a transaction that does not wait.
+CREATE OR REPLACE FUNCTION lockfast.tell_v1(p_notes text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify('lockfast_' || left(n.note, 22), n.note) FROM unnest(p_notes) n(note);
 END
 $$;
 
@@ -227,7 +240,7 @@ BEGIN
     FROM lockfast.claim q WHERE q.name = p_name
   ) n
   WHERE c.name = p_name AND c.ticket = n.last;
-  PERFORM lockfast.leave_v1(p_name, 0, 0, 0, NULL);
+  PERFORM lockfast.tell_v1(lockfast.leave_v1(p_name, 0, 0, 0, NULL));
 END
 $$;
 
@@ -280,7 +293,8 @@ BEGIN
              (array_agg(g.claim ORDER BY (g.claim).ticket DESC))[1] AS last
       FROM gone g GROUP BY 1
     LOOP
-      PERFORM lockfast.leave_v1(v_gone.name, v_gone.claims, v_gone.waiting, v_gone.held, v_gone.last);
+      PERFORM lockfast.tell_v1(
+        lockfast.leave_v1(v_gone.name, v_gone.claims, v_gone.waiting, v_gone.held, v_gone.last));
     END LOOP;
   END IF;
   IF (SELECT t.until FROM lockfast.tombstone t WHERE t.b = p_b ORDER BY t.until LIMIT 1) <= p_now THEN
@@ -479,17 +493,29 @@ BEGIN
 END
 $$;
 
--- Remove claims for good, and tell whom that lets in.
+-- Remove claims for good, and give the notes to send to those whom that lets in.
 --
 -- p_untils  per claim NULL or, when a copy may still be on its way, the time until which its
 --           tombstone must stand, by this server's clock. It stands for 11 seconds at least, and is
 --           never shortened: no copy may be applied later than 10 seconds, the longest wait, after it
 --           was sent. Who breaks another's claim knows neither when that was, nor the clock by then
 --
--- Whether each was there, in the order of the arrays. An error if one is another role's, of which the
+-- Whether each was there, as letters t and f in the order of the arrays; then the notes, a line each. An
+-- error if one is another role's, of which the
 -- one that logged in is no member.
+DO $$
+BEGIN
+  IF EXISTS (
+    SELECT FROM pg_proc WHERE proname = 'resign_v1' AND pronamespace = 'lockfast'::regnamespace
+      AND prorettype <> 'text'::regtype
+  ) THEN
+    DROP FUNCTION lockfast.resign_v1(bytea[], text[], bigint[]); -- of an earlier version
+  END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION lockfast.resign_v1(p_names bytea[], p_ids text[], p_untils bigint[])
-RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
 DECLARE
@@ -498,6 +524,7 @@ DECLARE
   v_now     bigint;
   v_gone    lockfast.claim;
   v_removed boolean[];
+  v_notes   text[];
 BEGIN
   PERFORM lockfast.enter_v1();
   FOR v_ask IN
@@ -525,12 +552,12 @@ BEGIN
           HINT = 'Be a member of that role, or of the owner of the schema lockfast.';
     END IF;
     IF v_removed[v_ask.place] AND v_gone.waits THEN
-      PERFORM lockfast.leave_v1(v_ask.name, 1, 1, 0, v_gone);
+      v_notes := v_notes || lockfast.leave_v1(v_ask.name, 1, 1, 0, v_gone);
     ELSIF v_removed[v_ask.place] THEN
-      PERFORM lockfast.leave_v1(v_ask.name, 1, 0, v_gone.weight, v_gone);
+      v_notes := v_notes || lockfast.leave_v1(v_ask.name, 1, 0, v_gone.weight, v_gone);
     END IF;
   END LOOP;
-  RETURN v_removed;
+  RETURN concat_ws(chr(10), translate(v_removed::text, '{},', ''), array_to_string(v_notes, chr(10)));
 END
 $$;
 
@@ -589,7 +616,8 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM PUBLIC;
 
--- An earlier version had its users write to the tables: give those their new rights for the old.
+-- An earlier version had its users write to the tables: give those their new rights for the old. And give
+-- its users the rights to what was made anew above.
 DO $$
 DECLARE
   v_role text;
@@ -599,6 +627,11 @@ BEGIN
     FROM pg_class c, LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
     WHERE c.oid = 'lockfast.claim'::regclass AND a.grantee <> c.relowner
       AND a.privilege_type IN ('INSERT', 'DELETE')
+    UNION
+    SELECT r.rolname
+    FROM pg_proc p, LATERAL aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee
+    WHERE p.pronamespace = 'lockfast'::regnamespace AND p.proname = 'renew_v1'
+      AND a.grantee <> p.proowner
   LOOP
     PERFORM lockfast.grant_v1(v_role);
   END LOOP;

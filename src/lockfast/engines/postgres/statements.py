@@ -86,6 +86,14 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     return f"SELECT lockfast.resign_v1({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
 
 
+def tell(notes: Sequence[str]) -> bytes:
+    """Write the notifications of those whom a resignation has let in. They need not be on disk: who
+    misses one looks by itself before long.
+    """
+    calls = [f"pg_catalog.pg_notify('lockfast_{note[:22]}', '{note}')" for note in notes]
+    return f"SET LOCAL synchronous_commit = off; SELECT {', '.join(calls)}".encode()
+
+
 def show_one(name: str) -> bytes:
     """Ask for the claims on one name."""
     return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
