@@ -32,8 +32,10 @@ def main(url: str) -> None:
             start.wait()
             return client.lock(f"x-{number}").acquire()
 
-        for each in [in_background(partial(begin, number)) for number in range(8)]:
-            each.result(PATIENCE).ensure_held()
+        begun = [in_background(partial(begin, number)) for number in range(8)]
+        leases = [each.result(PATIENCE) for each in begun]
+        for lease in leases:
+            lease.ensure_held()
         wait_until(partial(threads_are, 2), "there is one heart, and nobody else", PATIENCE)
         client.close()
         wait_until(partial(threads_are, 1), "the heart has ended", PATIENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -167,14 +168,17 @@ def test_trap_16_a_callback_that_fails_does_not_stop_the_renewals_of_tasks(serve
 
 
 def test_trap_16_a_warning_that_is_an_error_does_not_stop_the_renewals(
-    either: Connect, server: Redis
+    either: Connect, server: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = either(server.url)
     kept = client.lock("kept", ttl=0.6).acquire()
+    raised = []  # with its traceback, and so with the lease itself
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: raised.append(what.exc_value))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        client.lock("dropped", ttl=0.6).acquire()  # never released: the heart warns of it
+        client.lock("dropped", ttl=0.6).acquire()  # never released: lockfast warns of it
         gc.collect()  # a loop keeps its tasks' results in cycles
         time.sleep(0.7)
     kept.ensure_held()
+    assert [type(each) for each in raised] == [RuntimeWarning]
     assert left(server, "dropped") == -2

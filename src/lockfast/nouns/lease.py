@@ -134,6 +134,10 @@ class LeaseCore:
         return wait_end(self._session, (self.live,), timeout)
 
 
+def nobody() -> None:
+    """Stand for a lease that was dropped."""
+
+
 def warn_if_held(*lives: Live) -> None:
     """Warn that whoever acquired these has dropped them without a release; to be called by
     `__del__`, so that the warning points at the line that dropped them.
@@ -149,6 +153,8 @@ def warn_if_held(*lives: Live) -> None:
             f"another process may acquire it once its ttl of {held[0].shape.ttl:g} s is over. Keep "
             "what acquire() returns and call its release(), or use a `with` statement."
         )
+        for live in held:
+            live.lease = nobody  # whoever takes a traceback of the warning has the lease again
         log.warning(said)
         warnings.warn(said, RuntimeWarning, stacklevel=3)
 

@@ -163,7 +163,9 @@ class ThreadWire:
         """Give a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if _from_outside(error):
-            self._clear(connection)
+            # A server that is slow to answer the heart, which has little time, has ended nothing.
+            if not isinstance(error, TimeoutError):
+                self._clear(connection)
             self.trouble()
             raise EngineUnavailable(
                 f"Redis at {connection.address}: {reason(error)}", sent=True
