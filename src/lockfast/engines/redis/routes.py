@@ -20,7 +20,9 @@ Errors = dict[int, EngineError]
 """By the number of the claim."""
 Work = Callable[[Address, list[list[int]], float], Awaitable[None]]
 """What is done with the claims of one server, by a deadline."""
-PAUSE = 0.5  # seconds for which a node of a cluster that did not answer is not asked again
+PAUSE = 0.5  # seconds at most for which a node that did not answer is not asked again
+MOST = 2 / 3  # the part of the time that one node may take while there are others to ask
+BRIEF = 0.1  # seconds at the least for a node that did not answer last time
 
 
 class Routes:
@@ -135,7 +137,7 @@ class Routes:
         """Do the work on each server; return the errors, by the claim's number.
 
         One server that is down or stands still must not cost the claims on the others: each has a
-        share of the time, and one that did not answer is asked last, and not again at once.
+        share of the time, and one that did not answer is asked last, and briefly.
         """
         grouped, errors = await self._grouped(asks, deadline)
         order = sorted(grouped, key=lambda address: self._silent.get(address, 0.0))
@@ -146,8 +148,12 @@ class Routes:
                     raise EngineUnavailable(
                         f"Redis at {address} did not answer a moment ago", sent=False
                     )
-                share = now + (deadline - now) / (len(order) - number)
-                await self._timed(address, grouped[address], share, work)
+                share = deadline - now
+                if number + 1 < len(order):
+                    share *= MOST
+                if address in self._silent and len(order) > 1:
+                    share = min(share, max((deadline - now) / 4, BRIEF))
+                await self._timed(address, grouped[address], now + share, work)
             except EngineError as error:
                 errors.update(dict.fromkeys((i for each in grouped[address] for i in each), error))
         return errors
@@ -155,12 +161,15 @@ class Routes:
     async def _timed(
         self, address: Address, groups: list[list[int]], deadline: float, work: Work
     ) -> None:
+        began = self._now()
         try:
             await work(address, groups, deadline)
         except packets.Malformed as error:
             raise self._malformed(error, address) from error
         except EngineUnavailable:
-            self._silent[address] = self._now() + PAUSE
+            # As long as it has taken: a server that was slow once must not cost short leases.
+            now = self._now()
+            self._silent[address] = now + min(PAUSE, now - began)
             raise
         self._silent.pop(address, None)
 
