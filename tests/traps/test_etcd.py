@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import threading
 import time
@@ -20,7 +21,7 @@ from lockfast.engines import opener
 from lockfast.engines.etcd.engine import EtcdEngine
 from lockfast.engines.etcd.messages import DELETE, KEEP, TXN, term
 from lockfast.errors import EngineUnavailable
-from lockfast.port import Ask, Shape, Standing
+from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
@@ -439,3 +440,56 @@ def test_sessions_that_were_opened_inside_of_one_another_are_all_kept(port: Port
     assert finishes(lambda: port.claim(outer))
     sessions = {engine._holdings.get(each.id).session for each in (inner, outer)}
     assert set(engine._sessions) >= sessions
+
+
+def test_47_a_copy_that_arrives_after_an_operators_break_does_not_stay(
+    cluster: EtcdCluster, node: Etcd, port: Port
+) -> None:
+    """Who breaks a claim cannot move the gates of its client, and nobody resigns what is gone."""
+    port.claim(port.ask("warm", ttl=2.0))
+    wire = port.engine._wire
+    held: list[bytes] = []
+    call = wire.call
+
+    async def swallow(
+        method: str, request: bytes, deadline: float, *, harmless: bool = False
+    ) -> bytes:
+        if method == TXN and not held:
+            held.append(request)  # the network keeps it, and will deliver it
+            raise EngineUnavailable("no answer", sent=True)
+        return await call(method, request, deadline, harmless=harmless)
+
+    wire.call = swallow  # type: ignore[method-assign]  # the network of this test
+    ask = port.ask("x", ttl=2.0)
+    with pytest.raises(EngineUnavailable):
+        port.claim(ask)
+    assert port.claim(ask).granted
+    drive(port.engine._places.prune(now() + SOON))  # as the heart does
+    operator = Port(cluster.url)
+    assert operator.resign(ask, doubt=True)
+    operator.close()
+    assert port.renew(ask) is None
+    deliver(cluster, held[0])
+    assert any(ask.id in each for each in ids(node))
+
+    def looked() -> bool:
+        drive(port.engine.listen(now() + 0.1))
+        return not any(ask.id in each for each in ids(node))
+
+    wait_until(looked, "it is ended", SOON)
+
+
+def ids(node: Etcd) -> list[str]:
+    """Give the keys of the claims."""
+    return [base64.b64decode(each["key"]).decode() for each in claims(node)]
+
+
+def test_a_tombstone_outlives_every_copy_and_is_never_shortened(port: Port) -> None:
+    ask = port.ask("x", ttl=0.5)
+    began = now()
+    port.resign(ask, doubt=True)
+    until = port.engine._holdings.tombs[ask.id]
+    assert until >= began + LONGEST_WAIT + 1.0
+    late = Ask(ask.id, ask.shape, True, began - 60.0, b"")  # noqa: FBT003  # a claim's queue
+    port.resign(late, doubt=True)
+    assert port.engine._holdings.tombs[ask.id] >= until

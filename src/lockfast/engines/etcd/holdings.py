@@ -36,7 +36,7 @@ from lockfast.engines.etcd.messages import (
 from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
 from lockfast.engines.etcd.wire import Wire
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.port import Ask
+from lockfast.port import LONGEST_WAIT, Ask
 
 AT_ONCE = 100  # operations in one transaction: etcd allows 128
 PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
@@ -138,8 +138,14 @@ class Holdings:
         self._changed = next(self._ticks)
 
     def drop(self, id_: str) -> None:
-        """Forget one that is not there any more."""
-        self._by_id.pop(id_, None)
+        """Forget one that is not there any more. A copy of it that was never answered may still
+        come, after an operator's break for one: it is deleted, and the gates move.
+        """
+        mine = self._by_id.pop(id_, None)
+        if mine is not None and id_ in self._copies:
+            with self._lock:
+                self._over[id_] = mine.key
+                self._sooner(0.0)
 
     async def send(self, ask: Ask, request: bytes, deadline: float) -> bytes:
         """Send a copy of a claim, and know for how many there was no answer."""
@@ -198,7 +204,9 @@ class Holdings:
         if len(self.tombs) > AT_ONCE:
             self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
         for ask in asks:
-            self.tombs[ask.id] = ask.not_after + MARGIN
+            # Not by what the asker knows of the clock alone, and never shorter than before.
+            until = max(ask.not_after, now + LONGEST_WAIT) + MARGIN
+            self.tombs[ask.id] = max(self.tombs.get(ask.id, 0.0), until)
 
     def unread(self, asks: Sequence[Ask]) -> None:
         """Take in that the answer to these claims could not be read: as if there were none."""

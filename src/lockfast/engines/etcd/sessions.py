@@ -21,6 +21,11 @@ applied; for a keepalive it does so before it extends the lease, or passes it on
    the keepalive was sent. A later leader was elected after that, and begins every lease anew.
 The term of a serializable read proves nothing: no majority is asked. A term of 0 is that of a
 member that has applied nothing since its start.
+
+What is left open is in etcd (3.4 to 3.7). A member notes the index of an entry that it has applied
+and then, in the next instruction, its term: a read that is answered between the two carries the
+term before. And a member that receives a snapshot keeps its old term until the next entry: two
+snapshots in a row, one on each side of a keepalive, would hide a leader.
 """
 
 from __future__ import annotations
