@@ -53,7 +53,7 @@ def _bare(connection: psycopg.Connection) -> Work:
     ask = Ask("0" * 32, Shape("bare", 30.0), queue=True, not_after=0.0, payload=b"p" * 120)
     claim, resign = (
         sql.split(ask.id.encode())
-        for sql in (statements.claim(ask, FAR, 0, "bare"), statements.resign([ask], None))
+        for sql in (statements.claim(ask, FAR, 0, ""), statements.resign([ask], None))
     )
     call, numbers = connection.pgconn.exec_, itertools.count()
 
@@ -62,7 +62,7 @@ def _bare(connection: psycopg.Connection) -> Work:
             id_ = b"%032x" % next(numbers)
             if b" t " not in (call(id_.join(claim)).get_value(0, 0) or b""):
                 raise AssertionError("the bare claim was not granted at once")
-            if call(id_.join(resign)).get_value(0, 0) != b"{t}":
+            if call(id_.join(resign)).get_value(0, 0) != b"t":
                 raise AssertionError("the bare resignation found nothing")
 
     return work
