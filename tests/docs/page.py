@@ -18,6 +18,10 @@ BLOCK = re.compile(
 )
 CAPTION = re.compile(r"^:caption: (\S+)$", re.MULTILINE)
 INSTALL = "pip install "
+LOGGED = re.compile(
+    r"the lease on '[^']+' \(token \d+\) is lost: .*|'[^']+' was (taken|broken) from .*"
+)
+"""What lockfast logs of a loss. Python prints it in a program that configures no logging."""
 
 
 class Page(NamedTuple):
@@ -56,6 +60,11 @@ def read(path: Path) -> Page:
             text = (path.parent / source).read_text("utf-8") if source else block["text"]
             files[caption[1]] = text
     return Page(path, frozenset(packages), files, "\n".join(snippets), steps)
+
+
+def complaints(stderr: str) -> str:
+    """Give what a page's program wrote to stderr, but for losses: some pages show them."""
+    return "\n".join(line for line in stderr.splitlines() if not LOGGED.fullmatch(line))
 
 
 def _steps(block: str) -> Iterator[Step]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page import complaints
 from tests.docs.tutorial import files, follow, matches, steps
 from tests.servers.process import free_port
 
@@ -48,3 +49,11 @@ def test_the_page_has_what_the_reader_is_asked_to_save_and_to_type() -> None:
     page = PAGE.read_text("utf-8")
     assert list(files(page)) == ["first.py", "deposit.py", "story.py", "guarded.py"]
     assert sum(step.command.startswith("python story.py") for step in steps(page)) == 2
+
+
+def test_a_warning_or_a_traceback_of_a_page_is_noticed_beside_a_logged_loss() -> None:
+    lost = "the lease on 'job' (token 42) is lost: the engine no longer has it. Stop."
+    assert not complaints(f"{lost}\n")
+    assert complaints(f"{lost}\nRuntimeWarning: a lease was dropped\n") == (
+        "RuntimeWarning: a lease was dropped"
+    )
