@@ -218,3 +218,12 @@ def test_another_stream_goes_on_with_the_very_next_departure() -> None:
     store.told(waits.again())
     wakes, _, _ = waits.hear(store.says(next(iter(store.watches))))
     assert [wake.id for wake in wakes] == [row.id]
+
+
+def test_an_answer_to_our_own_cancellation_is_no_refusal() -> None:
+    """Taken for one, it closed the stream, and each hand-over waited seconds for the next."""
+    canceled = number(2, 5) + number(4, 1)
+    ours, refused = heard(canceled), heard(canceled + text(6, b"permission denied"))
+    assert (ours.refused, ours.ended) == (None, True)
+    assert (refused.refused, refused.ended) == ("permission denied", False)
+    assert heard(canceled + number(5, 9)).ended  # compacted

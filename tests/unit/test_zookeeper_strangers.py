@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lockfast.core.token import LIMIT
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.nodes import Line, parse
+from lockfast.engines.zookeeper.reading import _is_whole
 
 ID = "0123456789abcdef0123456789abcdef"
 
@@ -40,3 +41,13 @@ def test_what_a_node_says_is_within_bounds_or_nothing(data: bytes | None) -> Non
 @given(st.text(max_size=60))
 def test_every_child_of_a_bucket_has_a_name_whose_folder_can_be_told(child: str) -> None:
     assert nodes.folder("/root", nodes.name_of(child)).startswith("/root/locks/")
+
+
+@given(st.lists(st.text(max_size=20), max_size=5), st.data())
+def test_a_list_that_was_cut_off_is_not_read(names: list[str], data: st.DataObject) -> None:
+    """kazoo would cut the last name short, and the claim would look like one that is gone."""
+    raw = [name.encode() for name in names]
+    body = len(raw).to_bytes(4, "big") + b"".join(len(n).to_bytes(4, "big") + n for n in raw)
+    assert _is_whole(b"head" + body, 4)
+    cut = data.draw(st.integers(0, len(body) - 1))
+    assert not _is_whole(b"head" + body[:cut], 4)

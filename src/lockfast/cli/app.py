@@ -14,7 +14,7 @@ from lockfast.cli.codes import Code, Misconfigured, code_of
 from lockfast.cli.manual import manual
 from lockfast.cli.paper import show
 from lockfast.cli.place import Url, UrlFile, chosen
-from lockfast.cli.stderr import say
+from lockfast.cli.stderr import keep_log_quiet, say
 from lockfast.cli.wrapped import Wrapping
 from lockfast.errors import LockfastError
 
@@ -70,6 +70,7 @@ def launch(argv: Sequence[str] | None = None) -> int:
     An error of lockfast's is one line on stderr and its code, never a traceback: the log of a cron
     job is read by people.
     """
+    keep_log_quiet()
     try:
         code = app(args=argv, prog_name="lockfast", standalone_mode=False)
     except typer.TyperException as error:

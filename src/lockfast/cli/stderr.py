@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from lockfast.plain import plain
+
+_NOWHERE = logging.NullHandler()
+
+
+def keep_log_quiet() -> None:
+    """Keep the library's log from stderr: the commands say themselves what happens to a lock."""
+    logging.getLogger("lockfast").addHandler(_NOWHERE)
 
 
 def say(message: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import lockfast
+from lockfast.cli.stderr import keep_log_quiet
 from lockfast.cli.theatre import served
 from lockfast.guards.files import FileGuard
 
@@ -79,4 +80,5 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
+    keep_log_quiet()
     main(sys.argv[1])

@@ -242,9 +242,9 @@ class Heard(NamedTuple):
     """-1 for one that etcd did not begin."""
     begun: bool
     ended: bool
-    """Canceled: what it asked for was compacted."""
+    """Canceled: what it asked for was compacted, or we have canceled it ourselves."""
     refused: str | None
-    """Canceled for another reason, and what etcd says about it."""
+    """Canceled by etcd for a reason of its own, and that reason."""
     gone: list[tuple[bytes, int]]
     """Keys that were deleted, and when."""
 
@@ -254,12 +254,13 @@ def heard(message: bytes) -> Heard:
     said = numbers(message)
     events = [kv(part(event, 2)) for event in parts(message, 11)]
     canceled, compacted = bool(said.get(4, 0)), bool(said.get(5, 0))
+    why = b" ".join(parts(message, 6)).decode(errors="replace")
+    # The answer to our own cancellation has no reason: it must not cost the stream.
+    refused = why if canceled and not compacted and why else None
     return Heard(
         said.get(2, 0),
         bool(said.get(3, 0)) and not canceled,
-        canceled and compacted,
-        b" ".join(parts(message, 6)).decode(errors="replace")
-        if canceled and not compacted
-        else None,
+        canceled and refused is None,
+        refused,
         [(each[0], each[2]) for each in events],
     )

@@ -158,7 +158,7 @@ class Waits:
                 for wait in list(watch.waits.values()):
                     for key, _ in gone:
                         wait.gone(key)
-                    if ended:  # compacted: only a look can tell
+                    if ended:  # compacted, or given up by the server: only a look can tell
                         self._drop(wait.id)
                         wakes.append(Wake(wait.id, granted=False))
                     elif wait.alone and not wait.sure:

@@ -19,6 +19,7 @@ from kazoo.protocol.states import ZnodeStat
 from lockfast.engines.zookeeper.colour import Reply
 
 LARGEST = 64 * 2**20  # bytes of an answer; a server's own limit is one megabyte as it comes
+INT = 4  # bytes of a number
 KNOWN = (KazooException, KazooTimeoutError, OSError)  # what kazoo's thread survives
 
 
@@ -28,6 +29,21 @@ def _is_stat(value: object) -> bool:
 
 def _pair(first: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value[0], first) and _is_stat(value[1])
+
+
+def _is_whole(buffer: bytes, offset: int) -> bool:
+    """Tell whether a list of names is as long as it says. kazoo cuts the last name short without a
+    word, and a claim whose name is cut looks like one that is gone.
+    """
+    end, place = len(buffer), offset + INT
+    if place > end:
+        return False
+    for _ in range(int.from_bytes(buffer[offset:place], "big", signed=True)):
+        length = int.from_bytes(buffer[place : place + INT], "big", signed=True)
+        place += INT + length
+        if length < 0 or place > end:
+            return False
+    return place == end
 
 
 SHAPES: dict[type, Callable[[Any], bool]] = {
@@ -86,7 +102,7 @@ class Reading:
             raise ConnectionDropped(f"an answer of {length} bytes")
         return self._bytes(length, timeout)
 
-    def _in_order(self, header: Any, buffer: object, offset: int) -> Any:  # noqa: ANN401  # kazoo's
+    def _in_order(self, header: Any, buffer: bytes, offset: int) -> Any:  # noqa: ANN401  # kazoo's
         """Read an answer, unless it is out of order.
 
         A server that a session has moved to may leave out an answer (ZOOKEEPER-2684). ZooKeeper's
@@ -97,6 +113,8 @@ class Reading:
             awaited = pending[0][2] if pending else "none"
             raise ConnectionDropped(f"expected answer {awaited}, and got {header.xid}")
         request, reply, xid = pending[0]
+        if type(request) is GetChildren and header.err == 0 and not _is_whole(buffer, offset):
+            raise ConnectionDropped("a list that is cut off")
         if type(request) in SHAPES and reply is not None:
             pending[0] = request, Checked(reply, SHAPES[type(request)]), xid
         return self._answer(header, buffer, offset)
