@@ -64,11 +64,13 @@ def test_trap_43_a_retried_claim_has_only_what_is_left(
 
 
 def test_trap_43_a_promoted_waiter_has_only_its_wait_ttl_until_it_renews(
-    either: Connect, proxy: Proxy, client: lockfast.Client
+    either: Connect, server: Redis, proxy: Proxy, client: lockfast.Client
 ) -> None:
     first = client.lock("x").acquire()
     mine = either(via(proxy))
     mine.lock("warm").acquire().release()
+    # Both listen: a waiter that begins to listen later looks for itself, by a renewal.
+    wait_until(lambda: len(channels(server)) == 2, "subscribed", SOON)
     proxy.hold_requests(is_renewal)
     waiter = in_background(lambda: mine.lock("x", ttl=30.0).acquire(timeout=20))
     wait_queue(client.lock("x"), 2)
@@ -81,6 +83,13 @@ def test_trap_43_a_promoted_waiter_has_only_its_wait_ttl_until_it_renews(
     proxy.release_requests()
     wait_until(lambda: lease.remaining > 20.0, "renewed to its whole ttl", SOON)
     lease.release()
+
+
+def channels(server: Redis) -> list[object]:
+    """List the channels that somebody listens to."""
+    found = server.command("PUBSUB", "CHANNELS")
+    assert isinstance(found, list)
+    return found
 
 
 # --- 44: expiry is a filter instead of a deletion -------------------------------------------------
