@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,7 +85,7 @@ def test_trap_43_a_promoted_waiter_has_only_its_wait_ttl_until_it_renews(
     lease.release()
 
 
-def channels(server: Redis) -> list[object]:
+def channels(server: Redis) -> Sequence[object]:
     """List the channels that somebody listens to."""
     found = server.command("PUBSUB", "CHANNELS")
     assert isinstance(found, list)
