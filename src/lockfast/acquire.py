@@ -162,12 +162,12 @@ async def _wait(session: Session, live: Live, standing: Standing, until: float |
     while True:
         event = session.runtime.event()
         session.claims.wait(live, event)
-        soonest = min(notice, look)
+        soonest = min(notice, look, end)
         # Aside: a signal handler that waits may have come in the middle of the table.
-        if end <= soonest:
-            await session.claims.aside(event.wait(until))
-            return
-        if await session.claims.aside(event.wait(soonest)):
+        told = await session.claims.aside(event.wait(None if soonest == NEVER else soonest))
+        # Not before `end`: uvloop's timers are up to a millisecond early, and whoever returned then
+        # would make a second claim beside this one.
+        if told or now() >= end:
             return
         if now() >= notice:
             notice = NEVER
