@@ -111,6 +111,7 @@ def test_a_call_in_the_middle_of_a_call_finds_and_leaves_a_whole_ledger(
     outer: str, inner: str
 ) -> None:
     def every() -> None:
+        once(0)  # Python 3.12 shows no instruction in the first call that asks for them
         at = 1
         while once(at):
             at += 1
