@@ -40,7 +40,7 @@ def test_what_a_node_says_is_within_bounds_or_nothing(data: bytes | None) -> Non
 
 @given(st.text(max_size=60))
 def test_every_child_of_a_bucket_has_a_name_whose_folder_can_be_told(child: str) -> None:
-    assert nodes.folder("/root", nodes.name_of(child)).startswith("/root/locks/")
+    assert nodes.folder("/top", nodes.name_of(child)).startswith("/top/locks/")
 
 
 @given(st.lists(st.text(max_size=20), max_size=5), st.data())
