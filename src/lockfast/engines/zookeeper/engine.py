@@ -16,7 +16,7 @@ from lockfast.engines.zookeeper.ears import Ears
 from lockfast.engines.zookeeper.ledger import Ledger, Mine
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.pool import Pool
-from lockfast.engines.zookeeper.proof import Known, Proof
+from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
 from lockfast.engines.zookeeper.session import Session, SessionLost
@@ -141,14 +141,15 @@ class ZooKeeperEngine:
                 else line
             )
 
-    def _proof(self, session: Session, chunk: list[tuple[int, Mine]], sent: float) -> Proof | Known:
+    def _proof(
+        self, session: Session, chunk: list[tuple[int, Mine]], sent: float
+    ) -> Proof | CaughtUp:
         """Prove that the session lives, unless that was done a moment ago: a crowd is renewed chunk
         by chunk. If a claim's node is not known, what a list lacks must be true now.
         """
         known = all(mine.child is not None for _, mine in chunk)
-        if known and sent < session.anchor + RECENT * session.timeout:
-            return Known()
-        return Proof(self._colour, session, chunk[0][1].folder)
+        recent = known and sent < session.anchor + RECENT * session.timeout
+        return (CaughtUp if recent else Proof)(self._colour, session, chunk[0][1].folder)
 
     async def _renew_one(self, mine: Mine, line: Line, sent: float, deadline: float) -> Found:
         try:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import CheckVersion, Transaction
+from kazoo.protocol.serialization import CheckVersion, Sync, Transaction
 
 from lockfast.engines.zookeeper.colour import Colour, Reply
 from lockfast.engines.zookeeper.session import Session
@@ -45,8 +45,18 @@ class Proof:
         self._session.prove(self.sent)
 
 
-class Known:
-    """A proof that is not needed."""
+class CaughtUp:
+    """In place of a proof that is not needed: the server catches up with its leader first.
+
+    Without it a follower that lags shows a claim that was resigned already. Nothing is logged.
+    """
+
+    def __init__(self, colour: Colour, session: Session, path: str) -> None:
+        """Send it."""
+        self._colour = colour
+        self._session = session
+        self._reply: Reply = session.send(colour, Sync(path))
 
     async def settle(self, deadline: float) -> None:
-        """Wait for nothing."""
+        """Wait until the server has caught up. The session's lease does not move."""
+        await self._session.settle(self._colour, self._reply, deadline)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from lockfast.port import Blocker, Standing, Wake
 from lockfast.testing.contract.naming import PAYLOADS
 from lockfast.testing.stage import Contract, Stage, driven
@@ -30,6 +32,22 @@ class QueueContract(Contract):
             for later, waiting in queue[place + 1 :]:
                 assert not (await later.renew_one(waiting)).granted
             assert await actor.resign(ask) == [True]
+
+    @driven
+    async def test_a_renewal_sees_a_resignation_that_was_answered_before_it(
+        self, stage: Stage
+    ) -> None:
+        """The engine's servers may lag behind one another: a waiter's renewal may not."""
+        actors = [stage.actor() for _ in range(4)]
+        for _ in range(10):
+            queue = [(actor, actor.ask()) for actor in actors]
+            for actor, ask in queue:
+                await actor.claim(ask)
+            for (actor, ask), (later, waiting) in pairwise(queue):
+                assert await actor.resign(ask) == [True]
+                assert (await later.renew_one(waiting)).granted
+            last, left = queue[-1]
+            assert await last.resign(left) == [True]
 
     @driven
     async def test_a_waiter_learns_who_stands_in_its_way(self, stage: Stage) -> None:
