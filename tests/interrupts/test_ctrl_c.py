@@ -97,7 +97,8 @@ class Victim:
         said = self._stderr.read()
         said = re.sub(r"Exception ignored in:.*\n(?:.*\n)*?KeyboardInterrupt.*\n", "", said)
         for name in dropped:
-            warned = rf"a lease on '{re.escape(name)}' was dropped without release\(\): .*\n"
+            several = rf"'{re.escape(name)}'(?:, '[^']*')*"
+            warned = rf"a lease on {several} was dropped without release\(\): .*\n"
             said = re.sub(rf"(?m)^/.*: RuntimeWarning: {warned}  .*\n|^{warned}", "", said)
         never = r".*RuntimeWarning: coroutine .* was never awaited\n(?:  .*\n)?"
         return re.sub(never + r"(?:RuntimeWarning: Enable tracemalloc.*\n)?", "", said)
