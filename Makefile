@@ -29,8 +29,8 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/lint-imports
 
 # Most tests wait, so three at once keep two cores busy. Those of the second line count threads,
-# interrupt, or measure, and want the machine for themselves. A test that failed is run once more,
-# alone, and named by -ra: what passes only then waits for something too short a time.
+# interrupt, or measure, and want the machine for themselves. A test that failed among others is run
+# once more, alone, and named by -ra: what passes only then waits for something too short a time.
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name.
@@ -41,7 +41,7 @@ UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 test: ## Run the tests, on real servers that they start themselves
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
 		|| $(BIN)/python -m pytest $(AGAIN)
-	$(BIN)/python -m pytest $(ALONE) || $(BIN)/python -m pytest $(AGAIN) $(ALONE)
+	$(BIN)/python -m pytest $(ALONE)
 	$(ON_UVLOOP) -n 3 --dist loadscope $(UVLOOP) || $(ON_UVLOOP) $(AGAIN) $(UVLOOP)
 
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
