@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 
+import hiredis
 import pytest
 
+from lockfast.engines.redis import packets
+from lockfast.engines.redis.parser import MISSING, Parser
+from lockfast.engines.redlock import packets as redlock_packets
 from lockfast.errors import EngineError
+from lockfast.port import Ask, Shape
 from lockfast.testing import COLOURS, Stage
 from tests.contract.benches import RedisBench
 from tests.servers import Redis, RedlockSet
@@ -45,6 +51,12 @@ LIES = {
     "a short list": _list(b":9\r\n"),
     "a double": b",3.5\r\n",
     "a map with a list for a key": b"%1\r\n*0\r\n+x\r\n",
+    "an array of a thousand million": b"*1000000000\r\n",
+    "a map of a million": b"%1000000\r\n",
+    "a holder's payload that is a number": _list(
+        *(_bulk(5), b":0\r\n", b":1000\r\n", b":0\r\n" * 2, _bulk(5), b":-1\r\n"),
+        *(_bulk("0" * 32), _bulk(5), b":300000000\r\n"),
+    ).replace(b"*9\r\n", b"*10\r\n"),
     "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "a move to nowhere": b"-MOVED junk\r\n",
     "a dead id without a time": _list(_bulk("dead"), _bulk("soon")),
@@ -184,3 +196,76 @@ def test_no_lie_of_a_node_is_believed_by_redlock(colour: str) -> None:
                 await actor.claim(actor.ask(f"after {what}", ttl=60))
 
         stage.colour.run(play())
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_a_message_that_is_no_push_of_ours_wakes_nobody_and_costs_nothing(
+    server: Redis, colour: str
+) -> None:
+    stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+
+    async def play() -> None:
+        actor = stage.actor()
+        await actor.attend()
+        waiter = actor.ask("x", ttl=60)
+        holder = actor.ask("x", ttl=60)
+        await actor.claim(holder)
+        await actor.claim(waiter)
+        channel = f"lockfast:{waiter.id[:22]}"
+        junk = ("", " ", "x", f"{waiter.id}", f"{waiter.id} -1", f"{waiter.id} x", b"\xff\x80 7")
+        for message in (*junk, f"{waiter.id} {10**30}"):
+            server.command("PUBLISH", channel, message)
+        await actor.resign(holder)
+        assert [wake.id for wake in await actor.wakes(1)] == [waiter.id]
+
+    try:
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+    finally:
+        stage.colour.close()
+
+
+def _fed(parser: Parser, pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        parser.feed(piece)
+        assert parser.gets() is MISSING
+
+
+@pytest.mark.parametrize("split", [1, 3, 7, 11])
+def test_the_head_of_a_huge_array_is_refused_however_it_is_cut(split: int) -> None:
+    parser, head = Parser(), b"*2\r\n*1000000000\r\n"
+    pieces = [head[start : start + split] for start in range(0, len(head), split)]
+    with pytest.raises(hiredis.ProtocolError, match="999999"):
+        _fed(parser, pieces)
+
+
+def test_a_reply_without_end_is_refused_before_it_costs_much() -> None:
+    parser = Parser()
+    parser.feed(b"+")
+    began = time.process_time()
+    with pytest.raises(hiredis.ProtocolError, match="more than"):
+        _fed(parser, (b"\r" * max(65536, parser.unfinished) for _ in range(100)))
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("split", [1, 5, 64, 65536])
+def test_a_name_that_looks_like_the_head_of_an_array_is_read(split: int) -> None:
+    text = b"job\r\n*1000000000\r\n" * 10
+    raw = b"*2\r\n$%d\r\n%b\r\n+OK\r\n" % (len(text), text)
+    parser = Parser()
+    for start in range(0, len(raw), split):
+        parser.feed(raw[start : start + split])
+        reply = parser.gets()
+    assert reply == [text, b"OK"]
+
+
+def test_an_id_that_somebody_else_has_written_is_neither_shown_nor_sent() -> None:
+    """A resignation sends it behind a fixed length: it ran commands as whoever broke the lock."""
+    evil = "0" * 30 + "\r\n*2\r\n$3\r\nDEL\r\n$8\r\nprecious\r\n"
+    row = [evil.encode(), b"5", 1, 1000, b"1", b"1", b""]
+    assert packets.entries("x", [row]) == []
+    ask = Ask(evil, Shape("x", 5.0), queue=True, not_after=0.0, payload=b"")
+    with pytest.raises(ValueError, match="not the id"):
+        packets.resign(packets.resign_form("x"), ask, 0)
+    with pytest.raises(ValueError, match="not the id"):
+        redlock_packets.resign("x", evil, 5)

@@ -42,15 +42,6 @@ def bench(request: pytest.FixtureRequest) -> RedisBench:
     return found
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, bench: RedisBench) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(bench, colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
-
-
 def test_a_release_without_rights_to_the_channel_still_lets_the_waiter_in(stage: Stage) -> None:
     async def play() -> None:
         holder = await acquire(stage.client().lock("x", ttl=1.5))
@@ -101,7 +92,7 @@ def _asked(server: Redis) -> int:
     return int(numbers["calls"]) + int(numbers["rejected_calls"])
 
 
-@pytest.mark.parametrize("lacking", ["hdel", "zrem", "zadd", "pexpireat"])
+@pytest.mark.parametrize("lacking", ["hset", "hdel", "zrem", "zadd", "pexpireat"])
 @pytest.mark.parametrize("colour", sorted(COLOURS))
 def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
     lacking: str, colour: str

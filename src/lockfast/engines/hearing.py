@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lockfast.port import EVERYONE, Wake
 
+MESSAGE = re.compile(rb"([0-9A-Za-z]{1,64}) ([0-9]{1,16})")
 CALM = 0.1  # seconds between attempts to listen
 
 
@@ -20,11 +22,12 @@ def patience(deadline: float | None, now: float) -> float:
 
 
 def wakes(messages: Sequence[bytes] | None) -> list[Wake]:
-    """Read messages, each an id and a floor; None: they have just begun to flow."""
+    """Read messages, each an id and a floor; None: they have just begun to flow.
+
+    What is not as we write it is left out: others may be allowed to publish on the channel, and
+    whoever misses a message looks by itself before long.
+    """
     if messages is None:
         return [EVERYONE]
-    heard = []
-    for message in messages:
-        ident, _, floor = message.decode().partition(" ")
-        heard.append(Wake(ident, granted=True, floor=int(floor)))
-    return heard
+    found = (MESSAGE.fullmatch(message) for message in messages)
+    return [Wake(each[1].decode(), granted=True, floor=int(each[2])) for each in found if each]

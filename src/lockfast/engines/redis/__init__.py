@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
+from lockfast.engines.hosts import exposed
 from lockfast.engines.redis.aio import AioWire
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.threads import ThreadWire
@@ -36,10 +37,11 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         raise ValueError(f"token_base is 0 to 2**52, not {base}")
     name, login = _login(target, options)
     make_topology = _topology(target, name)
+    weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
 
     def open_engine() -> Engine:
         wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(login, runtime.now)
-        return RedisEngine(wire, make_topology(), runtime.now, base)
+        return RedisEngine(wire, make_topology(), runtime.now, base, weak)
 
     return open_engine
 

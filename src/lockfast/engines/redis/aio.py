@@ -15,17 +15,16 @@ import hiredis
 
 from lockfast.engines.hearing import patience
 from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.parser import MISSING, Parser
 from lockfast.engines.redis.wire import (
     DOUBT,
     FRESH,
     IO,
-    MISSING,
     PING,
     Address,
     Login,
     failure,
     keep_alive,
-    reader,
     reason,
 )
 from lockfast.errors import EngineError, EngineUnavailable
@@ -83,7 +82,8 @@ class Confirmation:
 
     def exception(self) -> BaseException | None:
         """Have the future know that somebody has seen its exception."""
-        return self._future.exception() if self._future.done() else None
+        ended = self._future.done() and not self._future.cancelled()  # of which it would raise
+        return self._future.exception() if ended else None
 
 
 class Connection(asyncio.Protocol):
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         self.open = False
         self._loop = asyncio.get_running_loop()
         self._on_push = on_push
-        self._reader = reader()
+        self._reader = Parser()
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Pending | None] = deque()
         self._out: list[bytes] = []
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _check(self) -> None:
-        """Give up when a request is older than IO: one timer per connection, not one per request.
+        """Give up when a request waits for nearly IO: one timer per connection, not per request.
 
         Bytes that trickle in, and replies to others, win it no time.
         """

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.wire import IO, MISSING, Address, failure, keep_alive, reader
+from lockfast.engines.redis.parser import MISSING, Parser
+from lockfast.engines.redis.wire import IO, Address, failure, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
@@ -72,7 +73,7 @@ class Connection:
         self.pushes: list[bytes] = []
         self.used = 0.0
         self._now = clock
-        self._reader = reader()
+        self._reader = Parser()
         self._gets, self._feed = self._reader.gets, self._reader.feed
         self._more = self._reader.has_data
         sock = dial(address, deadline, clock)
@@ -172,7 +173,7 @@ class Connection:
             if late >= 0.0:
                 self._wait(select.POLLIN, deadline)
             try:
-                data = self._recv(65536)
+                data = self._recv(max(65536, self._reader.unfinished))
             except (BlockingIOError, ssl.SSLWantReadError):
                 self._wait(select.POLLIN, deadline)
             except ssl.SSLWantWriteError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import hiredis
 
@@ -16,14 +17,15 @@ from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import PAUSE, Errors, Routes
-from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
+from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.wire import Address, Wire, code, failure
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
-from lockfast.guarantees import Guarantees
+from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
+T = TypeVar("T")
 SHOWN = 1000  # claims of one lock that `inspect` shows
 SCANNED = 500  # keys per page of `inspect`
 
@@ -31,14 +33,22 @@ SCANNED = 500  # keys per page of `inspect`
 class RedisEngine(Routes):
     """One client's engine."""
 
-    def __init__(self, wire: Wire, topology: Topology, clock: Clock, base: int) -> None:
-        """Add `base` to every new ticket."""
+    def __init__(
+        self,
+        wire: Wire,
+        topology: Topology,
+        clock: Clock,
+        base: int,
+        weak: Sequence[Finding] = (),
+    ) -> None:
+        """Add `base` to every new ticket. `weak`: what is wrong with the way to the server."""
         super().__init__(wire, topology, clock)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
         self._refusals = Refusals(clock)
         self._heard: Address | None = None
+        self._weak = weak
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
@@ -289,19 +299,41 @@ class RedisEngine(Routes):
         """Show the claims on one name, or those that one page of the key space holds."""
         deadline = self._now() + 5.0
         if exact:
-            bucket = keys(names).bucket
-            address = self._topology.find(bucket) or await self._where(bucket, deadline)
             packet = packets.inspect(names, SHOWN)
-            reply = await self._wire.call(address, packet, deadline)
-            if type(reply) is hiredis.ReplyError:
-                _, reply = await self._insist(
-                    reply, INSPECT, address, bucket, lambda _: packet, deadline
-                )
-            try:
-                return Page(packets.entries(names, reply), None)
-            except packets.Malformed as error:
-                raise self._malformed(error, address) from error
+            read = partial(packets.entries, names)
+            return Page(await self._look(names, INSPECT, packet, read, deadline), None)
         return await self._page(names, cursor, deadline)
+
+    async def _look(
+        self,
+        name: str,
+        script: Script,
+        packet: bytes,
+        read: Callable[[Any], T],
+        deadline: float,
+    ) -> T:
+        """Run a script that is about one name, and read its reply."""
+        bucket = keys(name).bucket
+        address = self._topology.find(bucket) or await self._where(bucket, deadline)
+        reply = await self._wire.call(address, packet, deadline)
+        if type(reply) is hiredis.ReplyError:
+            address, reply = await self._insist(
+                reply, script, address, bucket, lambda _: packet, deadline
+            )
+        try:
+            return read(reply)
+        except packets.Malformed as error:
+            raise self._malformed(error, address) from error
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
+        """Keep it in front of the others, in one round trip."""
+        packet = packets.record(keys(name).records, record)
+        await self._look(name, RECORD, packet, packets.records, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read them."""
+        packet = packets.record(keys(name).records)
+        return await self._look(name, RECORD, packet, packets.records, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
         """Show a page whose names are known, and find the names of the next: one round trip.
@@ -353,8 +385,11 @@ class RedisEngine(Routes):
             reply = await self._wire.call(address, command("INFO"), deadline)
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
+            if type(reply) is not bytes:
+                raise self._malformed(packets.Malformed("not what INFO says"), address)
             nodes.append(read(reply))
-        return guarantees(nodes, self._topology.kind)
+        found = guarantees(nodes, self._topology.kind)
+        return replace(found, findings=(*found.findings, *self._weak))
 
     def reset(self) -> None:
         """Forget every connection."""

@@ -29,7 +29,7 @@ def command(*args: str | bytes | int) -> bytes:
 class Keys:
     """The keys of one name, packed."""
 
-    __slots__ = ("bucket", "last", "lock", "queue", "tomb")
+    __slots__ = ("bucket", "last", "lock", "queue", "records", "tomb")
 
     def __init__(self, name: str) -> None:
         """Find the bucket; the kind of key is one character right behind the tag."""
@@ -39,6 +39,7 @@ class Keys:
         self.lock = bulk(tag + b"=" + raw)
         self.last = bulk(tag)
         self.queue = bulk(tag + b">" + raw) + bulk(tag + b"#" + raw)
+        self.records = bulk(tag + b"?" + raw)
         self.tomb = b"$%d\r\n%b!" % (len(tag) + 33, tag)  # the id and an end of line follow
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lockfast.engines.redis.keys import Keys, bulk, keys
-from lockfast.engines.redis.scripts import CLAIM, INSPECT, RENEW, RESIGN
+from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN
 from lockfast.errors import CapacityMismatch
-from lockfast.port import LONGEST_WAIT, Ask, Blocker, Entry, Standing
+from lockfast.port import LONGEST_WAIT, RECORDS, REMEMBERED, Ask, Blocker, Entry, Standing
+from lockfast.port import RECORD as RECORD_SIZE
 
+IDENT = re.compile(rb"[0-9A-Za-z]{32}")
 TOP = 2**53  # what a ticket stays below
 ROUNDING = 0.002  # seconds: the ttl is sent, and counted by Redis, in whole milliseconds
 SLACK = 1000  # ms by which a reply may say more than the ttl before it is taken for nonsense
 TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
+ID = 32  # bytes of an id
 NO_STONE = b"$1\r\n0\r\n"
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
 
@@ -90,11 +94,19 @@ def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
     It stands from the server's now on for as long as a copy of the claim could be applied: what is
     known of the server's clock here may be wrong, as it is when somebody breaks another's claim.
     """
-    ident, stone = ask.id.encode(), NO_STONE
+    ident, stone = sent(ask.id), NO_STONE
     if until:
         life = ask.shape.wait_ttl * 1000 + TOMB_MARGIN
         stone = bulk(b"%d %d" % (until + TOMB_MARGIN, life))
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
+
+
+def sent(ident: str) -> bytes:
+    """Pack an id. Its length stands in the packets: another one would begin another command."""
+    raw = ident.encode()
+    if len(raw) != ID:
+        raise ValueError("not the id of a claim")
+    return raw
 
 
 class Renewal(NamedTuple):
@@ -135,6 +147,22 @@ def inspect(name: str, most: int) -> bytes:
     return INSPECT.packet(5, b"$1\r\n3\r\n" + where.lock + where.queue + bulk(b"%d" % most))
 
 
+_KEPT = bulk(b"%d" % RECORDS) + bulk(b"%d" % (REMEMBERED * 1000))
+
+
+def record(key: bytes, line: bytes = b"") -> bytes:
+    """Pack a call of record.lua: keep a line, or without one read what is kept."""
+    start = b"$1\r\n1\r\n" + key
+    return RECORD.packet(5, start + bulk(line) + _KEPT) if line else RECORD.packet(2, start)
+
+
+def records(reply: Any) -> list[bytes]:
+    """Read the reply of record.lua."""
+    if reply is not None and type(reply) is not bytes:
+        raise Malformed("not the records of breaks")
+    return reply[: RECORDS * (RECORD_SIZE + 1)].split(b"\n", RECORDS)[:RECORDS] if reply else []
+
+
 class Malformed(Exception):
     """A reply that no script of ours gives: what has sent it is not to be trusted."""
 
@@ -163,7 +191,7 @@ def standing(reply: Any, ask: Ask) -> Standing:
             ahead=number(ahead),
             behind=number(behind),
             floor=number(floor),
-            blocker=Blocker(head[0].decode(), number(head[1]), bytes(head[2])) if head else None,
+            blocker=Blocker(head[0].decode(), number(head[1]), octets(head[2])) if head else None,
             recheck=None if number(recheck, -TOP) < 0 else recheck / 1000,
         )
 
@@ -175,6 +203,22 @@ def reading() -> Iterator[None]:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise Malformed(str(error) or type(error).__name__) from error
+
+
+def claim_id(raw: Any) -> str:
+    """Read the id of a claim. Whoever may write to Redis may have put anything in its place, and
+    a resignation sends an id as it is, behind its length.
+    """
+    if type(raw) is not bytes or not IDENT.fullmatch(raw):
+        raise Malformed("no id")
+    return raw.decode()
+
+
+def octets(raw: Any) -> bytes:
+    """Read bytes. `bytes()` would make as many zeros of a number as it says."""
+    if type(raw) is not bytes:
+        raise Malformed("no bytes")
+    return raw
 
 
 def number(raw: Any, least: float = 0, most: float = TOP - 1) -> int:
@@ -227,13 +271,13 @@ def entries(name: str, reply: Any) -> list[Entry]:
             found.append(
                 Entry(
                     name=name,
-                    id=ident.decode(),
+                    id=claim_id(ident),
                     ticket=number(ticket),
                     granted=granted == 1,
                     weight=number(weight),
                     capacity=number(capacity),
                     left=number(left, -TOP) / 1000,
-                    payload=bytes(payload),
+                    payload=octets(payload),
                 )
             )
     return found

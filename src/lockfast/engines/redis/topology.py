@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import hiredis
 
 from lockfast.engines.redis.keys import BUCKETS, command, slot
+from lockfast.engines.redis.packets import Malformed, number, octets
 from lockfast.engines.redis.wire import Address
 from lockfast.errors import EngineError, EngineUnavailable
 
+HIGHEST = 65_535
+PORT = re.compile("[0-9]{1,5}")
 Call = Callable[[Address, bytes], Awaitable[Any]]
 
 
@@ -89,12 +93,16 @@ class Sentinels:
             except EngineError as error:
                 why = error
                 continue
-            if isinstance(reply, list) and len(reply) == 2 and bytes(reply[1]).isdigit():  # noqa: PLR2004  # host and port
-                # A new list each time: several threads may be here at once.
-                self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
-                self._primary = Address(reply[0].decode(), int(reply[1]))
-                return
-            why = reply
+            try:
+                host, port = reply
+                primary = Address(octets(host).decode(), number(port, 1, HIGHEST))
+            except (Malformed, TypeError, ValueError):  # not a pair, or not of a host and a port
+                why = reply
+                continue
+            # A new list each time: several threads may be here at once.
+            self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
+            self._primary = primary
+            return
         raise EngineUnavailable(
             f"no sentinel knows a primary named {self._name!r}: {why}", sent=False
         )
@@ -162,7 +170,7 @@ class Cluster:
         if kind not in ("MOVED", "ASK"):
             return None
         host, _, port = rest.rpartition(" ")[2].rpartition(":")
-        if not port.isdigit():
+        if not PORT.fullmatch(port):
             return None
         there = Address(_host(host.encode(), asked), int(port))
         if kind == "MOVED":

@@ -20,7 +20,6 @@ from lockfast.engines.redis.keys import command
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 IO = 5.0  # seconds of silence after which a connection is given up
-MISSING = object()
 FRESH = 2.0
 """Seconds after which an idle connection is asked with a PING whether it still works: a server's
 `timeout`, a load balancer, a restart or a NAT that forgets may have ended it without a word."""
@@ -119,11 +118,6 @@ def keep_alive(sock: Sock) -> None:
         option = getattr(socket, name, None)  # not on every system
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def reader() -> hiredis.Reader:
-    """Make a parser."""
-    return hiredis.Reader(notEnoughData=MISSING)
 
 
 def reason(error: BaseException) -> str:

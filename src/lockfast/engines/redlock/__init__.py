@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lockfast.engines.hosts import exposed
 from lockfast.engines.redis import OPTIONS, tls_context
 from lockfast.engines.redis.wire import Address
 from lockfast.engines.redlock.aio import AioFleet
@@ -39,12 +40,13 @@ def install(url: str, *, lost: bool = False) -> None:
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
     nodes, login, base = _read(target)
+    weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
 
     def open_engine() -> Engine:
         fleet = (ThreadFleet if isinstance(runtime, Threads) else AioFleet)(
             nodes, login, runtime.now
         )
-        return RedlockEngine(fleet, runtime.now, runtime.sleep, base)
+        return RedlockEngine(fleet, runtime.now, runtime.sleep, base, weak)
 
     return open_engine
 

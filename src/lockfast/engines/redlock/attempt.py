@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.core.ballot import Ballot, Verdict
-from lockfast.engines.redis.packets import TOP, Malformed, number, reading
+from lockfast.engines.redis.packets import TOP, Malformed, number, octets, reading
 from lockfast.engines.redis.wire import DEMOTED, Address, code, failure
 from lockfast.engines.redlock import packets
 from lockfast.errors import EngineError, EngineUnavailable
@@ -103,11 +103,11 @@ class Poll(Ballot):
             self.refuse(node, number(reply[1]))
         elif what == b"busy":
             holder, left = reply[3].decode(), max(number(reply[2], -TOP), 0) / 1000
-            blocker = Blocker(holder, number(reply[4]), bytes(reply[5]))
+            blocker = Blocker(holder, number(reply[4]), octets(reply[5]))
             self.busy(node, number(reply[1]), holder, left)
             self.blockers[holder] = blocker
         elif what == b"stranger":
-            self.missing[node] = bytes(reply[1])
+            self.missing[node] = octets(reply[1])
             self.strangers.add(node)
         else:
             raise Malformed("no vote")

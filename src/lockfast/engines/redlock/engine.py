@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
@@ -22,11 +23,11 @@ from lockfast.engines.redlock.attempt import (
 )
 from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.fleet import Answer, Fleet
-from lockfast.engines.redlock.inspecting import highest_of, one_name, one_page
+from lockfast.engines.redlock.inspecting import highest_of, one_name, one_page, recorded
 from lockfast.engines.redlock.probing import probe
 from lockfast.engines.singly import singly
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.guarantees import Guarantees
+from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
@@ -44,8 +45,11 @@ class RedlockEngine:
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]],
         base: int,
+        weak: Sequence[Finding] = (),
     ) -> None:
-        """Add `base` to every number that is proposed by the clock."""
+        """Add `base` to every number that is proposed by the clock. `weak`: what is wrong with the
+        way to the nodes.
+        """
         self._fleet = fleet
         fleet.late, fleet.lost = self._late, self._lost
         self._size = len(fleet.nodes)
@@ -53,6 +57,7 @@ class RedlockEngine:
         self._now = clock
         self._sleep = sleep
         self._base = base
+        self._weak = weak
         self._highest = 0
         self._deaf: dict[Address, float] = {}
         self._channel: str | None = None
@@ -321,9 +326,18 @@ class RedlockEngine:
             return await one_name(self._fleet, names, deadline)
         return await one_page(self._fleet, names, cursor, deadline)
 
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
+        """Keep it on every node; a majority must answer."""
+        await recorded(self._fleet, name, record, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read what any of a majority has kept."""
+        return await recorded(self._fleet, name, b"", deadline)
+
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask every node."""
-        return await probe(self._fleet, deadline)
+        found = await probe(self._fleet, deadline)
+        return replace(found, findings=(*found.findings, *self._weak))
 
     def reset(self) -> None:
         """Forget every connection."""

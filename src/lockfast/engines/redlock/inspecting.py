@@ -5,18 +5,29 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import hiredis
 
 from lockfast.core.ballot import GRACE, quorum
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.packets import TOP, Malformed, number, reading
+from lockfast.engines.redis.packets import (
+    TOP,
+    Malformed,
+    claim_id,
+    number,
+    octets,
+    reading,
+    record,
+    records,
+)
+from lockfast.engines.redis.scripts import RECORD
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.engines.redlock.scripts import INSPECT
 from lockfast.errors import EngineUnavailable
-from lockfast.port import Entry, Page
+from lockfast.port import RECORDS, Entry, Page
 
 SHOWN = 1000  # claims of one lock that are shown
 SCANNED = 500  # keys per page
@@ -108,11 +119,19 @@ async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
 
 
 async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int, list[Rows]]:
-    """Ask every node about names; a majority must answer, and the others have a moment to."""
+    """Ask every node about names."""
     if not names:
         return {}
+    request = b"".join(INSPECT.whole(packets.inspect(name, SHOWN)) for name in names)
+    return await _majority(fleet, request, len(names), deadline)
+
+
+async def _majority(
+    fleet: Fleet, request: bytes, count: int, deadline: float
+) -> dict[int, list[Any]]:
+    """Ask every node; a majority must answer, and the others have a moment to."""
     size = len(fleet.nodes)
-    answers: dict[int, list[Rows]] = {}
+    answers: dict[int, list[Any]] = {}
     errors: list[object] = []
 
     def hear(node: int, answer: Answer) -> float:
@@ -126,12 +145,24 @@ async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int,
             return 0.0
         return GRACE * 5 if len(answers) >= quorum(size) else 1e9
 
-    request = b"".join(INSPECT.whole(packets.inspect(name, SHOWN)) for name in names)
-    await fleet.scatter([request] * size, len(names), deadline, hear)
+    await fleet.scatter([request] * size, count, deadline, hear)
     if len(answers) < quorum(size):
         why = f": {errors[0]}" if errors else ""
-        raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=False)
+        raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=True)
     return answers
+
+
+async def recorded(fleet: Fleet, name: str, line: bytes, deadline: float) -> list[bytes]:
+    """Keep the record of a break on every node, or without a line read what they have kept."""
+    request = RECORD.whole(record(packets.keys(name).records, line))
+    answers = await _majority(fleet, request, 1, deadline)
+    kept: list[list[bytes]] = []
+    for (reply,) in answers.values():
+        with contextlib.suppress(Malformed):
+            kept.append(records(reply))
+    # The newest is the first on every node that has it; one that was down lacks some.
+    rows = zip_longest(*kept)
+    return list(dict.fromkeys(each for row in rows for each in row if each))[:RECORDS]
 
 
 def _is_error(reply: object) -> bool:
@@ -152,10 +183,10 @@ def _merged(name: str, answers: Iterable[Any], size: int) -> list[Entry]:
         for each in rows if isinstance(rows, list) else ():
             with contextlib.suppress(Malformed), reading():
                 raw, token, has, left, payload = each
-                ident, key = raw.decode(), number(token)
+                ident, key = claim_id(raw), number(token)
                 row = (holding if has else waiting).setdefault((ident, key), [])
                 row.append(number(left, -TOP) / 1000)
-                payloads[ident] = bytes(payload)
+                payloads[ident] = octets(payload)
     return [
         Entry(
             name=name,

@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.connection import PUSH, Connection
-from lockfast.engines.redis.wire import MISSING
+from lockfast.engines.redis.parser import MISSING
 
 OPENING = 0.5  # seconds for a connection to a node of which nothing bad is known
 READING = 0.05  # seconds for a node to read a request that does not fit into its buffer
@@ -44,7 +44,7 @@ class Line(Connection):
         late: list[Any] = []
         gets = self._gets
         while True:
-            data = self.sock.recv(65536)
+            data = self.sock.recv(max(65536, self._reader.unfinished))
             if not data:
                 raise ConnectionResetError("the node closed the connection")
             self._feed(data)

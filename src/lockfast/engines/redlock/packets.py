@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from lockfast.engines.redis.keys import BUCKETS, bulk, command
+from lockfast.engines.redis.packets import sent
 from lockfast.engines.redlock.scripts import (
     CLAIM,
     ENTER,
@@ -38,7 +39,7 @@ def mark_key(bucket: int) -> str:
 class Keys:
     """The keys of one name, packed. All have one hash tag, in front of the name (TRAPS 37)."""
 
-    __slots__ = ("both", "bucket", "renew", "resign")
+    __slots__ = ("both", "bucket", "records", "renew", "resign")
 
     def __init__(self, name: str) -> None:
         """Find the bucket; the kind of key is one character right behind the tag."""
@@ -46,6 +47,7 @@ class Keys:
         self.bucket = zlib.crc32(raw) % BUCKETS
         tag = mark_key(self.bucket).encode()
         self.both = b"$1\r\n2\r\n" + bulk(tag + b"=" + raw) + bulk(tag)
+        self.records = bulk(tag + b"?" + raw)
         self.renew = RENEW.packet(5, self.both)
         self.resign = RESIGN.packet(5, self.both)
 
@@ -110,7 +112,7 @@ _WITHDRAWN = b" - \r\n" + bulk(b"0")
 def resign(name: str, ident: str, token: int, *, withdrawn: bool = False) -> bytes:
     """Pack a call of resign.lua."""
     end = _WITHDRAWN if withdrawn else _RESIGNED
-    return b"%b$52\r\n%b %016d%b" % (keys(name).resign, ident.encode(), token, end)
+    return b"%b$52\r\n%b %016d%b" % (keys(name).resign, sent(ident), token, end)
 
 
 def inspect(name: str, most: int) -> bytes:

@@ -22,8 +22,10 @@ for _, id in ipairs(ids) do
   local record = redis.call('HGET', KEYS[3], id)
   if left > 0 and record then
     local ticket, capacity, weight, payload = string.match(record, '^(%d+) (%d+) (%d+) %d+ %d+ (.*)$')
-    ahead = ahead + weight
-    shown[#shown + 1] = {id, ticket, ahead <= tonumber(capacity) and 1 or 0, left, weight, capacity, payload}
+    if ticket then -- what somebody else has written there hides nothing else
+      ahead = ahead + weight
+      shown[#shown + 1] = {id, ticket, ahead <= tonumber(capacity) and 1 or 0, left, weight, capacity, payload}
+    end
   end
 end
 return shown

@@ -17,7 +17,7 @@
 -- No script stops after its first write: Redis does not undo what a script wrote before an error.
 -- What could fail, and why it does not (docs/engines/redis.md has the whole list):
 --   PUBLISH               without rights to the channel: pcall. The waiter finds its grant when it looks
---   ZADD ZREM HDEL PEXPIREAT  without rights to the command: asked before the first write, by 'permit'
+--   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: asked before the first write, by 'permit'
 --   SET DEL PEXPIRE       every user that could claim at all has the rights; SET overwrites any type
 --   ZCARD HLEN            keys of a wrong type: they are the first commands on their keys, and only read
 --   HGET                  a record that is missing or unreadable: 'find' returns nil, and every caller
@@ -46,9 +46,9 @@ end
 -- Redis before 7.0 cannot be asked.
 local function permit(order, records)
   local may = redis.acl_check_cmd
-  if may and not (may('ZADD', order, '0', '') and may('ZREM', order, '') and may('HDEL', records, '')
-                  and may('PEXPIREAT', order, '0')) then
-    error({err = 'NOPERM this user has no permissions to run ZADD, ZREM, HDEL and PEXPIREAT in scripts'})
+  if may and not (may('ZADD', order, '0', '') and may('ZREM', order, '') and may('HSET', records, '', '')
+                  and may('HDEL', records, '') and may('PEXPIREAT', order, '0')) then
+    error({err = 'NOPERM this user has no permissions to run ZADD, ZREM, HSET, HDEL and PEXPIREAT in scripts'})
   end
 end
 
