@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
+import psycopg
 import pytest
 
 import lockfast
 from lockfast.cli.app import launch
+from lockfast.engines.postgres import install
 from tests.cli.run.program import Program, run
 from tests.console.calls import LONG, Calls
 from tests.servers import Postgres, Redis, free_port, wait_until
@@ -43,6 +45,50 @@ def test_an_engine_that_is_not_there_cannot_be_installed(
     said = Calls(f"postgresql://127.0.0.1:{free_port()}/app", capsys)("install")
     assert said.code == 69
     assert said.err.count("\n") == 1
+
+
+def test_a_password_that_is_wrong_is_refused_and_not_out_of_reach(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        server.command("ALTER ROLE postgres PASSWORD 'secret'")
+        (server.data_path / "pg_hba.conf").write_text("host all all all scram-sha-256\n", "utf-8")
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        call = Calls(server.url.replace("postgres@", "postgres:wrong@"), capsys)
+        wait_until(lambda: call("install").code != 0, "passwords are asked for")
+        said = call("install")
+        assert said.code == 78
+        assert "password" in said.err
+        assert "wrong" not in said.err
+        assert said.err.count("\n") == 1
+
+
+def test_a_right_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        server.command("CREATE ROLE stranger LOGIN")
+        said = Calls(server.url.replace("postgres@", "stranger@"), capsys)("install")
+        assert said.code == 78
+        assert "permission denied" in said.err
+        assert said.err.count("\n") == 1
+        server.command("CREATE SCHEMA lockfast AUTHORIZATION stranger")
+        said = Calls(server.url, capsys)("install")
+        assert said.code == 78
+        assert "ALTER SCHEMA lockfast OWNER TO" in said.err  # the server's hint
+
+
+def test_an_installation_that_another_transaction_holds_up_is_unavailable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """psycopg raises subclasses of OperationalError once it is connected."""
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        server.command("ALTER ROLE postgres SET lock_timeout = '200ms'")
+        with psycopg.connect(server.url) as other:
+            other.execute("LOCK TABLE lockfast.claim IN ACCESS EXCLUSIVE MODE")
+            said = Calls(server.url, capsys)("install")
+        assert said.code == 69
+        assert "lock timeout" in said.err
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

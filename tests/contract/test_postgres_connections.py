@@ -139,6 +139,54 @@ def test_the_host_that_answered_last_is_tried_first(server: Postgres) -> None:
             assert time.monotonic() - started < 2
 
 
+@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+def test_a_standby_whose_name_is_looked_up_slowly_does_not_hold_up_a_reconnection(
+    server: Postgres, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = threading.Event()
+    asked: list[str] = []
+
+    def look_up(host: str, port: int | None, *rest: int, **more: int) -> object:
+        asked.append(host)
+        if host != "standby.test":
+            host = "127.0.0.1" if host == "primary.test" else host
+            return plainly(host, port, *rest, **more)
+        if slow.is_set():
+            time.sleep(3)
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    plainly = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr("lockfast.engines.postgres.threads.getaddrinfo", look_up)
+    port = server.port
+    url = f"postgresql://postgres@standby.test:{port},primary.test:{port}/postgres"
+
+    def cut() -> float:
+        slow.set()
+        server.command(MINE.replace("count(*)", "pg_terminate_backend(pid)"))
+        asked.clear()
+        return time.monotonic()
+
+    async def play() -> float:
+        async with aio.connect(url) as client:
+            await (await client.lock("names").acquire(timeout=10)).release()
+            started = cut()
+            await (await client.lock("names").acquire(timeout=2)).release()
+            return time.monotonic() - started
+
+    if colour == "threads":
+        with lockfast.connect(url) as client:
+            client.lock("names").acquire(timeout=10).release()
+            started = cut()
+            client.lock("names").acquire(timeout=2).release()
+            took = time.monotonic() - started
+    else:
+        took = asyncio.run(play())
+    assert took < 2
+    assert "primary.test" in asked  # its address may be another now
+    assert "standby.test" not in asked
+
+
 def test_no_host_at_all_is_an_error_at_the_deadline_that_names_each() -> None:
     ports = [free_port(), free_port()]
     url = f"postgresql://postgres@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/postgres"

@@ -64,7 +64,7 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "FROM pg_proc WHERE pronamespace = 'lockfast'::regnamespace "
         "AND has_function_privilege('app', oid, 'execute') ORDER BY 1"
     )
-    names = ["claim_v1", "renew_v1", "resign_v1", "show_v1"]
+    names = ["claim_v1", "record_v1", "records_v1", "renew_v1", "resign_v1", "show_v1"]
     assert rows == [(name, True, True) for name in names]
 
 
@@ -76,6 +76,7 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "UPDATE lockfast.bucket SET last = 9007199254740991",
         "INSERT INTO lockfast.tombstone VALUES ('x', 0, 0, '')",
         "TRUNCATE lockfast.bucket",
+        "INSERT INTO lockfast.broken VALUES ('x', 'x', 0, '')",
         "SELECT lockfast.leave_v1('x', 1, 0, 1, NULL)",
         "SELECT lockfast.sweep_v1(1, 9007199254740991)",
         "SELECT lockfast.grant_v1('other')",
@@ -86,10 +87,12 @@ def test_a_lock_user_cannot_touch_what_is_stored(server: Postgres, statement: st
     assert refused(as_role(server, "app"), statement) == "42501"
 
 
-def claiming(capacity: int = 1, weight: int = 1, base: int = 0, id_: str = "x") -> str:
+def claiming(weight: int = 1, base: int = 0, id_: str = "x", **sql: str) -> str:
+    """Write a claim; `sql`: expressions for its name, its payload and its word."""
+    said = {"name": "'held'", "payload": "''", "word": "''"} | sql
     return (
-        f"SELECT lockfast.claim_v1('held', '{id_}', {capacity}, {weight}, 1000000, 1000000, true, "
-        f"4503599627370495, {base}, '', '')"
+        f"SELECT lockfast.claim_v1({said['name']}, '{id_}', 1, {weight}, 1000000, 1000000, true, "
+        f"4503599627370495, {base}, {said['payload']}, {said['word']})"
     )
 
 
@@ -103,6 +106,10 @@ def claiming(capacity: int = 1, weight: int = 1, base: int = 0, id_: str = "x") 
         claiming(base=-(2**62)),
         claiming(id_="a b"),
         claiming(id_=""),
+        claiming(name="convert_to(repeat('x', 513), 'UTF8')"),
+        claiming(payload="convert_to(repeat('x', 65537), 'UTF8')"),
+        claiming(word="repeat('x', 65)"),
+        claiming(word="repeat('é', 33)"),
     ],
 )
 def test_a_lock_user_cannot_make_a_claim_that_breaks_the_rule_for_others(
@@ -111,6 +118,39 @@ def test_a_lock_user_cannot_make_a_claim_that_breaks_the_rule_for_others(
     with lockfast.connect(as_role(server, "other")) as client, client.lock("held"):
         assert refused(as_role(server, "app"), statement) == "22023"
         assert client.lock("held").try_acquire() is None
+
+
+def test_a_claim_may_have_a_name_a_payload_and_a_word_of_full_length(server: Postgres) -> None:
+    name, id_ = "convert_to(repeat('x', 512), 'UTF8')", "f" * 32
+    payload, word = "convert_to(repeat('x', 65536), 'UTF8')", "repeat('x', 64)"
+    with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
+        call = claiming(id_=id_, name=name, payload=payload, word=word)
+        row = connection.execute(call.encode()).fetchone()
+        assert row is not None
+        assert row[0].split()[2] == "t"
+        gone = f"SELECT lockfast.resign_v1(ARRAY[{name}], '{{{id_}}}', '{{NULL}}')"
+        assert connection.execute(gone.encode()).fetchall() == [("t",)]
+
+
+def test_a_second_record_of_a_break_does_not_rewrite_the_first(server: Postgres) -> None:
+    with (
+        lockfast.connect(as_role(server, "app")) as client,
+        client.lock("recorded", ttl=5) as lease,
+        psycopg.connect(as_role(server, "app"), autocommit=True) as connection,
+    ):
+        for record in (b"first", b"second"):
+            connection.execute("SELECT lockfast.record_v1('recorded', %s, %s)", [lease.id, record])
+        kept = connection.execute("SELECT lockfast.records_v1('recorded')").fetchall()
+        assert [bytes.fromhex(row[0]) for row in kept] == [b"first"]
+
+
+def test_a_lock_user_cannot_record_the_break_of_another_roles_lock(server: Postgres) -> None:
+    with lockfast.connect(as_role(server, "other")) as client, client.lock("kept") as lease:
+        call = f"SELECT lockfast.record_v1('kept', '{lease.id}', 'x')"
+        with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="other") as no:
+                connection.execute(call.encode())
+            assert "member of that role" in (no.value.diag.message_hint or "")
 
 
 def test_a_lock_user_cannot_release_the_lock_of_another_role(server: Postgres) -> None:
@@ -124,6 +164,7 @@ def test_a_lock_user_cannot_release_the_lock_of_another_role(server: Postgres) -
         with pytest.raises(EngineRefused, match="other"):
             stranger.revoke(stranger.lock("theirs").holders()[0], "I want it")
         assert client.lock("theirs").holders()
+        assert client.breaks("theirs") == []
 
 
 def test_a_lock_user_cannot_forbid_another_role_an_id(server: Postgres) -> None:
@@ -169,6 +210,7 @@ def test_an_installation_of_the_earlier_schema_is_brought_up_to_date_with_its_us
             "ALTER TABLE lockfast.claim DROP COLUMN owner, DROP COLUMN word; "
             "ALTER TABLE lockfast.tombstone DROP COLUMN owner, ADD PRIMARY KEY (id); "
             "DROP FUNCTION lockfast.show_v1, lockfast.grant_v1, lockfast.may_v1; "
+            "DROP FUNCTION lockfast.record_v1, lockfast.records_v1; DROP TABLE lockfast.broken; "
             "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO PUBLIC; "
             "GRANT USAGE ON SCHEMA lockfast TO app; "
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockfast TO app"

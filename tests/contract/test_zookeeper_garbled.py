@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 import lockfast
 from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.handler import LARGEST, PATIENCE, Handler
 from lockfast.errors import LockfastError
 from tests.servers import ZooKeeper
 
@@ -169,3 +170,40 @@ def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeep
         client.lock("x", ttl=8).acquire(timeout=SOON).release()
     stranger.stop()
     stranger.close()
+
+
+@contextlib.contextmanager
+def talker(piece: bytes, pause: float, times: int) -> Iterator[Handler]:
+    """Give a handler that is connected to one who answers a word piece by piece."""
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    if connection.recv(4):
+                        for _ in range(times):
+                            connection.sendall(piece)
+                            time.sleep(pause)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        handler = Handler(None)
+        handler.create_connection(listener.getsockname()).close()
+        yield handler
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(SOON)
+
+
+def test_a_word_that_is_answered_byte_by_byte_is_given_up_in_time() -> None:
+    with talker(b"x", 0.2, 40) as handler:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            handler.command("srvr")
+        assert time.monotonic() - began < PATIENCE + 2.0
+
+
+def test_an_endless_answer_to_a_word_is_not_read_to_its_end() -> None:
+    with talker(b"x" * 8192, 0.0, 1000) as handler:
+        assert len(handler.command("srvr")) == LARGEST

@@ -125,6 +125,18 @@ def test_work_behind_a_commit_in_the_block_is_refused_before_it_is_done(
         set_value(before)
 
 
+@pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK"])
+def test_a_transaction_that_ends_within_its_block_is_not_taken_for_a_commit(
+    client: lockfast.Client, how: str
+) -> None:
+    with (
+        pytest.raises(Unguarded, match="had ended"),
+        guarded(lease(client, f"ended by {how}")),
+        connections["default"].cursor() as cursor,
+    ):
+        cursor.execute(how)
+
+
 def test_djangos_own_commit_is_refused_in_the_block(client: lockfast.Client) -> None:
     with (
         pytest.raises(transaction.TransactionManagementError),

@@ -160,6 +160,27 @@ def test_work_behind_a_commit_in_the_block_is_refused_before_it_is_done(
 
 
 @pytest.mark.parametrize("end", ENDINGS)
+@pytest.mark.parametrize("more", [False, True])
+def test_the_page_says_what_is_raised_when_a_transaction_ends_within_its_block(
+    engine: Engine,
+    client: lockfast.Client,
+    end: Callable[[Session], None],
+    more: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    beneath = end in {_by_connection, _by_text}
+    held = lease(client, "page")
+    with (
+        Session(engine) as session,
+        pytest.raises(Unguarded if beneath else InvalidRequestError),
+        guard.transaction(session, held),
+    ):
+        session.execute(text("SELECT 1"))
+        end(session)
+        if more:
+            session.execute(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("end", ENDINGS)
 def test_the_same_for_asyncio(
     server: Postgres, client: lockfast.Client, end: Callable[[Session], None]
 ) -> None:

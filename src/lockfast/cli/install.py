@@ -10,7 +10,6 @@ from rich.text import Text
 from lockfast.cli.paper import show
 from lockfast.cli.place import address, connect
 from lockfast.engines import ENGINES
-from lockfast.errors import EngineRefused, EngineUnavailable, LockfastError
 from lockfast.plain import plain
 from lockfast.url import parse
 
@@ -35,15 +34,10 @@ def install(context: typer.Context) -> None:
     where = plain(address(context))
     name = ENGINES[parse(context.obj).scheme.partition("+")[0]]
     module = import_module(f"lockfast.engines.{name}")
-    if not hasattr(module, "install"):
+    # Where the engine's `install` raises its driver's errors, `prepare` says what they mean.
+    prepare = getattr(module, "prepare", None) or getattr(module, "install", None)
+    if prepare is None:
         show(Text(f"{where} needs no installation."))
         return
-    try:
-        module.install(context.obj)
-    except (LockfastError, ValueError):
-        raise
-    except Exception as error:  # the driver's own
-        if type(error).__name__ == "OperationalError":
-            raise EngineUnavailable(str(error), sent=True) from error
-        raise EngineRefused(str(error)) from error
+    prepare(context.obj)
     show(Text(f"{where} is ready."))

@@ -10,7 +10,9 @@ import psycopg
 from lockfast.engines.postgres.address import LIBPQ, Address
 from lockfast.engines.postgres.aio import AioWire
 from lockfast.engines.postgres.engine import PostgresEngine
+from lockfast.engines.postgres.link import failed, unconnected
 from lockfast.engines.postgres.threads import ThreadWire
+from lockfast.errors import EngineUnavailable
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -40,6 +42,24 @@ def install(url: str, *, role: str | None = None) -> None:
         connection.execute(schema().encode())
         if role is not None:
             connection.execute("SELECT lockfast.grant_v1(%s)", [role])
+
+
+def prepare(url: str) -> None:
+    """Do what `install` does, and raise an `EngineError` where that raises psycopg's errors.
+
+    For `lockfast install`, which knows no driver. psycopg's error is the `__cause__`.
+    """
+    where = str(Address.of(parse(url)))
+    try:
+        install(url)
+    except psycopg.Error as error:
+        parts = (error.diag.message_primary, error.diag.message_hint)
+        said = " ".join(part for part in parts if part) or " ".join(str(error).split())
+        if error.sqlstate is not None:
+            raise failed(error.sqlstate, said, where) from error
+        if error.pgconn is None:  # not from the attempt to connect
+            raise EngineUnavailable(f"PostgreSQL at {where}: {said}", sent=True) from error
+        raise unconnected(said, where) from error
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:

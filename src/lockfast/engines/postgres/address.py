@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from dataclasses import dataclass, field
 
 from psycopg.conninfo import make_conninfo
 
+from lockfast.engines.hosts import is_local
 from lockfast.url import Target
 
 LIBPQ = (
@@ -106,21 +106,3 @@ class Address:
         return make_conninfo(
             "", **self.words, **{word: text for word, text in where.items() if text.strip(",")}
         )
-
-
-def is_local(host: str) -> bool:
-    """Tell whether a host is this machine: a socket in a folder, or a loopback address."""
-    if host in {"", "localhost"} or host.startswith(("/", "@")):
-        return True
-    return not is_name(host) and ipaddress.ip_address(host).is_loopback
-
-
-def is_name(host: str) -> bool:
-    """Tell whether a host has to be looked up."""
-    if not host or host.startswith(("/", "@")):
-        return False
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return True
-    return False

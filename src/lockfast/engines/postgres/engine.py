@@ -159,6 +159,14 @@ class PostgresEngine:
         sql = statements.show_page(names, cursor)
         return await self._wire.call(sql, deadline, replies.page)
 
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Keep it: one call, one transaction."""
+        await self._wire.call(statements.record(name, claim, record), deadline, len)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read them."""
+        return await self._wire.call(statements.records(name), deadline, replies.records)
+
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""
         wire = self._wire

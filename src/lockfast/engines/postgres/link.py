@@ -25,8 +25,9 @@ GREETING = (
     b"pg_catalog.current_setting('transaction_isolation')"
 )
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-# A standby, which may be promoted; a server in recovery; a lock that was not to be had.
-NOT_NOW = frozenset(["25006", "55000", "55P03"])
+# Another isolation; a standby, which may be promoted; a server in recovery; a lock that was not to
+# be had.
+NOT_NOW = frozenset(["25000", "25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or not this version of it: run "
@@ -179,17 +180,21 @@ class Link:
         text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(
             "utf-8", "replace"
         )
-        said = f"PostgreSQL at {self.where}: {text or result.get_error_message()} [{code}]"
-        if code in NOT_NOW or code[:2] in {"40", "53"}:
-            if code in {"25006", "55000"}:  # another server is the primary now
-                self.close()
-            return EngineUnavailable(said, sent=False)
+        if code in {"25006", "55000"}:  # another server is the primary now
+            self.close()
         if code == "25000":  # the default was changed behind our back
             self._careful = True
-            return EngineUnavailable(said, sent=False)
-        if not code or code[:2] in {"08", "57"}:
-            return EngineUnavailable(said, sent=True)
-        return EngineRefused(f"{said} ({INSTALL})" if code in MISSING else said)
+        return failed(code, text or result.get_error_message(), self.where)
+
+
+def failed(code: str, text: str, where: str) -> EngineError:
+    """Tell by its SQLSTATE whether a statement may succeed later, or was refused."""
+    said = f"PostgreSQL at {where}: {text} [{code}]"
+    if code in NOT_NOW or code[:2] in {"40", "53"}:
+        return EngineUnavailable(said, sent=False)
+    if not code or code[:2] in {"08", "57"}:
+        return EngineUnavailable(said, sent=True)
+    return EngineRefused(f"{said} ({INSTALL})" if code in MISSING else said)
 
 
 def unconnected(text: str, where: str) -> EngineError:

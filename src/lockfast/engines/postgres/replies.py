@@ -73,6 +73,11 @@ def resigned(rows: list[Row], asks: Sequence[Ask]) -> tuple[list[bool], list[str
     return [letter == ord("t") for letter in letters], [note.decode("ascii") for note in notes]
 
 
+def records(rows: list[Row]) -> list[bytes]:
+    """Read the records of breaks."""
+    return [bytes.fromhex((record or b"").decode()) for (record,) in rows]
+
+
 def entries(rows: list[Row]) -> list[Entry]:
     """Read the rows of `inspect`."""
     return [_entry(row) for row in rows]

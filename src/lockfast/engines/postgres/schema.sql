@@ -3,6 +3,7 @@
 -- bucket     1,024 rows. A row is the mutex of all names that fall on it, and mints their tickets:
 --            the order of tickets is the order of commits. Nothing is kept per name.
 -- claim      the live claims. Times are in microseconds, by this server's clock.
+-- broken     records of claims that were broken, for a day.
 -- tombstone  ids that must not come to life again, until their last copy is too late anyway.
 --
 -- Each operation is one VOLATILE function in a transaction of its own, READ COMMITTED: only there
@@ -13,17 +14,17 @@
 -- (waits, ticket). Its last claim carries the totals of the whole queue: nothing is ever counted
 -- that could be long. Every query below finds its rows by exactly one index, in its order, whatever
 -- the planner believes; and never by a bitmap, which would walk over the dead rows of the past.
-
 --
--- They wait for a lock for two seconds at most, and the client tries again until its own deadline: a server
--- does not notice that a client has given up, and the connections of those would add up.
+-- They wait for a lock for two seconds at most, and the client tries again until its own deadline: a
+-- server does not notice that a client has given up, and the connections of those would add up.
 --
--- Who may do what: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1 and show_v1 (grant_v1 gives
--- it), and no right to the tables. Those four are SECURITY DEFINER with a fixed search_path, because
--- whoever may CREATE in a schema on the caller's path could otherwise put a function or an operator of
--- his own in front of PostgreSQL's, and have it run as the caller, or as the owner. All the others are
--- for the owner alone, run beneath one of the four, and so on the same path. They do not set it
--- themselves: a SET on every function took 30 % of the pairs of acquire and release, on the four alone less than 5.
+-- Who may do what: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1, show_v1, record_v1 and
+-- records_v1 (grant_v1 gives it), and no right to the tables. Those six are SECURITY DEFINER with a
+-- fixed search_path, because whoever may CREATE in a schema on the caller's path could otherwise put a
+-- function or an operator of his own in front of PostgreSQL's, and have it run as the caller, or as the
+-- owner. All the others are for the owner alone, run beneath one of the six, and so on the same path.
+-- They do not set it themselves: a SET on every function took 30 % of the pairs of acquire and release,
+-- on those alone less than 5.
 
 -- The installation itself runs on a fixed path too, and leaves the transaction's own behind.
 SELECT pg_catalog.set_config('lockfast.path', pg_catalog.current_setting('search_path'), true);
@@ -131,6 +132,16 @@ $$;
 
 CREATE INDEX IF NOT EXISTS tombstone_expiry ON lockfast.tombstone (b, until);
 
+CREATE TABLE IF NOT EXISTS lockfast.broken (
+  id     text   PRIMARY KEY, -- of the claim
+  name   bytea  NOT NULL,
+  at     bigint NOT NULL,
+  record bytea  NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS broken_name ON lockfast.broken (name, at);
+CREATE INDEX IF NOT EXISTS broken_at ON lockfast.broken (at);
+
 -- These two are written into the statements that call them, which a SET would prevent.
 CREATE OR REPLACE FUNCTION lockfast.micros_v1() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
@@ -155,6 +166,17 @@ BEGIN
     FROM pg_namespace o, pg_roles w LEFT JOIN pg_roles r ON r.rolname = p_whose
     WHERE o.nspname = 'lockfast' AND w.rolname = p_who
   ), false);
+END
+$$;
+
+-- Refuse the one that logged in to end the claim of a role for which what it says does not count.
+CREATE OR REPLACE FUNCTION lockfast.permit_v1(p_id text, p_owner name) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT lockfast.may_v1(session_user, p_owner) THEN
+    RAISE EXCEPTION 'the claim % was made by role %: % may not end it', p_id, p_owner, session_user
+      USING ERRCODE = 'insufficient_privilege',
+        HINT = 'Be a member of that role, or of the owner of the schema lockfast.';
+  END IF;
 END
 $$;
 
@@ -387,14 +409,17 @@ DECLARE
 BEGIN
   PERFORM lockfast.enter_v1();
   -- Not by our clients: a role that may only execute could else overfill a lock for others by a negative
-  -- weight, use up the tickets, or have their replies read wrong.
+  -- weight, use up the tickets, have their replies read wrong, or made as large as it likes: the payload
+  -- of the first is part of what each of those behind it is told.
   IF p_weight NOT BETWEEN 1 AND p_capacity OR p_ttl NOT BETWEEN 1 AND 4503599627370495
     OR p_wait_ttl NOT BETWEEN 1 AND 4503599627370495 OR p_base NOT BETWEEN 0 AND 4503599627370495
     OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL OR p_word IS NULL
+    OR length(p_payload) > 65536 OR length(p_name) > 512 OR octet_length(p_word) > 64
     OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$' THEN
-    RAISE EXCEPTION 'not a claim: id %, weight % of %, ttl %, wait_ttl %, base %',
-      quote_nullable(p_id), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base
-      USING ERRCODE = 'invalid_parameter_value';
+    RAISE EXCEPTION
+      'not a claim: id %, weight % of %, ttl %, wait_ttl %, base %, bytes of name % and of payload %',
+      quote_nullable(left(p_id, 65)), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base,
+      length(p_name), length(p_payload) USING ERRCODE = 'invalid_parameter_value';
   END IF;
   -- Lock and mint in one. On a new timeline a replica was promoted that may have missed tickets, and
   -- its clock may be behind: an hour is more than either. An hour for each promotion: what it missed
@@ -500,9 +525,8 @@ $$;
 --           never shortened: no copy may be applied later than 10 seconds, the longest wait, after it
 --           was sent. Who breaks another's claim knows neither when that was, nor the clock by then
 --
--- Whether each was there, as letters t and f in the order of the arrays; then the notes, a line each. An
--- error if one is another role's, of which the
--- one that logged in is no member.
+-- Whether each was there, as letters t and f in the order of the arrays; then the notes, a line each.
+-- An error if one is another role's, of which the one that logged in is no member.
 DO $$
 BEGIN
   IF EXISTS (
@@ -546,10 +570,8 @@ BEGIN
     DELETE FROM lockfast.claim c WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name
     RETURNING * INTO v_gone;
     v_removed[v_ask.place] := FOUND;
-    IF FOUND AND v_gone.owner <> session_user AND NOT lockfast.may_v1(session_user, v_gone.owner) THEN
-      RAISE EXCEPTION 'the claim % was made by role %: % may not end it', v_ask.id, v_gone.owner,
-        session_user USING ERRCODE = 'insufficient_privilege',
-          HINT = 'Be a member of that role, or of the owner of the schema lockfast.';
+    IF FOUND AND v_gone.owner <> session_user THEN
+      PERFORM lockfast.permit_v1(v_ask.id, v_gone.owner);
     END IF;
     IF v_removed[v_ask.place] AND v_gone.waits THEN
       v_notes := v_notes || lockfast.leave_v1(v_ask.name, 1, 1, 0, v_gone);
@@ -558,6 +580,46 @@ BEGIN
     END IF;
   END LOOP;
   RETURN concat_ws(chr(10), translate(v_removed::text, '{},', ''), array_to_string(v_notes, chr(10)));
+END
+$$;
+
+-- Keep the record of a break: the newest 16 of a name, for a day. It is a note for people, which every lock
+-- user can write of a claim that is over. The first record of a claim counts.
+CREATE OR REPLACE FUNCTION lockfast.record_v1(p_name bytea, p_id text, p_record bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
+DECLARE
+  v_now   bigint := lockfast.micros_v1();
+  v_owner name;
+BEGIN
+  PERFORM lockfast.enter_v1();
+  IF p_record IS NULL OR length(p_record) > 4096 OR p_name IS NULL OR length(p_name) > 512
+    OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$' THEN
+    RAISE EXCEPTION 'not a record' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  SELECT c.owner INTO v_owner FROM lockfast.claim c WHERE c.id = p_id;
+  IF FOUND AND v_owner <> session_user THEN
+    PERFORM lockfast.permit_v1(p_id, v_owner);
+  END IF;
+  DELETE FROM lockfast.broken k WHERE k.at < v_now - 86400000000;
+  INSERT INTO lockfast.broken (id, name, at, record) VALUES (p_id, p_name, v_now, p_record)
+  ON CONFLICT (id) DO NOTHING;
+  DELETE FROM lockfast.broken k WHERE k.name = p_name AND k.at <= (
+    SELECT o.at FROM lockfast.broken o WHERE o.name = p_name ORDER BY o.at DESC OFFSET 16 LIMIT 1
+  );
+END
+$$;
+
+-- The records of a name in hexadecimal digits, the newest first.
+CREATE OR REPLACE FUNCTION lockfast.records_v1(p_name bytea) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
+BEGIN
+  RETURN QUERY
+    SELECT encode(k.record, 'hex') FROM lockfast.broken k
+    WHERE k.name = p_name AND k.at > lockfast.micros_v1() - 86400000000 ORDER BY k.at DESC LIMIT 16;
 END
 $$;
 
@@ -603,11 +665,11 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA lockfast TO %s', v_role);
   EXECUTE format(
     'REVOKE INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON lockfast.bucket, lockfast.claim, '
-    'lockfast.tombstone FROM %s', v_role);
+    'lockfast.tombstone, lockfast.broken FROM %s', v_role);
   FOR v_call IN
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'lockfast'::regnamespace
-      AND p.proname IN ('claim_v1', 'renew_v1', 'resign_v1', 'show_v1')
+      AND p.proname IN ('claim_v1', 'renew_v1', 'resign_v1', 'show_v1', 'record_v1', 'records_v1')
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', v_call, v_role);
   END LOOP;

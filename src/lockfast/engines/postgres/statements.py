@@ -94,6 +94,18 @@ def tell(notes: Sequence[str]) -> bytes:
     return f"SET LOCAL synchronous_commit = off; SELECT {', '.join(calls)}".encode()
 
 
+def record(name: str, claim: str, line: bytes) -> bytes:
+    """Write the record of a break."""
+    return (
+        f"SELECT lockfast.record_v1({_bytes(name.encode())}, '{_checked(claim)}', {_bytes(line)})"
+    ).encode()
+
+
+def records(name: str) -> bytes:
+    """Ask for the records of a name."""
+    return f"SELECT * FROM lockfast.records_v1({_bytes(name.encode())})".encode()
+
+
 def show_one(name: str) -> bytes:
     """Ask for the claims on one name."""
     return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
@@ -120,9 +132,13 @@ def _bytes(raw: bytes) -> str:
 
 
 def _id(ask: Ask) -> str:
-    if not ask.id.isalnum():
-        raise ValueError(f"not the id of a claim: {ask.id!r}")
-    return ask.id
+    return _checked(ask.id)
+
+
+def _checked(claim: str) -> str:
+    if not claim.isalnum():
+        raise ValueError(f"not the id of a claim: {claim!r}")
+    return claim
 
 
 def _names(asks: Sequence[Ask]) -> str:

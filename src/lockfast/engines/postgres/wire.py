@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lockfast.engines.hearing import patience
-from lockfast.engines.postgres.address import Address, Place, is_name
+from lockfast.engines.hosts import is_name
+from lockfast.engines.postgres.address import Address, Place
 from lockfast.engines.postgres.link import Link, Row
 from lockfast.engines.postgres.steps import Socket
 from lockfast.errors import EngineUnavailable
@@ -115,31 +116,42 @@ class Wire(ABC):
         """
         now = self._now()
         deadline = min(max(deadline, now + GRACE), now + IO)
-        places = await self._places(address, deadline)
-        if not places:
-            raise EngineUnavailable(f"no address of PostgreSQL at {address}", sent=False)
+        known = self._good.get(address, (*address.hosts[0], ""))
+        hosts = sorted(address.hosts, key=lambda host: host != known[:2])
         found: list[str] = []
-        for tried, place in enumerate(places):
-            now = self._now()
-            share = max((deadline - now) / (len(places) - tried), GRACE)
-            try:
-                link = await self._connect(address, place, now + share)
-            except EngineUnavailable as error:
-                found.append(str(error))
-                continue
-            self._good[address] = place
-            return link
+        for tried, (host, port) in enumerate(hosts):
+            until = self._share(deadline, len(hosts) - tried)
+            places = await self._places(host, port, known, until)
+            if not places:
+                where = address.shown(host, port)
+                found.append(f"no address of PostgreSQL at {where}")
+            for nth, place in enumerate(places):
+                share = self._share(until, len(places) - nth)
+                try:
+                    link = await self._connect(address, place, share)
+                except EngineUnavailable as error:
+                    found.append(str(error))
+                    continue
+                self._good[address] = place
+                return link
         # Whatever they said: on a connection that was not made nothing can have happened.
         raise EngineUnavailable("; ".join(dict.fromkeys(found)), sent=False)
 
-    async def _places(self, address: Address, deadline: float) -> list[Place]:
-        """Give all addresses of all hosts, the one that was good last in front."""
-        places: list[Place] = []
-        for host, port in address.hosts:
-            found = await self._look_up(host, deadline) if is_name(host) else [""]
-            places += [(host, port, each) for each in dict.fromkeys(found)]
-        good = self._good.get(address)
-        return sorted(places, key=lambda place: place != good)
+    def _share(self, deadline: float, among: int) -> float:
+        """Divide the time that is left among so many, and give the end of the first share."""
+        now = self._now()
+        return now + max((deadline - now) / among, GRACE)
+
+    async def _places(self, host: str, port: str, known: Place, deadline: float) -> list[Place]:
+        """Give all addresses of a host, the one that answered last in front.
+
+        A host is looked up only when it is its turn: the name of a standby may take seconds. That
+        of the host that answered last is looked up every time, because a name that leads to
+        another server now must not leave some clients at the old one.
+        """
+        found = await self._look_up(host, deadline) if is_name(host) else [""]
+        places = [(host, port, each) for each in dict.fromkeys(found)]
+        return sorted(places, key=lambda place: place != known)
 
     async def _connect(self, address: Address, place: Place, deadline: float) -> Link:
         host, port, _ = place

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 PATIENCE = 2.0  # seconds that a four-letter word may take
+LARGEST = 65_536  # bytes of its answer that are read
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
@@ -48,12 +50,21 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         if self._peer is None:
             return ""
         address, hostname = self._peer
+        end = time.monotonic() + PATIENCE
+        said = b""
         with self.create_connection(address, hostname, PATIENCE) as connection:
             connection.sendall(word.encode())
-            parts = []
-            while part := connection.recv(8192):
-                parts.append(part)
-        return b"".join(parts).decode(errors="replace")
+            # A timeout of the socket is one per part: who sends byte by byte would never meet it.
+            while len(said) < LARGEST:
+                left = end - time.monotonic()
+                if left <= 0.0:
+                    raise TimeoutError(f"the answer to {word} took longer than {PATIENCE:g} s")
+                connection.settimeout(left)
+                part = connection.recv(LARGEST - len(said))
+                if not part:
+                    break
+                said += part
+        return said.decode(errors="replace")
 
     def _secured(self, plain: socket.socket, hostname: str | None) -> socket.socket:
         if self._context is None:

@@ -63,22 +63,24 @@ class FileGuardCore:
 
     async def _settle(self, lease: Holder, work: Callable[[], None]) -> None:
         try:
-            await self._run(work)
+            await self._run(partial(self._locally, work))
         except StaleToken as stale:
             raise refused(lease, stale.current) from None
+
+    def _locally(self, work: Callable[[], None]) -> None:
+        require_local(self.path.parent)  # before anything is written, also beside the file
+        work()
 
     def _apply(self, at: Shown, change: Callable[[], None]) -> None:
         with self._locked():
             mark = marks.read(self._mark, at.name)
             raised = admit(mark, at)
-            if (
-                raised != mark
-            ):  # on the disk before the data is: a crash between the two is harmless
+            if raised != mark:
+                # On the disk before the data is: a crash between the two is harmless.
                 marks.keep(self._mark, at.name, raised)
             change()
 
     def _write_now(self, at: Shown, data: bytes) -> None:
-        require_local(self.path.parent)
         try:
             mode = self.path.stat().st_mode & 0o7777
         except FileNotFoundError:
@@ -100,7 +102,6 @@ class FileGuardCore:
     def _locked(self) -> Iterator[None]:
         # A file of its own, which is never replaced nor removed: a flock is on what was opened,
         # and two who opened two files of one name would both have it.
-        require_local(self.path.parent)
         descriptor = marks.open_lock(self._lock)
         try:
             end = time.monotonic() + self._timeout

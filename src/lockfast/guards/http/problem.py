@@ -69,15 +69,17 @@ def unknown(name: str) -> Problem:
 def unverified(name: str) -> Problem:
     """Make the response to a token that cannot be verified, since the engine is away: 503."""
     why = f"whether this token of {name!r} is held cannot be verified now"
-    full = made(HTTPStatus.SERVICE_UNAVAILABLE, "urn:lockfast:unverified", why, {"name": name})
-    full.headers.append(("Retry-After", "1"))
-    return full
+    return _later("urn:lockfast:unverified", why, name)
 
 
 def busy(name: str, seconds: float) -> Problem:
     """Make the response to a holder whose predecessor's request is still running: 503."""
     why = f"a request of an earlier holder of {name!r} is still running after {seconds:g} s"
-    full = made(HTTPStatus.SERVICE_UNAVAILABLE, "urn:lockfast:draining", why, {"name": name})
+    return _later("urn:lockfast:draining", why, name)
+
+
+def _later(kind: str, why: str, name: str) -> Problem:
+    full = made(HTTPStatus.SERVICE_UNAVAILABLE, kind, why, {"name": name})
     full.headers.append(("Retry-After", "1"))
     return full
 
