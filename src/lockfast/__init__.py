@@ -1,5 +1,6 @@
 """lockfast: a distributed lock manager that fences. `connect(url)`, `client.lock(name)`, `with`."""
 
+from lockfast.breaks import Break
 from lockfast.client import (
     Candidacy,
     Client,
@@ -39,6 +40,7 @@ from lockfast.who import Who
 
 __all__ = [
     "INJECTED",
+    "Break",
     "Candidacy",
     "CapacityMismatch",
     "Client",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -19,6 +20,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
 )
+from lockfast.heart import EXPLAINING, explain
 from lockfast.live import HELD, LEAVING, Live
 from lockfast.port import Blocker, Shape, Standing
 from lockfast.session import Session
@@ -112,7 +114,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
 def refuse_in_callback(session: Session, shape: Shape) -> None:
     """Raise instead of waiting in the heart, which must bring the grant, and renew other leases."""
     heart = session.heart
-    if heart is not None and heart.calling and heart.here():
+    if heart is not None and heart.here():
         raise Deadlock(
             f"acquire() of {shape.name!r} was called in a callback of lockfast (on_lost, "
             "on_contended), in the thread that renews all leases of this client, and would stop "
@@ -240,10 +242,19 @@ def _refuse_own(session: Session, live: Live) -> None:
     if mine is not None and mine.phase is HELD and mine.owner == live.owner:
         raise Deadlock(
             f"this {session.runtime.worker()[1]} already holds {live.shape.name!r} (ticket "
-            f"{mine.ticket}) and would wait for itself for ever: release it first, or pass a "
-            "timeout.",
+            f"{mine.ticket}) and would wait for itself for ever: release it first, take it with "
+            f"client.rlock() where it may be taken twice, or pass a timeout.{_in_loop(live)}",
             mine.id,
         )
+
+
+def _in_loop(live: Live) -> str:
+    """Hint at the other kind of client, if a blocking one is used in a running event loop."""
+    asyncio = sys.modules.get("asyncio")
+    running = asyncio and asyncio._get_running_loop()  # noqa: SLF001  # the public one raises
+    if running is None or isinstance(live.owner, weakref.ref):
+        return ""
+    return " All tasks of an event loop are one thread: in a loop, use lockfast.aio."
 
 
 def give_up(session: Session, live: Live) -> None:
@@ -292,8 +303,15 @@ async def release(session: Session, live: Live) -> None:
     if live.record is not None:
         live.account()
     if live.loss is not Loss.RELEASED and not live.told:
+        await explained(session, live)
         live.told = True
         raise lost(live)
+
+
+async def explained(session: Session, live: Live) -> None:
+    """Find out who broke a lease, briefly, before its holder is told: it is lost in any case."""
+    if live.loss is Loss.GONE and live.broken is None and not session.closed:
+        await explain(session.engine, live, session.runtime.now() + EXPLAINING)
 
 
 async def _secure(session: Session, live: Live) -> None:
@@ -340,4 +358,4 @@ def _longer(pause: float) -> float:
 
 def lost(live: Live) -> LeaseLost:
     """Say why a lease is not held."""
-    return LeaseLost(live.shape.name, live.ticket, live.loss or Loss.EXPIRED)
+    return LeaseLost(live.shape.name, live.ticket, live.loss or Loss.EXPIRED, live.broken)

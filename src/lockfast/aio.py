@@ -16,10 +16,11 @@ from lockfast.awaiting import (
     AsyncRLock,
     AsyncSkip,
 )
+from lockfast.breaks import Break
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
 from lockfast.nouns.lock import Holder, patience
-from lockfast.nouns.overview import Tie, circles, every, revoke
+from lockfast.nouns.overview import Tie, broken, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.aio import Aio
@@ -137,6 +138,10 @@ class AsyncClient:
     async def deadlocks(self) -> list[list[Tie]]:
         """Find circles of waits that can never end, of all clients of the engine."""
         return await circles(self._session)
+
+    async def breaks(self, name: str) -> list[Break]:
+        """Tell who broke that lock, and why; as `Client.breaks`."""
+        return await broken(self._session, name)
 
     async def revoke(self, holder: Holder, reason: str) -> bool:
         """Take a claim away from whoever has it; as `Client.revoke`."""

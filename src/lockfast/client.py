@@ -18,10 +18,11 @@ from lockfast.blocking import (
     RLock,
     Skip,
 )
+from lockfast.breaks import Break
 from lockfast.engines import opener
 from lockfast.guarantees import Guarantees, Level
 from lockfast.nouns.lock import Holder, patience
-from lockfast.nouns.overview import Tie, circles, every, revoke
+from lockfast.nouns.overview import Tie, broken, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.runtime.base import now
@@ -155,11 +156,20 @@ class Client:
         """Find circles of waits that can never end, of all clients of the engine."""
         return drive(circles(self._session))
 
+    def breaks(self, name: str) -> list[Break]:
+        """Tell who broke that lock, and why: the last 16 records, the newest first.
+
+        Records are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,
+        whatever their age.
+        """
+        return drive(broken(self._session, name))
+
     def revoke(self, holder: Holder, reason: str) -> bool:
         """Take a claim away from whoever has it; False if it was over already.
 
         The old holder learns of it at its next renewal, and may act until then: only a guard
-        refuses it. `reason` goes to the log.
+        refuses it. `reason` is stored beside who you are, for as long as `breaks` shows it, and the
+        old holder's `LeaseLost` says it.
         """
         return drive(revoke(self._session, holder, reason))
 

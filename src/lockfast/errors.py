@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from lockfast.breaks import Break
 from lockfast.plain import plain
 
 
@@ -53,13 +54,18 @@ class NotAcquired(LockfastError, TimeoutError):
 class LeaseLost(LockfastError):
     """A lease ended before its holder released it. What it protected may now be another's."""
 
-    def __init__(self, name: str, ticket: int, reason: Loss) -> None:
-        """Name the resource, the ticket of the lost grant, and why it was lost."""
+    def __init__(self, name: str, ticket: int, reason: Loss, broken: Break | None = None) -> None:
+        """Name the resource, the ticket of the lost grant, and why it was lost.
+
+        `broken`: who broke the lock and why, if somebody did and that is known.
+        """
         self.name = name
         self.ticket = ticket
         self.reason = reason
+        self.broken = broken
+        why = reason.value if broken is None else f"it was {broken}"
         super().__init__(
-            f"the lease on {name!r} (ticket {ticket}) is not held: {reason.value}. "
+            f"the lease on {name!r} (ticket {ticket}) is not held: {why}. "
             "Stop writing, and acquire again to go on."
         )
 

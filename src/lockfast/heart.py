@@ -5,17 +5,20 @@ pushes in, and tells holders what they have lost.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lockfast.claims import Claims
-from lockfast.errors import EngineError
+from lockfast.errors import EngineError, Loss
 from lockfast.live import Live
 from lockfast.port import Engine
+from lockfast.records import history
 from lockfast.runtime.base import Runtime
 
 log = logging.getLogger("lockfast")
 NAMED = 5  # leases that a warning names
+EXPLAINING = 0.25  # seconds for asking who broke a lease
 CHUNK = 64  # claims per renewal: a wake-up waits for no more than one chunk
 
 
@@ -45,6 +48,8 @@ class Heart:
         self._owner = owner
         self._running = runtime.heart(self._live)
         self._last = False
+        self._unexplained: deque[Live] = deque(maxlen=CHUNK)
+        """Leases that the engine no longer had, the last of many."""
         self.beating = False
         self.calling = False
         """Whether it runs callbacks of users now."""
@@ -107,6 +112,7 @@ class Heart:
         self.calling = True
         for live in work.lost:
             announce(live)
+        self._unexplained.extend(live for live in work.lost if live.loss is Loss.GONE)
         for live in work.wanted:
             wanted, live.wanted = live.wanted, ()
             if live.loss is None:
@@ -121,6 +127,7 @@ class Heart:
                 await self._renew(batch[start : start + CHUNK])
         if work.resign:  # last, and briefly: a renewal that is late costs more
             await self._resign(work.resign, work.patience)
+        await self._explain(work.patience)
 
     async def _renew(self, lives: Sequence[Live]) -> None:
         sent = self._runtime.now()
@@ -149,6 +156,18 @@ class Heart:
                 named(late),
             )
 
+    async def _explain(self, patience: float) -> None:
+        """Ask the engine who broke leases that it no longer had. Their holders know of the loss by
+        now, and all others are renewed: this may take a small part of a beat, and may fail.
+        """
+        until = self._runtime.now() + min(EXPLAINING, patience / 4.0)
+        while self._unexplained and self._runtime.now() < until:
+            live = self._unexplained.pop()
+            if live.broken is None:
+                await explain(self._engine, live, until)
+                if live.broken is not None:
+                    log.error("the lease on %s is lost: %s.", named([live]), live.why())
+
     async def _resign(self, lives: Sequence[Live], patience: float) -> None:
         for live in lives:
             live.account()
@@ -161,6 +180,16 @@ class Heart:
         except EngineError as error:
             log.info("resignation of %d claims failed: %s", len(lives), error)
             self._claims.unresigned(self._runtime.now())
+
+
+async def explain(engine: Engine, live: Live, deadline: float) -> None:
+    """Find out who broke a lease that the engine no longer has, if somebody did and it tells."""
+    try:
+        records = await engine.records(live.shape.name, deadline)
+    except EngineError as error:
+        log.info("why the lease on %s is lost could not be read: %s", named([live]), error)
+        return
+    live.broken = next((each for each in history(records) if each.id == live.id), None)
 
 
 def named(lives: Sequence[Live]) -> str:
@@ -180,7 +209,7 @@ def announce(live: Live) -> None:
         log.error(
             "the lease on %s is lost: %s. Stop what it protects, and acquire again to go on.",
             named([live]),
-            live.loss.value if live.loss else "?",
+            live.why(),
         )
         live.account()
     callbacks, live.callbacks = live.callbacks, ()

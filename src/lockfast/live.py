@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
+from lockfast.breaks import Break
 from lockfast.core.pulse import Lane
 from lockfast.core.validity import Validity
 from lockfast.errors import Loss
@@ -49,6 +50,7 @@ class Live(Ask, Validity):
         "announced",
         "behind",
         "blocker",
+        "broken",
         "callbacks",
         "called_off",
         "context",
@@ -101,6 +103,8 @@ class Live(Ask, Validity):
         self.until = self.worry = 0.0
         self.unsure = False
         self.loss: Loss | None = None
+        self.broken: Break | None = None
+        """Who broke it and why, if that is why it is lost and the engine told."""
         self.phase = ASKING
         self.copies = 0
         """Copies of the claim that were sent and not answered: while there are any, a resignation
@@ -135,6 +139,12 @@ class Live(Ask, Validity):
         """Tell whether a holder's renewal is late: the heart was kept from it, not the engine."""
         late = now - self.worry > self.shape.wait_ttl / LATE
         return late and self.phase is HELD and not self.unsure
+
+    def why(self) -> str:
+        """Say why it is lost."""
+        if self.broken is not None:
+            return f"it was {self.broken}"
+        return self.loss.value if self.loss else "?"
 
     def account(self) -> None:
         """Tell telemetry, if it is on, that the hold has ended.

@@ -12,6 +12,9 @@ from lockfast.names import checked
 
 SHARED = 2**31 - 1  # the capacity of a read/write lock: a reader weighs 1, a writer all of it
 SHORTEST, LONGEST = 0.05, 86_400.0  # seconds a lease may last between two renewals
+RECORD = 4096  # bytes of the record of a break, at most
+RECORDS = 16  # of them that are kept for a name: the newest
+REMEMBERED = 86_400.0  # seconds for which they are kept
 LONGEST_WAIT = 10.0  # a crashed waiter blocks its queue for no longer than this
 
 
@@ -213,6 +216,18 @@ class Engine(Protocol):
 
         Pages are read one by one: what changes in between may be shown twice, or not at all.
         """
+        ...
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Keep the record of a break for whoever asks for it: one line of text, `RECORD` bytes.
+
+        `claim`: the id of the claim that was broken. The newest `RECORDS` of a name are kept, for
+        about a day. Nothing that is decided depends on them.
+        """
+        ...
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read what was recorded for a name, the newest first."""
         ...
 
     async def guarantees(self, deadline: float) -> Guarantees:

@@ -12,6 +12,7 @@ from lockfast.acquire import (
     Bearer,
     acquire,
     busy,
+    explained,
     give_up,
     lost,
     refuse_in_callback,
@@ -227,6 +228,7 @@ async def release_all(session: Session, lives: Sequence[Live]) -> None:
             live.account()
     for live in lives:
         if live.loss is not Loss.RELEASED and not live.told:
+            await explained(session, live)
             for each in lives:
                 each.told = True
             raise lost(live)

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockfast.plain import plain
+from lockfast.said import number, parsed, text
 
 REMEMBERED = 1024  # workers whose description is kept
-LARGEST = 65_536  # bytes of a payload: what is larger is not read
+LARGEST = 65_536  # bytes of a payload
 RESERVED = 8_192  # bytes of it that what is held leaves to what a leader publishes
 LONGEST_HOST, LONGEST_WORKER, LONGEST_SERVICE, LONGEST_PURPOSE = 255, 128, 64, 256  # characters
 LONGEST_VALUE = 1024  # bytes that a leader may publish
@@ -42,7 +43,7 @@ class Who(NamedTuple):
     def __str__(self) -> str:
         """Describe it in words, with how long ago it asked. Safe to log and to print."""
         said = " ".join(filter(None, [self.service, f"({self.purpose})" if self.purpose else ""]))
-        age = f", since {max(time.time() - self.since, 0.0):.0f} s" if self.since else ""
+        age = f", for {max(time.time() - self.since, 0.0):.0f} s" if self.since else ""
         told = f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
         return plain(told)
 
@@ -117,7 +118,7 @@ def holding(raw: bytes) -> dict[str, str]:
 
     Only ids and names that a claim can have: a search for deadlocks asks the engine for them.
     """
-    said = _said(raw).get("holding")
+    said = parsed(raw).get("holding")
     if not isinstance(said, dict):
         return {}
     return {id_: name for id_, name in said.items() if len(id_) == ID and _is_name(name)}
@@ -125,65 +126,29 @@ def holding(raw: bytes) -> dict[str, str]:
 
 def value(raw: bytes) -> str:
     """Read from a payload what a leader publishes."""
-    return _text(_said(raw), "value", LONGEST_VALUE, "")
+    return text(parsed(raw), "value", LONGEST_VALUE, "")
 
 
 def read(raw: bytes) -> Who:
     """Read a payload. Anybody who may use the engine can write one, so this never raises, and
     whatever it returns is bounded: a field that is not as we write it is left out.
     """
-    said = _said(raw)
+    said = parsed(raw)
     if not said:
         return Who(worker=UNREADABLE)
     return Who(
-        host=_text(said, "host", LONGEST_HOST, "?"),
-        pid=int(_number(said, "pid", 1, HIGHEST_PID)),
-        worker=_text(said, "worker", LONGEST_WORKER, "?"),
-        service=_text(said, "service", LONGEST_SERVICE, ""),
-        purpose=_text(said, "purpose", LONGEST_PURPOSE, ""),
-        since=float(_number(said, "since", 0, LATEST)),
-        ttl=float(_number(said, "ttl", 0.001, LONGEST_TTL)),
+        host=text(said, "host", LONGEST_HOST, "?"),
+        pid=int(number(said, "pid", 1, HIGHEST_PID)),
+        worker=text(said, "worker", LONGEST_WORKER, "?"),
+        service=text(said, "service", LONGEST_SERVICE, ""),
+        purpose=text(said, "purpose", LONGEST_PURPOSE, ""),
+        since=float(number(said, "since", 0, LATEST)),
+        ttl=float(number(said, "ttl", 0.001, LONGEST_TTL)),
     )
 
 
-def _said(raw: bytes) -> dict[str, object]:
-    """Parse a payload; nothing if it is too big, or no JSON object.
-
-    The size is checked first: parsing 30 MB takes a second. A hundred thousand brackets end in a
-    RecursionError, a number of 5,000 digits in a ValueError, so every Exception counts.
-    """
-    return _parsed(raw) if len(raw) <= LARGEST else {}
-
-
-@lru_cache(8)  # one payload is read in three ways, one after another
-def _parsed(raw: bytes) -> dict[str, object]:
-    try:
-        said = json.loads(raw)
-    except Exception:  # noqa: BLE001  # see above
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str:
-    """Give a text, cut to its length. Halves of surrogate pairs, which JSON can write and no
-    encoding can, are replaced: a log handler would fail on them.
-    """
-    text = said.get(key, otherwise)
-    if not isinstance(text, str):
-        return otherwise
-    return text[:longest].encode(errors="replace").decode()
-
-
-def _number(said: dict[str, object], key: str, lowest: float, highest: float) -> float:
-    """Give a number within its range, else 0: Infinity and NaN are in no range."""
-    number = said.get(key)
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        return 0
-    return number if lowest <= number <= highest else 0
-
-
 def _is_name(name: object) -> bool:
-    """Tell whether a lock can be called so; `names` says it to whoever makes one."""
+    """Return whether the text is a valid lock name."""
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         return False
     try:

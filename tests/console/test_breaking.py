@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
+import socket
 import sys
 from pathlib import Path
 
@@ -51,6 +53,24 @@ def test_the_reason_goes_to_the_log(call: Calls, caplog: pytest.LogCaptureFixtur
     assert "(why)" in caplog.text
 
 
+def test_who_names_the_one_who_broke_it_and_why(call: Calls) -> None:
+    with lockfast.connect(call.url) as client:
+        lease = client.lock("x", ttl=LONG).acquire()
+        assert call("break", "x", "--reason", "web-3 hangs\n\x1b[2J", "--yes").code == 0
+        said = call("who", "x")
+        assert said.code == 1
+        assert f"It was last broken by {getpass.getuser()} on {socket.gethostname()}" in said.words
+        assert "web-3 hangs\\n\\x1b[2J" in said.out
+        (told,) = call("who", "x", "--json").objects
+        assert (told["state"], told["id"], told["reason"]) == (
+            "broken",
+            lease.id,
+            "web-3 hangs\n\x1b[2J",
+        )
+        with pytest.raises(lockfast.LeaseLost, match="web-3 hangs"):
+            lease.release()
+
+
 def test_break_tells_a_program_what_it_took_from_whom(call: Calls) -> None:
     with awaited(call.url, "x") as lease:
         (told,) = call("break", "x", *REASON, "--yes", "--json").objects
@@ -62,7 +82,7 @@ def test_break_tells_a_program_what_it_took_from_whom(call: Calls) -> None:
 
 
 def test_nothing_is_broken_that_nobody_holds(call: Calls) -> None:
-    assert call("break", "x", *REASON, "--yes") == (1, "", "lockfast: x is held by nobody\n")
+    assert call("break", "x", *REASON, "--yes") == (1, "", "lockfast: 'x' is held by nobody\n")
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_broken(

@@ -10,7 +10,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.engines.redis.keys import keys, slot
 from lockfast.errors import EngineUnavailable
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import Stage
 from lockfast.testing.verbs import acquire, queue, release
 from tests.contract.benches import RedisBench
 from tests.servers import Cluster, Redis
@@ -24,13 +24,9 @@ def servers() -> Iterator[Cluster]:
         yield servers
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, servers: Cluster) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(RedisBench(servers.url, *servers.nodes), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+@pytest.fixture
+def bench(servers: Cluster) -> RedisBench:
+    return RedisBench(servers.url, *servers.nodes)
 
 
 def _owner(servers: Cluster, name: str) -> Redis:

@@ -20,6 +20,7 @@ from lockfast.testing import (
     ProcessContract,
     QueueContract,
     QueueShapeContract,
+    RecordContract,
     RenewContract,
     ResignContract,
     ShapeContract,
@@ -50,6 +51,7 @@ class TestPort(
     WakeContract,
     InspectContract,
     NamingContract,
+    RecordContract,
 ):
     pass
 

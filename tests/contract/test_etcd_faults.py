@@ -37,13 +37,9 @@ def cluster(shared: EtcdCluster) -> Iterator[EtcdCluster]:
     wait_until(lambda: all(node.is_ready() for node in shared.nodes), "all members serve")
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, cluster: EtcdCluster) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(EtcdBench(cluster), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+@pytest.fixture
+def bench(cluster: EtcdCluster) -> EtcdBench:
+    return EtcdBench(cluster)
 
 
 def run(stage: Stage, play: Coroutine[Any, Any, None]) -> None:

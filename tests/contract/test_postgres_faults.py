@@ -37,13 +37,9 @@ def shared() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, shared: Postgres) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(PostgresBench(shared), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+@pytest.fixture
+def bench(shared: Postgres) -> PostgresBench:
+    return PostgresBench(shared)
 
 
 def test_leases_survive_a_restart_and_waiters_get_their_turn(

@@ -42,13 +42,9 @@ def servers() -> Iterator[Nodes]:
         yield nodes
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, servers: Nodes) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(RedlockBench(servers), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+@pytest.fixture
+def bench(servers: Nodes) -> RedlockBench:
+    return RedlockBench(servers)
 
 
 async def tokens_of(client: AnyClient, rounds: int, name: str = "x") -> list[int]:

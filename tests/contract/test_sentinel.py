@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockfast.core.validity import State
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import Stage
 from lockfast.testing.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench
 from tests.servers import SentinelSet
@@ -22,13 +22,9 @@ def servers() -> Iterator[SentinelSet]:
         yield servers
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, servers: SentinelSet) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(RedisBench(servers.url, servers.primary()), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+@pytest.fixture
+def bench(servers: SentinelSet) -> RedisBench:
+    return RedisBench(servers.url, servers.primary())
 
 
 def test_leases_survive_a_failover_and_new_ones_are_given(

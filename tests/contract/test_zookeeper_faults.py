@@ -43,14 +43,10 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
         yield ensemble
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def stage(request: pytest.FixtureRequest, ensemble: ZooKeeperEnsemble) -> Iterator[Stage]:
+@pytest.fixture
+def bench(ensemble: ZooKeeperEnsemble) -> ZooKeeperBench:
     ensemble.start()
-    colour = COLOURS[request.param]()
-    stage = Stage(ZooKeeperBench(ensemble), colour)
-    yield stage
-    colour.run(stage.clear())
-    colour.close()
+    return ZooKeeperBench(ensemble)
 
 
 @pytest.fixture

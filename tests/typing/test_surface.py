@@ -128,6 +128,7 @@ async def decorated_tasks(client: aio.AsyncClient) -> None:
 
 def test_the_public_names_are_these() -> None:
     assert sorted(lockfast.__all__) == [
+        "Break",
         "Candidacy",
         "CapacityMismatch",
         "Client",

@@ -16,7 +16,9 @@ from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
 from lockfast.plain import plain
 
-Reason = Annotated[str, typer.Option(help="Why: it goes to the log.", show_default=False)]
+Reason = Annotated[
+    str, typer.Option(help="Why: it is stored, and shown to the old holder.", show_default=False)
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Id = Annotated[
     str | None,
@@ -47,16 +49,17 @@ def breaks(  # noqa: PLR0913  # each is an option
       0   it was broken
       1   nobody holds it, or you said no
       69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         queue = client.lock(name).queue()
         holders = [claim for claim in queue if claim.granted and id_ in {None, claim.id}]
         if not holders:
-            say(f"{plain(name)} is held by nobody" + (f" with the id {id_}" if id_ else ""))
+            say(f"{name!r} is held by nobody" + (f" with the id {id_!r}" if id_ else ""))
             return 1
         if len(holders) > 1:
             raise ValueError(
-                f"{len(holders)} hold {name!r}: say which with --id. "
+                f"{len(holders)} processes hold {name!r}: choose one with --id. "
                 + "; ".join(f"{claim.id} is {described(claim)}" for claim in holders)
             )
         holder = holders[0]
@@ -96,7 +99,7 @@ def consequences(holder: Holder, waited_for: bool) -> list[str]:  # noqa: FBT001
         else "It has no token of its own, so no guard refuses it: only exclusive locks are fenced."
     )
     return [
-        f"{plain(holder.name)} is held by {described(holder)}, with {token}.",
+        f"{holder.name!r} is held by {described(holder)}, with {token}.",
         "If you break it:",
         "- " + ("The next in line has it at once." if waited_for else "It is free at once."),
         f"- The old holder is not stopped. {told}",

@@ -5,16 +5,22 @@ from __future__ import annotations
 import typer
 from rich.text import Text
 
-from lockfast import Holder
+from lockfast import EngineError, Holder
+from lockfast.breaks import Break
 from lockfast.cli.claims import described, fields
 from lockfast.cli.names import Name
 from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
+from lockfast.cli.stderr import say
 from lockfast.plain import plain
 
 
 def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
-    """Tell who holds the lock NAME, and who waits for it, in the order of the queue.
+    """Tell who holds the lock NAME, who waits for it in the order of the queue, and who broke it
+    last and why.
+
+    Records of breaks are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,
+    whatever their age.
 
     For example:
       lockfast who invoice:42
@@ -24,14 +30,22 @@ def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
       0   it is held
       1   it is free
       69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         claims = client.lock(name).queue()
+        try:
+            broken = client.breaks(name)
+        except EngineError as error:  # who holds it is known all the same
+            broken = []
+            say(f"who broke it could not be read: {plain(str(error))}")
     if json:
         for claim in claims:
             tell(fields(claim))
+        for each in broken:
+            tell({"name": name, "state": "broken", **each._asdict(), "ticket": str(each.ticket)})
     else:
-        show(Text("\n".join(_lines(name, claims))))
+        show(Text("\n".join([*_lines(name, claims), *_breaks(broken)])))
     return 0 if any(claim.granted for claim in claims) else 1
 
 
@@ -39,8 +53,8 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
     holders = [claim for claim in claims if claim.granted]
     waiters = [claim for claim in claims if not claim.granted]
     if not claims:
-        return [f"{plain(name)} is free."]
-    lines = [f"{plain(name)} is held by" if holders else f"{plain(name)} is held by nobody now."]
+        return [f"{name!r} is free."]
+    lines = [f"{name!r} is held by" if holders else f"{name!r} is held by nobody now."]
     for claim in holders:
         lines.append(f"  {described(claim)}")
         shared = f"token {claim.token}" if claim.token is not None else f"ticket {claim.ticket}"
@@ -51,3 +65,8 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
         lines.append("and waited for by")
         lines += [f"  {n}. {described(claim)}" for n, claim in enumerate(waiters, 1)]
     return lines
+
+
+def _breaks(broken: list[Break]) -> list[str]:
+    """Tell of the last break: an operator asks why the holder has changed."""
+    return [f"It was last {broken[0]} (ticket {broken[0].ticket})."] if broken else []

@@ -38,7 +38,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     name = ENGINES.get(target.scheme.partition("+")[0])
     if name is None:
         known = ", ".join(f"{scheme}://" for scheme in ENGINES)
-        raise ValueError(f"no engine for {target.scheme}://. There are {known}")
+        raise ValueError(
+            f"no engine for {target.scheme}://. There are {known}, redis+sentinel:// and "
+            "redis+cluster://"
+        )
     try:
         module = import_module(f"lockfast.engines.{name}")
     except ImportError as error:

@@ -14,7 +14,7 @@ from lockfast.core.queue import Queues
 from lockfast.engines.singly import singly
 from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees, Level
-from lockfast.port import EVERYONE, Ask, Engine, Page, Standing, Wake
+from lockfast.port import EVERYONE, RECORDS, REMEMBERED, Ask, Engine, Page, Standing, Wake
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import Bell, Clock, now
 from lockfast.runtime.mutex import Mutex
@@ -42,6 +42,8 @@ class Memory:
         self.lock = Mutex()
         self.later: list[Later] = []
         """What was resigned by an interruption of the critical section."""
+        self.records: dict[str, list[tuple[float, bytes]]] = {}
+        """Records of breaks by name, the newest first, and until when they are kept."""
         self.listeners: weakref.WeakValueDictionary[str, MemoryEngine] = (
             weakref.WeakValueDictionary()
         )
@@ -62,6 +64,10 @@ class Memory:
         if self.later:  # of an interruption after the last line of the section
             self.run(bool)
         return result
+
+    def kept(self, name: str) -> list[tuple[float, bytes]]:
+        """Give the records of a name that are not too old."""
+        return [each for each in self.records.get(name, ()) if self.clock() < each[0]]
 
     def _catch_up(self) -> None:
         """Do what was put off, and hand out the pushes."""
@@ -166,6 +172,27 @@ class MemoryEngine:
         shown = rest[:PAGE]
         entries = [entry for name in shown for entry in queues.entries(name, at)]
         return Page(entries, shown[-1] if len(rest) > PAGE else None)
+
+    async def record(
+        self,
+        name: str,
+        claim: str,  # noqa: ARG002  # the port's
+        record: bytes,
+        deadline: float,  # noqa: ARG002  # the port's
+    ) -> None:
+        """Keep it."""
+        memory = self._memory
+
+        def recorded() -> None:
+            kept = {each: alive for each in memory.records if (alive := memory.kept(each))}
+            first = (memory.clock() + REMEMBERED, record)
+            memory.records = {**kept, name: [first, *kept.get(name, ())][:RECORDS]}
+
+        memory.run(recorded)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:  # noqa: ARG002  # the port's
+        """Read them."""
+        return self._memory.run(lambda: [record for _, record in self._memory.kept(name)])
 
     async def guarantees(self, deadline: float) -> Guarantees:  # noqa: ARG002  # the port's
         """Promise little: it is for tests and tutorials."""

@@ -129,9 +129,9 @@ class LeaseCore:
         """
         return release(self._session, self.live)
 
-    def _wait_lost(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+    async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the lease is lost or released; False when `timeout` seconds passed first."""
-        return wait_end(self._session, (self.live,), timeout)
+        return await wait_end(self._session, (self.live,), timeout)
 
 
 def nobody() -> None:

@@ -88,10 +88,10 @@ class MultiLeaseCore(Generic[L]):
         """
         return release_all(self._session, [lease.live for lease in self.leases.values()])
 
-    def _wait_lost(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+    async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until one is lost or released; False when `timeout` seconds passed first."""
         lives = [lease.live for lease in self.leases.values()]
-        return wait_end(self._session, lives, timeout)
+        return await wait_end(self._session, lives, timeout)
 
 
 class MultiLockCore(Generic[L, M]):

@@ -5,18 +5,23 @@ end one that is another's.
 from __future__ import annotations
 
 import logging
+import re
 from itertools import groupby
 from typing import NamedTuple
 
 from lockfast import who
+from lockfast.breaks import Break
 from lockfast.core.waits import Waits
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.names import checked
 from lockfast.nouns.lock import Holder
 from lockfast.plain import plain
 from lockfast.port import LONGEST_WAIT, Ask, Entry, Page, Shape
+from lockfast.records import history, written
 from lockfast.session import IO, Session
 
 log = logging.getLogger("lockfast")
+CLAIM = re.compile("[0-9A-Za-z]{32}")
 
 
 class Tie(NamedTuple):
@@ -89,16 +94,32 @@ def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]
     return found
 
 
+async def broken(session: Session, name: str) -> list[Break]:
+    """Tell who broke a lock, the last first."""
+    session.enter()
+    return history(await session.engine.records(checked(name), session.runtime.now() + IO))
+
+
 async def revoke(session: Session, holder: Holder, reason: str) -> bool:
     """End a claim, whoever has it. False if it was over already.
 
-    The engine is told that a copy of it may be on its way: nobody here can know.
+    The engine is told that a copy of it may be on its way: nobody here can know. Only what was
+    really ended is recorded. If the record cannot be written, that is logged: a store that is full
+    must not keep an operator from breaking a lock.
     """
     session.enter()
+    if not CLAIM.fullmatch(holder.id):  # an engine may send it as it is
+        raise EngineRefused(f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast")
     shape = Shape(holder.name, LONGEST_WAIT, holder.capacity, holder.weight)
+    record = written(holder.id, holder.ticket, reason)
     now = session.runtime.now()
     ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
     (removed,) = await session.engine.resign((ask,), now + IO, doubt=True)
     if removed:
         log.warning("%r was taken from %s: %s", holder.name, holder.who, plain(reason))
+        try:
+            end = session.runtime.now() + IO
+            await session.engine.record(holder.name, holder.id, record, end)
+        except EngineError as error:
+            log.warning("%r was broken, but who did it could not be stored: %s", holder.name, error)
     return removed

@@ -19,11 +19,13 @@ class Shaky:
         """Begin without faults."""
         self.cut = False
         self.lost_replies = 0
+        self.lost_records = 0
         self.held_claims = 0
         """How many copies of claims to hold up on their way."""
         self.held: list[Ask] = []
         self.before_renewed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.before_claimed: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.before_records: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.after_claim: Callable[[], object] | None = None
 
     def to(self, engine: Engine) -> Self:
@@ -103,6 +105,21 @@ class Shaky:
         """Inspect, if the way is open."""
         self._ask()
         return await self._engine.inspect(names, cursor, exact=exact)
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Record, if the way is open."""
+        self._ask()
+        if self.lost_records:
+            self.lost_records -= 1
+            raise EngineUnavailable("the test has lost the record", sent=True)
+        await self._engine.record(name, claim, record, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read, if the way is open."""
+        self._ask()
+        if self.before_records is not None:
+            await self.before_records()
+        return await self._engine.records(name, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask."""

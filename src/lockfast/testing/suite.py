@@ -38,6 +38,7 @@ from lockfast.testing.contract.reading import (
     ReadWriteContract,
     SemaphoreContract,
 )
+from lockfast.testing.contract.recording import RecordContract
 from lockfast.testing.contract.reentering import ReentrantContract
 from lockfast.testing.contract.renewing import RenewContract
 from lockfast.testing.contract.resigning import ListenContract, ResignContract
@@ -55,6 +56,7 @@ class ExclusiveContract(
     ExpiryContract,
     InspectContract,
     NamingContract,
+    RecordContract,
 ):
     """What the port promises of an engine that keeps no queue and lets one hold at a time."""
 
@@ -132,6 +134,7 @@ __all__ = [
     "QueueMachine",
     "QueueShapeContract",
     "ReadWriteContract",
+    "RecordContract",
     "ReentrantContract",
     "RenewContract",
     "ResignContract",

@@ -16,6 +16,7 @@ from lockfast.aio import (
     AsyncRLease,
     AsyncRLock,
 )
+from lockfast.breaks import Break
 from lockfast.client import (
     Candidacy,
     Client,
@@ -145,6 +146,12 @@ async def inspect(client: AnyClient, prefix: str = "") -> list[Holder]:
 async def deadlocks(client: AnyClient) -> list[list[Tie]]:
     """Find circles."""
     found = client.deadlocks()
+    return found if isinstance(found, list) else await found
+
+
+async def breaks(client: AnyClient, name: str) -> list[Break]:
+    """Tell who broke a lock."""
+    found = client.breaks(name)
     return found if isinstance(found, list) else await found
 
 

@@ -30,12 +30,6 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         raise ValueError(f"no such way to etcd: {target.scheme}://")
     if target.path.strip("/"):
         raise ValueError(f"{target.scheme}:// has no path, and there is one: {target.path!r}")
-    encryption = sorted(name for name in options if name.startswith("ssl_"))
-    if target.scheme == "etcd" and encryption:
-        raise ValueError(
-            f"etcd:// does not encrypt, so {', '.join(encryption)} would have no effect: write "
-            "etcds://, or leave it out"
-        )
     if ("ssl_certfile" in options) != ("ssl_keyfile" in options):
         raise ValueError("ssl_certfile and ssl_keyfile go together: a certificate and its key")
     hosts = target.hosts or (("localhost", None),)

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Sequence
 
-from lockfast.engines.etcd import guarantees, shown
+from lockfast.engines.etcd import guarantees, records, shown
 from lockfast.engines.etcd.claiming import MOST, Attempt, together
 from lockfast.engines.etcd.ears import Ears
 from lockfast.engines.etcd.forms import form_of
@@ -84,7 +84,9 @@ class EtcdEngine:
         try:
             await self._places.prune(deadline)
         except EngineRefused as error:
-            log.warning("etcd does not delete what is over, others wait for it: %s", error)
+            log.warning(
+                "etcd refused to delete expired claims, and waiters are blocked by them: %s", error
+            )
         except EngineError:
             return
 
@@ -172,6 +174,14 @@ class EtcdEngine:
         if exact:
             return await shown.one(self._wire, self._holdings, self._base, names, deadline)
         return await shown.page(self._wire, self._holdings, self._base, names, cursor, deadline)
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Keep it: two round trips."""
+        await records.keep(self._wire, name, claim, record, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read them."""
+        return await records.read(self._wire, name, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the members what they are."""

@@ -4,6 +4,7 @@
 | --- | --- |
 | `lockfast/claim/NAME/ID` | a claim: `CAPACITY WEIGHT TTL-IN-MS PAYLOAD`, on its client's lease |
 | `lockfast/gate/LEASE` | the gate of a client's session, on the same lease |
+| `lockfast/break/NAME/ID` | the record of a break, on a lease of its own |
 | `lockfast/base` | the highest token_base that any client has named |
 """
 
@@ -18,6 +19,7 @@ from lockfast.port import LONGEST, LONGEST_WAIT, SHARED, Shape
 
 CLAIMS = b"lockfast/claim/"
 GATES = b"lockfast/gate/"
+BREAKS = b"lockfast/break/"
 BASE = b"lockfast/base"
 
 _special = re.compile(rb"[\x00-\x1f%/\x7f]")
@@ -98,4 +100,4 @@ def base(key: bytes, stored: bytes) -> int:
 
 
 def _foreign(key: bytes) -> EngineRefused:
-    return EngineRefused(f"somebody else has written {key!r} in etcd: delete it")
+    return EngineRefused(f"The key {key!r} in etcd was not written by lockfast. Delete it.")

@@ -282,5 +282,6 @@ class Sessions:
 def unproven() -> EngineUnavailable:
     """Make the error for a keepalive of which nobody knows whether the present leader has it."""
     return EngineUnavailable(
-        "etcd changes its leader: it is not known whether a keepalive counts", sent=False
+        "etcd is changing its leader. lockfast could not confirm the renewal and tries again.",
+        sent=False,
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
+from lockfast.engines.hosts import exposed
+from lockfast.guarantees import Finding
 from lockfast.url import Target
 
 PORT = 2181
@@ -24,6 +26,8 @@ class Address:
     """Schemes and credentials."""
     acl: list[ACL]
     context: ssl.SSLContext | None
+    weak: tuple[Finding, ...]
+    """What is wrong with the way to the ensemble."""
 
     @staticmethod
     def of(target: Target) -> Address:
@@ -38,6 +42,7 @@ class Address:
             login=[] if name is None else [("digest", f"{name}:{password}")],
             acl=_acl(said.get("acl", _usual(name, said))),
             context=_context(said) if secure else None,
+            weak=exposed(target, encrypted=secure, remedy="turn TLS on: ?ssl=true"),
         )
 
 

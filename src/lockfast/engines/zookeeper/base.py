@@ -10,6 +10,7 @@ from kazoo.protocol.serialization import Create, Exists, GetData, SetData
 from lockfast.core.token import LIMIT
 from lockfast.engines.zookeeper.colour import Colour
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.talk import make_above
 from lockfast.errors import EngineRefused
 
 
@@ -71,9 +72,7 @@ class Base:
                 reply = session.send(self._colour, SetData(self.path, data, version))
                 await session.settle(self._colour, reply, deadline)
                 return True
-            parts = self.path.split("/")[1:-1]
-            above = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
-            replies = [session.send(self._colour, Create(p, b"", session.acl, 0)) for p in above]
+            replies = make_above(self._colour, session, self.path)
             last = session.send(self._colour, Create(self.path, data, session.acl, 0))
             for reply in replies:
                 try:

@@ -19,6 +19,7 @@ from lockfast.engines.zookeeper.pool import Pool
 from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
+from lockfast.engines.zookeeper.records import Records
 from lockfast.engines.zookeeper.session import Session, SessionLost
 from lockfast.engines.zookeeper.show import Show
 from lockfast.engines.zookeeper.talk import listed, remove
@@ -253,6 +254,25 @@ class ZooKeeperEngine:
             return await show.page(root, names, cursor, self._ledger, now)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
+        """Keep it: a read and a write."""
+        try:
+            await (await self._records(deadline)).keep(name, record)
+        except SessionLost as error:
+            raise EngineUnavailable("the session was lost", sent=True) from error
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read them."""
+        try:
+            return await (await self._records(deadline)).read(name)
+        except SessionLost as error:
+            raise EngineUnavailable("the session was lost", sent=False) from error
+
+    async def _records(self, deadline: float) -> Records:
+        session = self._pool.any()
+        await session.ready(deadline)
+        return Records(self._colour, session, self._address.root, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the ensemble for its members and its bounds."""

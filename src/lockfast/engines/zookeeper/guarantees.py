@@ -60,6 +60,7 @@ async def ask(colour: Colour, session: Session, address: Address, deadline: floa
         promise = STOPS
     shortest, longest = bounds
     findings += [*_bounded(shortest, longest), *await _opened(colour, session, address, deadline)]
+    findings += address.weak
     return Guarantees(
         engine, level, f"{promise}; a ttl is {shortest:g} to {longest:g} s", tuple(findings)
     )

@@ -49,7 +49,17 @@ def folder(root: str, name: str) -> str:
     """Give the path under which the claims on a name are. A colon stands in front, since "." and
     ".." are no nodes.
     """
-    return f"{root}/locks/{_bucket(name)}/:{quote(name, safe='')}"
+    return f"{root}/locks/{_bucket(name)}/:{quoted(name)}"
+
+
+def records(root: str, name: str) -> str:
+    """Give the path of the node that keeps the records of a name's bucket."""
+    return f"{root}/breaks/{_bucket(name)}"
+
+
+def quoted(name: str) -> str:
+    """Write a name without a slash or a space."""
+    return quote(name, safe="")
 
 
 def _bucket(name: str) -> str:

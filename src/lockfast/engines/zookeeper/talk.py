@@ -14,10 +14,14 @@ from lockfast.engines.zookeeper.session import CONTAINER, CreateContainer, Sessi
 
 def make(colour: Colour, session: Session, path: str) -> list[Reply]:
     """Ask for a name's folder and all that is above it, if it is not there."""
+    return [*make_above(colour, session, path), make_folder(colour, session, path)]
+
+
+def make_above(colour: Colour, session: Session, path: str) -> list[Reply]:
+    """Ask for all that is above a path, if it is not there."""
     parts = path.split("/")[1:]
     above = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts) - 1)]
-    replies = [session.send(colour, Create(each, b"", session.acl, 0)) for each in above]
-    return [*replies, make_folder(colour, session, path)]
+    return [session.send(colour, Create(each, b"", session.acl, 0)) for each in above]
 
 
 def make_folder(colour: Colour, session: Session, path: str) -> Reply:

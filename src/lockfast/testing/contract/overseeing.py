@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from lockfast.errors import LeaseLost, Loss
+from lockfast.breaks import Break
+from lockfast.errors import EngineRefused, LeaseLost, Loss
+from lockfast.nouns.lock import Holder
+from lockfast.port import Entry
 from lockfast.testing.contract.losing import SLACK
 from lockfast.testing.contract.reading import until_queued
 from lockfast.testing.stage import Contract, Stage, driven
-from lockfast.testing.verbs import acquire, inspect, release, revoke, wait_lost
+from lockfast.testing.verbs import acquire, breaks, inspect, release, revoke, wait_lost
 
 
 class OverviewContract(Contract):
@@ -59,5 +64,72 @@ class OverviewContract(Contract):
         assert not await revoke(operator, holder, "twice")
         following.ensure_held()  # only the claim that was named is gone
         await release(following)
+        with pytest.raises(LeaseLost, match="it hangs"):
+            await release(lease)
+
+    @driven
+    async def test_who_broke_a_lock_and_why_is_shown_and_told_to_its_holder(
+        self, stage: Stage
+    ) -> None:
+        client, operator = stage.client(), stage.client()
+        told: list[Break | None] = []
+        for reason in ("found at a renewal", "found by a release"):
+            lease = await acquire(client.lock("x", ttl=stage.brief))
+            (holder,) = await inspect(operator, "x")
+            assert await revoke(operator, holder, reason)
+            assert not await revoke(operator, holder, "too late to break anything")
+            if "renewal" in reason:
+                assert await wait_lost(lease, SLACK)
+            with pytest.raises(LeaseLost, match=f"{socket.gethostname()} .*: {reason}") as caught:
+                await release(lease)
+            assert caught.value.reason is Loss.GONE
+            told.append(caught.value.broken)
+            assert told[-1] is not None
+            assert (told[-1].id, told[-1].ticket) == (lease.id, lease.ticket)
+        assert await breaks(operator, "x") == told[::-1]
+        assert await breaks(operator, "y") == []
+
+    @driven
+    async def test_a_lock_is_broken_though_that_cannot_be_recorded(self, stage: Stage) -> None:
+        client = stage.client()
+        operator, way = stage.shaky_client()
+        lease = await acquire(client.lock("x", ttl=stage.brief))
+        (holder,) = await inspect(operator, "x")
+        way.lost_records = 1
+        assert await revoke(operator, holder, "its record is lost")
+        assert await inspect(operator, "x") == []
+        assert await wait_lost(lease, SLACK)
+        with pytest.raises(LeaseLost) as caught:
+            await release(lease)
+        assert caught.value.broken is None
+
+    @driven
+    async def test_an_id_that_is_none_of_ours_is_sent_to_no_server(self, stage: Stage) -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=stage.brief))
+        (holder,) = await inspect(client, "x")
+        for id_ in ("", "x", "0" * 33, f"{'0' * 20}\r\n$1\r\nx", "../../../base"):
+            entry = Entry("x", id_, 7, granted=True, weight=1, capacity=1, left=1.0, payload=b"")
+            with pytest.raises(EngineRefused, match="not the id of a claim"):
+                await revoke(client, Holder(entry), "an id with a command in it")
+        assert holder.id == lease.id
+        await release(lease)
+
+    @driven
+    async def test_a_release_tells_of_the_loss_though_it_takes_long_to_learn_who_broke_it(
+        self, stage: Stage
+    ) -> None:
+        """The heart resigns what takes longer than a beat: it then looked as if it was released."""
+        client, way = stage.shaky_client()
+        operator = stage.client()
+        told: list[str] = []
+        lease = await acquire(client.lock("x", ttl=stage.brief))
+        lease.on_lost(lambda: told.append("x"))
+        (holder,) = await inspect(operator, "x")
+        assert await revoke(operator, holder, "it hangs")
+        way.before_records = lambda: stage.colour.sleep(stage.brief)
         with pytest.raises(LeaseLost):
             await release(lease)
+        assert lease.loss is Loss.GONE
+        await stage.colour.sleep(stage.brief)
+        assert told == ["x"]
