@@ -4,6 +4,7 @@ python -m tests.robustness redis --seed 7 --seconds 30
 python -m tests.robustness ci
 python -m tests.robustness torture --hours 8
 python -m tests.robustness controls
+python -m tests.robustness hostile --seconds 60
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.robustness.controls import run as controls
+from tests.robustness.hostile import run as hostile
 from tests.robustness.many import ci, torture
 from tests.robustness.run import Run
 from tests.robustness.scenario import load, names
@@ -52,11 +54,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=[*names(), "ci", "torture", "controls"])
+    parser.add_argument("what", choices=[*names(), "ci", "torture", "controls", "hostile"])
     parser.add_argument("--seed", type=int, help="of the plan and of all choices")
     parser.add_argument("--seconds", type=float, help="of faults, at least")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     parser.add_argument("--hours", type=float, default=8.0, help="of torture (8)")
+    parser.add_argument("--engine", choices=hostile.ENGINES, help="of hostile, this one alone")
     parser.add_argument("--control", help="of the controls, this one alone")
     parser.add_argument(
         "--healthy", action="store_true", help="controls without their mutants: none may be caught"
@@ -70,7 +73,10 @@ def main() -> int:
         return controls.run(
             asked.out or BUILD / "controls", asked.control, mutated=not asked.healthy
         )
+    if asked.what == "hostile":
+        return hostile.run(asked.seconds or 60.0, asked.seed or 1, print, asked.engine)
     return one(asked)
 
 
-sys.exit(main())
+if __name__ == "__main__":  # not in the processes that it spawns
+    sys.exit(main())

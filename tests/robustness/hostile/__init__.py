@@ -1,0 +1,1 @@
+"""A hostile server: relays in front of the real ones spoil replies, and clients must bear it."""
