@@ -15,10 +15,12 @@ _PAIRED = 0.6  # how likely an act has another beside it
 # These end or start servers themselves. Two at once would only be one, muddled.
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
 # Plays of several acts already, which need all servers in reach.
-_ALONE = frozenset({"deposed-leader", "move-slot", "stale-failover"})
+_ALONE = frozenset(
+    {"demoted-primary", "deposed-leader", "move-slot", "shard-down", "stale-failover"}
+)
 # What no engine with a clock promises: tokens in order when the counter is lost and the clock
 # reads less than it once did. So clocks move only after the last loss.
-_CLOCK = "clock-server"
+_CLOCKS = frozenset({"clock-ahead", "clock-server"})
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,10 @@ def draw(  # noqa: PLR0913  # each says one thing about a plan
     turns = dict.fromkeys(sorted(site.kinds if kinds is None else kinds), 0)
     steps: list[Step] = []
     at = 0.0
-    losing = [kind for kind in turns if kind != _CLOCK]
+    losing = [kind for kind in turns if kind not in _CLOCKS]
     careful = [kind for kind in turns if "data" not in breaks(kind, site)]
     # Two halves, when both are there: data is lost in the first, clocks move in the second.
-    halves = [losing, careful] if _CLOCK in turns and losing != careful else [list(turns)]
+    halves = [losing, careful] if _CLOCKS & turns.keys() and losing != careful else [list(turns)]
     for number, half in enumerate(halves, 1):
         wanted = {
             kind: each - turns[kind] if number == len(halves) or kind not in careful else each // 2

@@ -18,7 +18,8 @@ from tests.robustness.sites import SITES, RedisSite, Site
 from tests.servers import Connection, Server, ServerClock, wait_until
 
 _ASKER = """
-import socket, sys, time
+import signal, socket, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: None)
 host, port = sys.argv[1].rsplit(":", 1)
 while True:
     try:
@@ -117,6 +118,33 @@ def test_a_loss_of_packets_slows_and_does_not_sever(stage: Stage, asker: Asker) 
     damage.undo()
 
 
+@pytest.mark.parametrize("kind", ["nat-forgets", "idle-died"])
+def test_connections_that_were_forgotten_are_dead_and_new_ones_are_served(
+    stage: Stage, site: RedisSite, asker: Asker, kind: str
+) -> None:
+    seen = site.proxies[0].connections
+    damage = FAULTS[kind].begin(stage, Order(0.5))
+    assert damage.said.startswith("forgot 1 connections")
+    wait_until(lambda: site.proxies[0].connections > seen, "the client connects again", 30.0)
+    _served(asker)
+    damage.undo()
+    _served(asker)
+
+
+def test_a_storm_of_signals_ends_with_its_undoing(stage: Stage, asker: Asker) -> None:
+    damage = FAULTS["signal-storm"].begin(stage, Order(0.5))
+    _served(asker)
+    damage.undo()
+    assert asker.alive
+    _served(asker)
+
+
+def test_a_clock_that_stepped_ahead_stays_ahead(stage: Stage, site: RedisSite) -> None:
+    before = ServerClock.of(site.redis).offset
+    FAULTS["clock-ahead"].begin(stage, Order(0.5, 2)).undo()
+    assert ServerClock.of(site.redis).offset == before + 60.0
+
+
 def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(
     stage: Stage, site: RedisSite, asker: Asker
 ) -> None:
@@ -163,7 +191,7 @@ def test_the_clock_of_a_client_jumps_and_jumps_back(stage: Stage, asker: Asker) 
 def test_no_data_is_lost_once_a_clock_has_moved(seed: int) -> None:
     plan = draw(seed, RedisSite, ttl=0.5, each=5)
     kinds = [{act.kind for act in step.acts} for step in plan.steps]
-    first = min(place for place, each in enumerate(kinds) if "clock-server" in each)
+    first = min(place for place, each in enumerate(kinds) if each & {"clock-ahead", "clock-server"})
     assert not any("data" in breaks(kind, RedisSite) for each in kinds[first:] for kind in each)
 
 

@@ -24,7 +24,7 @@ from tests.robustness.sites import (
     SentinelSite,
     Site,
 )
-from tests.servers import Connection, ServerError, wait_until
+from tests.servers import Connection, Redis, ServerError, wait_until
 from tests.servers.node import rows
 
 _TTL = 1.0
@@ -119,6 +119,40 @@ def test_a_failover_of_redis_loses_what_was_acknowledged(
     assert _token(site) > before
     undo()
     assert site.serves()
+
+
+def test_a_primary_is_demoted_and_keeps_its_connections(
+    replicated: SentinelSite | ClusterSite,
+) -> None:
+    before, primary = _token(replicated), replicated.leader()
+    with primary.connect(5.0) as line:
+        assert line.command("PING") == b"PONG"
+        _begin(replicated, "demoted-primary")
+        assert line.command("PING") == b"PONG"
+    assert replicated.leader() is not primary
+    assert _token(replicated) > before
+    replicated.wait_served()
+
+
+def _answers(node: Redis) -> bool:
+    try:
+        with node.connect(0.5) as line:
+            return line.command("PING") == b"PONG"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("turn", [0, 1], ids=["paused", "killed"])
+@pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)
+def test_a_shard_goes_and_comes_back(replicated: ClusterSite, turn: int) -> None:
+    before = _token(replicated)
+    shard = [replicated.leader(), *replicated.replicas()]
+    assert len(shard) == 2
+    undo = _begin(replicated, "shard-down", turn)
+    assert not any(map(_answers, shard))
+    undo()
+    replicated.wait_served()
+    assert _token(replicated) > before
 
 
 @pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)

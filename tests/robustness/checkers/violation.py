@@ -15,6 +15,8 @@ BREAKS = {
     "pause-client": {"pause"},
     "clock-server": {"clock"},
     "clock-client": {"clock"},
+    "clock-ahead": {"clock"},
+    "demoted-primary": {"data"},
     "restart-empty": {"data"},
     "stale-failover": {"data"},
 }

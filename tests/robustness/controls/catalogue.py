@@ -11,6 +11,8 @@ from lockfast.engines.redlock.packets import MEMBER
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.controls.trial import START, Control, Trial
+from tests.robustness.faults import FAULTS, Stage
+from tests.robustness.faults.fault import Order
 from tests.robustness.history import Kind
 from tests.robustness.hosts import host_of
 from tests.robustness.verdict import stale_writes
@@ -131,6 +133,14 @@ def emptied_one_after_another(trial: Trial) -> None:
     trial.wait(0.5)
 
 
+def leader_deposed(trial: Trial) -> None:
+    """A leader is replaced, and a holder that reaches nobody else asks it to renew."""
+    stage = Stage(trial.site, [trial.granted()], trial.ttl)
+    damage = FAULTS["deposed-leader"].begin(stage, Order(trial.ttl, trial.round))
+    damage.undo()
+    trial.wait(0.2)
+
+
 def _member(server: Server) -> bool:
     assert isinstance(server, Redis)
     with server.connect() as connection:
@@ -236,5 +246,16 @@ CONTROLS = (
         site="redlock",
         workloads=("long",),
         ttl=4.0,
+    ),
+    Control(
+        mutant="a session proven by a read",
+        checker="within_lease",
+        look=beliefs,
+        strike=leader_deposed,
+        fault="a leader that was replaced and does not know it",
+        site="zookeeper",
+        workloads=("ages",),
+        ttl=6.0,
+        hands=2,
     ),
 )

@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kazoo.protocol.serialization import Sync
+
 from lockfast import acquire, port
 from lockfast.claims import Claims
 from lockfast.core.ballot import Ballot
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.keys import command
+from lockfast.engines.zookeeper.proof import Proof
 from lockfast.guards.mark import Holder
 from lockfast.guards.redis.guard import RedisGuardCore
 from lockfast.live import Live
@@ -78,6 +81,14 @@ def without_a_majority() -> None:
     Ballot.__init__ = ballot_of_one  # type: ignore[method-assign]  # a mutant
 
 
+def proven_by_a_read() -> None:
+    def send(self: Proof, colour: Any, session: Any, path: str) -> None:  # noqa: ANN401  # as it is
+        self._colour, self._session, self.sent = colour, session, colour.now()
+        self._reply = session.send(colour, Sync(path))
+
+    Proof.__init__ = send  # type: ignore[method-assign]  # a mutant
+
+
 PATCHES: Mapping[str, Callable[[], None]] = {
     "validity from the reply": from_the_reply,
     "validity of a whole ttl": of_the_whole_ttl,
@@ -85,4 +96,5 @@ PATCHES: Mapping[str, Callable[[], None]] = {
     "token minted after the grant": minted_after_the_grant,
     "a guard that does not seal": without_a_seal,
     "a ballot without the majority": without_a_majority,
+    "a session proven by a read": proven_by_a_read,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tests.robustness.traffic.bench import Bench
+from tests.robustness.traffic.bench import AnyHold, Bench
 from tests.robustness.traffic.workloads import WORKLOADS, Lock, Register
 
 
@@ -14,6 +14,17 @@ class Long(Lock):
     names = 1
     rest = 0.01
     long = 1.0
+
+
+class Ages(Lock):
+    """Held for several ttls, by somebody whom the others wait for."""
+
+    names = 1
+    rest = 0.01
+
+    async def work(self, held: AnyHold) -> None:
+        del held
+        await self.bench.colour.sleep(4.0 * self.bench.ttl)
 
 
 class Steady(Lock):
@@ -56,6 +67,4 @@ class Hasty(Lock):
 
 def register() -> None:
     """Let workers find them by name."""
-    WORKLOADS.update(
-        {"long": Long, "steady": Steady, "slow": Slow, "single": Single, "hasty": Hasty}
-    )
+    WORKLOADS.update(ages=Ages, long=Long, steady=Steady, slow=Slow, single=Single, hasty=Hasty)

@@ -1,16 +1,20 @@
 """Faults: each kind is a small noun that begins, says what it did, and can be undone."""
 
-from tests.robustness.faults.clock import ClockClient, ClockServer
+from tests.robustness.faults.clock import ClockAhead, ClockClient, ClockServer
 from tests.robustness.faults.cut import CutClient, CutLeader, CutMinority, CutOneWay, Loss
+from tests.robustness.faults.demoted import DemotedPrimary
 from tests.robustness.faults.deposed import DeposedLeader
 from tests.robustness.faults.disk import SlowFsync
 from tests.robustness.faults.failover import StaleFailover
 from tests.robustness.faults.fault import Damage, Fault, Stage
+from tests.robustness.faults.forgotten import IdleDied, NatForgets
 from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
 from tests.robustness.faults.late import Duplicate, LateRequest
 from tests.robustness.faults.pause import PauseClient, PauseServer
 from tests.robustness.faults.replies import Delay, LoseReply
 from tests.robustness.faults.reshard import MoveSlot
+from tests.robustness.faults.shard import ShardDown
+from tests.robustness.faults.signals import SignalStorm
 from tests.robustness.sites import Site
 
 FAULTS: dict[str, Fault] = {
@@ -36,6 +40,12 @@ FAULTS: dict[str, Fault] = {
         StaleFailover(),
         MoveSlot(),
         DeposedLeader(),
+        NatForgets(),
+        IdleDied(),
+        ShardDown(),
+        DemotedPrimary(),
+        ClockAhead(),
+        SignalStorm(),
     )
 }
 

@@ -23,6 +23,21 @@ class ClockServer(Fault):
         return _jump(servers, stage, order)
 
 
+class ClockAhead(Fault):
+    """A server's wall clock steps ahead, as when its time was wrong and is set, and stays there."""
+
+    kind = "clock-ahead"
+    breaks: ClassVar[frozenset[str]] = frozenset({"clock"})
+
+    def begin(self, stage: Stage, order: Order) -> Damage:
+        """Move the leader's on every other turn, else anyone's."""
+        leader = order.turn % 2 == 0
+        server = chosen(order.rng, [stage.site.leader()] if leader else stage.site.servers)
+        by = (0.5 * stage.ttl, 2.0 * stage.ttl, 60.0)[order.turn % 3]
+        ServerClock.of(server).advance(by)
+        return Damage(f"moved the clock of {told(server)} ahead by {by:g} s", lambda: None)
+
+
 class ClockClient(Fault):
     """A client's wall clock jumps. It breaks nothing: no lease is measured by it."""
 

@@ -1,7 +1,7 @@
 """A host: a network namespace with an address, which can be cut off, wholly or in part."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tests.robustness.hosts.ip import entering, filters, ip
@@ -42,6 +42,22 @@ class Host:
         rules = [
             f"-A OUTPUT -p tcp -d {address} --dport {port} -j REJECT --reject-with tcp-reset"
             for address, port in (target.split(":") for target in targets)
+        ]
+        return self._ruled(rules)
+
+    def forget(self, ports: Sequence[int], targets: Sequence[str], *, reset: bool) -> Undo:
+        """Drop what belongs to the connections that go out from these ports to these hosts. With
+        `reset`, whoever uses one on this host is told that it has ended.
+        """
+        verdict = "REJECT --reject-with tcp-reset" if reset else "DROP"
+        rules = [
+            rule
+            for port in ports
+            for target in targets
+            for rule in (
+                f"-A OUTPUT -p tcp -d {target} --sport {port} -j {verdict}",
+                f"-A INPUT -p tcp -s {target} --dport {port} -j DROP",
+            )
         ]
         return self._ruled(rules)
 

@@ -131,6 +131,13 @@ class Remote:
         result = await self._call(request, self._process.time() + LOOKING)
         return Page([each for each in result if isinstance(each, Entry)], None)
 
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        raise NotImplementedError  # nobody breaks anything
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        del name, deadline
+        return []
+
     async def guarantees(self, deadline: float) -> Guarantees:
         raise NotImplementedError  # nobody asks
 

@@ -25,9 +25,19 @@ class ClusterSite(Site):
 
     name = "redis-cluster"
     engine = "redis"
-    kinds = (*COMMON, "cut-minority", "stale-failover", "move-slot")
+    kinds = (
+        *COMMON,
+        "cut-minority",
+        "stale-failover",
+        "move-slot",
+        "shard-down",
+        "demoted-primary",
+    )
     loses: ClassVar[frozenset[str]] = frozenset(
-        {"pause-server", "kill-server", "cut-leader", "cut-one-way", "cut-minority", "loss"}
+        {
+            *("pause-server", "kill-server", "cut-leader", "cut-one-way", "cut-minority", "loss"),
+            "shard-down",
+        }
     )
 
     @property

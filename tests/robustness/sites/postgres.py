@@ -19,7 +19,15 @@ class PostgresSite(Site):
     replica: Postgres
     name = "postgres"
     engine = "postgres"
-    kinds = (*COMMON, *PROXIED, "cut-minority", "slow-fsync", "clock-server", "stale-failover")
+    kinds = (
+        *COMMON,
+        *PROXIED,
+        "cut-minority",
+        "slow-fsync",
+        "clock-server",
+        "stale-failover",
+        "clock-ahead",
+    )
 
     @property
     def url(self) -> str:

@@ -28,6 +28,7 @@ class RedisSite(Site):
         "duplicate",
         "restart-empty",
         "clock-server",
+        "clock-ahead",
     )
     loses: ClassVar[frozenset[str]] = frozenset({"kill-server"})
     appendonly: ClassVar[bool] = False

@@ -22,7 +22,7 @@ class RedlockSite(Site):
     # None leads, so there is none to cut off but one of a minority.
     kinds = (
         *(kind for kind in (*COMMON, *PROXIED) if kind != "cut-leader"),
-        *("cut-minority", "duplicate", "restart-empty", "clock-server"),
+        *("cut-minority", "duplicate", "restart-empty", "clock-server", "clock-ahead"),
     )
 
     @property

@@ -23,7 +23,7 @@ class SentinelSite(Site):
 
     name = "redis-sentinel"
     engine = "redis"
-    kinds = (*COMMON, "cut-minority", "stale-failover")
+    kinds = (*COMMON, "cut-minority", "stale-failover", "demoted-primary")
     loses: ClassVar[frozenset[str]] = frozenset(
         {"pause-server", "kill-server", "cut-leader", "cut-one-way", "cut-minority", "loss"}
     )

@@ -21,6 +21,9 @@ COMMON = (
     "cut-one-way",
     "loss",
     "clock-client",
+    "nat-forgets",
+    "idle-died",
+    "signal-storm",
 )
 # What takes a proxy between the clients and the servers.
 PROXIED = ("lose-reply", "delay", "late-request")

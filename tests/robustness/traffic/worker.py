@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import random
 import signal
@@ -27,6 +28,8 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         signal.signal(signal.SIGTERM, self._ask)
+        # What a storm of signals does: finalizers run wherever the process is just then.
+        signal.signal(signal.SIGUSR1, lambda *_: gc.collect(1))
 
     def _ask(self, *_: object) -> None:
         self.asked = True
