@@ -68,6 +68,7 @@ def _listed(*args: object) -> None:
 # The reference of the command line is made from the commands themselves, so that it lists all of
 # them and every option.
 _COMMANDS = "<!-- every command -->"
+_GLOBALS = "<!-- every global option -->"
 
 
 def _with_commands(_: Sphinx, name: str, source: list[str]) -> None:
@@ -75,6 +76,7 @@ def _with_commands(_: Sphinx, name: str, source: list[str]) -> None:
         group = typer.main.get_command(lockfast_command)
         parts = [part for each in group.commands.values() for part in _command(each)]
         source[0] = source[0].replace(_COMMANDS, "\n\n".join(parts))
+        source[0] = source[0].replace(_GLOBALS, _options(group.params))
 
 
 def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Typer's copy of it
@@ -89,9 +91,14 @@ def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Type
             yield "\n".join(["```text", *rest, "```"])
         else:
             yield paragraph
-    rows = [_row(each) for each in command.params if each not in arguments]
-    if rows:
-        yield "\n".join(["| option | what it does | default |", "| --- | --- | --- |", *rows])
+    options = [each for each in command.params if each not in arguments]
+    if options:
+        yield _options(options)
+
+
+def _options(options: list[Any]) -> str:
+    head = ["| option | what it does | default |", "| --- | --- | --- |"]
+    return "\n".join([*head, *map(_row, options)])
 
 
 def _row(option: Any) -> str:  # noqa: ANN401  # Click's, or Typer's copy of it

@@ -14,6 +14,7 @@ from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.candidacy import CandidacyCore
+from lockfast.nouns.decorating import OnlyDecorates
 from lockfast.nouns.election import ElectionCore, Observer
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import Default, LockCore
@@ -30,8 +31,16 @@ class AsyncLease(LeaseCore, Ending):
 
     __slots__ = WATCHING
 
-    release = LeaseCore._release
     wait_lost = pending(LeaseCore._wait_lost)
+
+    async def release(self) -> None:
+        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+
+        After an engine's error it can be called again.
+        """
+        # A coroutine of its own, which keeps the lease: `await (await lock.acquire()).release()`
+        # would else drop the lease, and warn of that, before its release has begun.
+        await self._release()
 
     def _explain(self, error: BaseException) -> NoReturn:
         raise lost(self.live) from error
@@ -79,7 +88,7 @@ class AsyncLock(LockCore[AsyncLease]):
         return run
 
 
-class AsyncSkip:
+class AsyncSkip(OnlyDecorates):
     """A lock that only decorates: a call that finds it busy does nothing and returns None."""
 
     def __init__(self, lock: AsyncLock) -> None:
@@ -121,8 +130,14 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
 
     __slots__ = WATCHING
 
-    release = MultiLeaseCore[AsyncLease]._release
     wait_lost = pending(MultiLeaseCore[AsyncLease]._wait_lost)
+
+    async def release(self) -> None:
+        """Give all back. Twice is fine; after a loss it raises `LeaseLost`, once.
+
+        After an engine's error it can be called again.
+        """
+        await self._release()  # see AsyncLease
 
     def _explain(self, error: BaseException) -> NoReturn:
         for lease in self.leases.values():

@@ -12,6 +12,7 @@ from lockfast.acquire import give_up
 from lockfast.errors import LockfastError, NotAcquired
 from lockfast.nouns.block import Leaving, beginning
 from lockfast.nouns.candidacy import CandidacyCore
+from lockfast.nouns.decorating import OnlyDecorates
 from lockfast.nouns.election import ElectionCore, Leader, Observer
 from lockfast.nouns.lease import LeaseCore
 from lockfast.nouns.lock import Default, LockCore
@@ -126,7 +127,7 @@ class Lock(LockCore[Lease]):
         return run
 
 
-class Skip:
+class Skip(OnlyDecorates):
     """A lock that only decorates: a call that finds it busy does nothing and returns None."""
 
     def __init__(self, lock: Lock) -> None:

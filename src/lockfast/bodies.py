@@ -93,7 +93,7 @@ class Pending(Coroutine[Any, Any, T]):
         self._coroutine = coroutine
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Acquire."""
+        """Run the call and return its result."""
         return self._coroutine.__await__()
 
     def __bool__(self) -> NoReturn:

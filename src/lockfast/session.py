@@ -138,9 +138,10 @@ class Session:
         """Refuse to work on an engine that promises less than was asked for."""
         found = await self.guarantees()
         if found.level < required:
+            weak = "; ".join(map(str, found.findings))
             raise GuaranteeMissing(
-                f"{required.name.lower()} is required, but {found}\n"
-                "Change the server's setup, or require less."
+                f"{required.name.lower()} is required, but {found.sentence} "
+                f"{weak + '. ' if weak else ''}Change the server's setup, or require less."
             )
         self.unproven = None
 

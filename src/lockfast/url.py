@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
+"""Schemes that do not encrypt, each with the one that does."""
 LONGEST = 65_536  # bytes that are read of a file with a URL
 _OPTION = re.compile("[a-z0-9_]{1,40}")
 ENCODE = "If there are / ? # [ ] @ : % in the password, percent-encode them: %2F for /"
@@ -34,11 +36,21 @@ class Target:
         """
         unknown = sorted(set(self.options) - set(known))
         if unknown:
-            said = ", ".join(
-                key if re.fullmatch("[a-z0-9_]{1,40}", key) else "?" for key in unknown
-            )
+            said = ", ".join(key if _OPTION.fullmatch(key) else "?" for key in unknown)
             raise ValueError(f"{self.scheme}:// does not know {said}; it knows {', '.join(known)}")
+        idle = sorted(name for name in self.options if name.startswith("ssl_"))
+        if idle and self.secure:
+            raise ValueError(
+                f"{self.scheme}:// does not encrypt, so {', '.join(idle)} would have no effect: "
+                f"write {self.secure}://, or leave it out"
+            )
         return self.options
+
+    @property
+    def secure(self) -> str:
+        """The scheme to write instead, if this one does not encrypt; else nothing."""
+        base, plus, kind = self.scheme.partition("+")
+        return f"{SECURE[base]}{plus}{kind}" if base in SECURE else ""
 
 
 def parse(url: str | None) -> Target:
@@ -82,7 +94,9 @@ def _split(url: str) -> SplitResult:
     except ValueError:  # its message quotes what it did not understand
         raise ValueError(f"that is not a URL: its hosts cannot be read. {ENCODE}") from None
     if parts.fragment or "@" in parts.path:
-        raise ValueError(f"that is not a URL of an engine: it has a # or a late @. {ENCODE}")
+        raise ValueError(
+            f"that is not a URL of an engine: it has a #, or an @ behind the hosts. {ENCODE}"
+        )
     return parts
 
 
@@ -92,6 +106,6 @@ def _host(text: str) -> tuple[str, int | None]:
         port = rest.removeprefix(":")
     else:
         host, _, port = text.partition(":")
-    if port and not port.isdigit():
+    if port and not re.fullmatch("[0-9]{1,5}", port):
         raise ValueError(f"not a port: what follows the : of a host is no number. {ENCODE}")
     return unquote(host), int(port) if port else None

@@ -88,6 +88,27 @@ def test_a_wrong_password_is_told_apart_from_a_server_that_is_not_there(doctor: 
     assert "password in the URL is wrong" in said.err
 
 
+def test_a_postgresql_in_which_no_lock_can_be_taken_is_not_well(doctor: Doctor) -> None:
+    with Postgres() as server:
+        without_schema = doctor(server.url)
+        install(server.url)
+        server.command("CREATE ROLE nobody LOGIN")
+        without_rights = doctor(server.url.replace("postgres@", "nobody@"), "--json")
+        assert doctor(server.url).code == 0
+    assert (without_schema.code, without_schema.out) == (78, "")
+    assert "the schema is not installed" in without_schema.err
+    assert (without_rights.code, without_rights.out) == (78, "")
+    assert "permission denied" in without_rights.err
+
+
+def test_an_etcd_with_users_is_not_well_for_a_client_without_one(doctor: Doctor) -> None:
+    with EtcdCluster(1, tls=True, password="secret") as cluster:  # noqa: S106  # of a test
+        assert doctor(cluster.url).code != 78
+        said = doctor(cluster.url.replace("app:secret@", ""))
+    assert (said.code, said.out) == (78, "")
+    assert "user" in said.err
+
+
 def test_a_postgresql_that_is_reached_only_through_a_pooler_is_found(doctor: Doctor) -> None:
     with Postgres() as server, PgBouncer(server) as pooler:
         install(server.url)

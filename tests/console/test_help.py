@@ -31,6 +31,9 @@ def test_each_command_has_examples_that_it_understands_and_its_exit_codes(
     assert launch([command, "--help"]) == 0
     said = capsys.readouterr().out
     assert "Exit codes:" in said
+    if command != "demo":  # it runs an engine of its own
+        assert re.search(r"^ +69  the engine cannot be reached", said, re.MULTILINE)
+        assert re.search(r"^ +78  the engine refuses us", said, re.MULTILINE)
     examples = re.findall(r"^\s+lockfast (.*)", said.partition("For example:")[2], re.MULTILINE)
     assert examples
     for example in examples:
@@ -74,6 +77,18 @@ def test_the_shell_completes_commands_and_the_names_that_are_held_now(url: str) 
         assert completed(url, "who", "inv") == ["invoice-42", "invoice-43"]
         assert completed("redis://127.0.0.1:1", "who", "inv") == []  # and nothing is raised
         assert len(leases) == 3
+
+
+def test_the_shell_completes_from_the_engine_that_the_command_line_names(
+    url: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "url"
+    secret.write_text(url, "utf-8")
+    wrong = "redis://127.0.0.1:1"
+    with lockfast.connect(url) as client, client.lock("chosen-1"):
+        assert completed(wrong, "--url-file", str(secret), "who", "ch") == ["chosen-1"]
+        assert completed(wrong, "--url", url, "who", "ch") == ["chosen-1"]
+        assert completed(url, "--url", url, "--url-file", str(secret), "who", "ch") == []
 
 
 def test_the_script_for_a_shell_is_to_be_had() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -95,15 +96,16 @@ def test_who_tells_the_holder_and_the_line_behind_it(call: Calls) -> None:
     with awaited(call.url, "x", purpose="nightly run") as lease:
         said = call("who", "x")
     assert said.code == 0
-    assert "x is held by" in said.out
+    assert said.out.startswith("'x' is held by\n")
     assert f"(nightly run) on {socket.gethostname()} pid {os.getpid()}" in said.out
+    assert re.search(r"\], for \d+ s$", said.out, re.MULTILINE)
     assert f"token {lease.token}" in said.out
     assert "1. " in said.out
     assert "(to be next)" in said.out
 
 
 def test_who_says_by_its_exit_code_that_a_lock_is_free(call: Calls) -> None:
-    assert call("who", "x") == (1, "x is free.\n", "")
+    assert call("who", "x") == (1, "'x' is free.\n", "")
 
 
 @pytest.mark.parametrize("command", [("ls",), ("who", "x"), ("watch",), ("doctor",)])

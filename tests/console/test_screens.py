@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -10,7 +11,7 @@ from rich.cells import cell_len
 import lockfast
 from lockfast.plain import plain
 from tests.console.calls import LONG
-from tests.console.screens import CLAIMS, SIZES, drawn, names, path
+from tests.console.screens import CLAIMS, SIZES, claim, drawn, names, path
 from tests.console.terminal import Terminal
 
 
@@ -33,8 +34,8 @@ def test_ls_shows_every_name_whole_however_narrow_the_terminal(which: str, colum
     said = drawn("ls", CLAIMS[which](), columns, 24)
     assert all(cell_len(line) <= columns for line in said.splitlines())
     first = "".join(line[:columns].split("  ")[0].strip() for line in said.splitlines()[3:])
-    for claim in CLAIMS[which]():
-        assert plain(claim.name).replace(" ", "") in first.replace(" ", "")
+    for each in CLAIMS[which]():
+        assert plain(each.name).replace(" ", "") in first.replace(" ", "")
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
@@ -43,6 +44,16 @@ def test_watch_shows_the_name_host_pid_and_age_of_a_holder(columns: int, lines: 
     (row,) = [line for line in said.splitlines() if "invoice:42" in line]
     for word in ("invoice:42", "web-1.eu-west.i", "10001", "8 s"):
         assert word in row
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_watch_counts_the_names_that_it_has_no_room_for(columns: int) -> None:
+    told = set()
+    for number in range(1, 40):
+        said = drawn("watch", [claim(f"order:{n:02}", n) for n in range(number)], columns, 24)
+        told |= set(re.findall(r"^and (\d+ more \w+)$", said, re.MULTILINE))
+    assert {"1 more name", "2 more names"} < told
+    assert "1 more names" not in told
 
 
 @pytest.mark.parametrize("command", ["ls", "watch"])

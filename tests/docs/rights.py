@@ -19,7 +19,7 @@ def documented_acl(page: Path) -> str:
 
 
 def do_everything(url: str) -> None:
-    """Claim, refuse, wait, renew, look and release, with two clients, as the user of the URL."""
+    """Claim, refuse, wait, renew, look, release and break, with two clients, as the URL's user."""
     with lockfast.connect(url) as client, lockfast.connect(url) as other:
         assert client.guarantees().engine
         lock = client.lock("x", ttl=1)
@@ -39,3 +39,6 @@ def do_everything(url: str) -> None:
         for waiter in waiters:
             waiter.join(5)
         assert lock.queue() == []
+        lease = lock.acquire()
+        assert other.revoke(other.lock("x").holders()[0], "a test")
+        assert other.breaks("x")[0].id == lease.id

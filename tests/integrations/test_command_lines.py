@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -107,6 +108,29 @@ def test_a_line_of_the_crontab_runs_on_one_machine_of_three(
         machines = [start(stack, ["/bin/sh", "-c", job], home, redis.url) for _ in range(3)]
         written = "".join(said(machines))
     assert len(re.findall(r"ran, token \d+\n", written)) == 1
+
+
+def test_a_short_job_of_every_minute_runs_every_minute(home: Path, redis: Redis) -> None:
+    """A minute takes six seconds here. The job ends before `--at-least`, so its lock stays until
+    the ttl ends; it must not stay into the next minute.
+    """
+    job = JOBS[-1]
+    options = dict(re.findall(r"--(ttl|at-least) (\d+)", job))
+    assert int(options["ttl"]) + int(options["at-least"]) <= 60
+    for option, seconds in options.items():
+        job = job.replace(f"--{option} {seconds}", f"--{option} {int(seconds) / 10}")
+    began = home / "began"
+    script = f"#!/bin/sh\ntouch {began}\nsleep 2.5\necho ran\n"
+    (home / "fetch").write_text(script, "utf-8")
+    argv = ["/bin/sh", "-c", job.replace("fetch", "often", 1)]
+    with ExitStack() as stack, lockfast.connect(redis.url) as client:
+        first = start(stack, argv, home, redis.url)
+        wait_until(began.exists, "the first runs", LONG)
+        minute = time.monotonic() + 6.0
+        assert said([first]) == ["ran\n"]
+        time.sleep(max(minute - time.monotonic(), 0.0))
+        assert not client.lock("often").holders()
+        assert said([start(stack, argv, home, redis.url)]) == ["ran\n"]
 
 
 def test_the_crontab_has_the_jobs_that_the_page_speaks_of() -> None:

@@ -96,7 +96,7 @@ def test_of_three_that_were_started_at_once_one_runs_and_the_others_say_who(
 ) -> None:
     project.ended([project.start("manage.py", "locked_migrate")])
     said = project.ended([project.start("manage.py", "bill", "acme") for _ in range(3)])
-    skipped = sorted(text.count("Skipped: bill:acme is held by manage.py") for text in said)
+    skipped = sorted(text.count("Skipped: 'bill:acme' is held by manage.py") for text in said)
     assert skipped == [0, 1, 1]
     ((tenant, token),) = rows(project.postgres, "SELECT tenant, token FROM shop_bill")
     assert tenant == "acme"

@@ -131,18 +131,19 @@ def test_a_handler_may_take_a_lock_at_every_bytecode_of_the_table(
 
 
 @WORKS
-def test_a_handler_may_release_at_every_bytecode_of_the_table(
-    client: lockfast.Client, work: Work
+@pytest.mark.parametrize(("files", "least"), [(TABLE, 100), (MEMORY, 50)], ids=["table", "memory"])
+def test_a_handler_may_release_at_every_bytecode_of_the_table_and_of_the_engine(
+    client: lockfast.Client, work: Work, files: set[str], least: int
 ) -> None:
     number, struck = 0, True
     while struck:
         kept = client.lock("kept", ttl=5.0, timeout=1.0).acquire()
         number += 1
-        struck = interrupted(TABLE, number, lambda: work(client), kept.release)
+        struck = interrupted(files, number, lambda: work(client), kept.release)
         if not struck:
             kept.release()
         assert kept.state is lockfast.State.RELEASED
-    assert number > 100
+    assert number > least
     wait_until(lambda: settled(client), "an empty table", 5.0)
 
 
@@ -203,21 +204,6 @@ def test_a_handler_may_close_the_client_at_every_bytecode_of_the_table() -> None
             client.close()
             assert kept.state is lockfast.State.RELEASED
             assert other.inspect() == []
-
-
-@WORKS
-def test_a_handler_in_the_memory_engine_leaves_nothing_behind(
-    client: lockfast.Client, work: Work
-) -> None:
-    number, struck = 0, True
-    while struck:
-        kept = client.lock("kept", ttl=5.0, timeout=1.0).acquire()
-        number += 1
-        struck = interrupted(MEMORY, number, lambda: work(client), kept.release)
-        if not struck:
-            kept.release()
-    assert number > 50
-    wait_until(lambda: settled(client), "an empty table", 5.0)
 
 
 def test_a_finalizer_may_use_the_client_at_every_bytecode_of_the_heart(

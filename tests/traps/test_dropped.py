@@ -72,3 +72,20 @@ def test_nothing_is_said_of_a_lease_that_was_released_lost_or_kept_by_its_block(
         del lost
         closed = client.lock("closed").acquire()
     del closed
+
+
+def test_an_asyncio_lease_that_is_released_where_it_was_acquired_does_not_warn(
+    recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+            await (await client.lock("x").acquire()).release()
+            await (await client.lock_all("x", "y").acquire()).release()
+            await (await client.rlock("x").acquire()).release()
+            assert not await (await client.lock("z").acquire()).wait_lost(0.05)
+
+    with caplog.at_level(logging.WARNING, "lockfast"):
+        asyncio.run(main())
+    said = [str(each.message) for each in recwarn if "dropped" in str(each.message)]
+    assert [name for name in ("'x'", "'y'") if any(name in each for each in said)] == []
+    assert len(said) <= 1  # 'z', once it has waited

@@ -175,17 +175,8 @@ def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) 
     assert port.claim(port.ask("second", ttl=6.0)).left <= 5.5
 
 
-def deliver(cluster: EtcdCluster, request: bytes) -> None:
-    """Be the network that delivers a transaction late."""
-    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
-        call: Any = channel.unary_unary(TXN, None, None)
-        call(request, timeout=SOON)
-
-
-def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
-    cluster: EtcdCluster, node: Etcd, port: Port
-) -> None:
-    port.claim(port.ask("warm"))
+def delaying(port: Port) -> list[bytes]:
+    """Be the network that keeps the next transaction, for `deliver`."""
     wire = port.engine._wire
     held: list[bytes] = []
     call = wire.call
@@ -199,6 +190,21 @@ def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
         return await call(method, request, deadline, harmless=harmless)
 
     wire.call = swallow  # type: ignore[method-assign]  # the network of this test
+    return held
+
+
+def deliver(cluster: EtcdCluster, request: bytes) -> None:
+    """Be the network that delivers a transaction late."""
+    with grpc.insecure_channel(cluster.nodes[1].address) as channel:
+        call: Any = channel.unary_unary(TXN, None, None)
+        call(request, timeout=SOON)
+
+
+def test_47_a_copy_that_arrives_after_a_resignation_in_doubt_does_nothing(
+    cluster: EtcdCluster, node: Etcd, port: Port
+) -> None:
+    port.claim(port.ask("warm"))
+    held = delaying(port)
     ask = port.ask("x")
     with pytest.raises(EngineUnavailable):
         port.claim(ask)
@@ -447,19 +453,7 @@ def test_47_a_copy_that_arrives_after_an_operators_break_does_not_stay(
 ) -> None:
     """Who breaks a claim cannot move the gates of its client, and nobody resigns what is gone."""
     port.claim(port.ask("warm", ttl=2.0))
-    wire = port.engine._wire
-    held: list[bytes] = []
-    call = wire.call
-
-    async def swallow(
-        method: str, request: bytes, deadline: float, *, harmless: bool = False
-    ) -> bytes:
-        if method == TXN and not held:
-            held.append(request)  # the network keeps it, and will deliver it
-            raise EngineUnavailable("no answer", sent=True)
-        return await call(method, request, deadline, harmless=harmless)
-
-    wire.call = swallow  # type: ignore[method-assign]  # the network of this test
+    held = delaying(port)
     ask = port.ask("x", ttl=2.0)
     with pytest.raises(EngineUnavailable):
         port.claim(ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 
@@ -103,10 +104,27 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("redis+cluster://h1/3", "not a database"),
         ("redis://h/x", "not a database"),
         ("redis://h?token_base=-1", "token_base"),
-        ("mysql://h", "no engine for mysql"),
+        ("mysql://h", "no engine for mysql.*redis://.*redis\\+sentinel:// and redis\\+cluster://$"),
         ("memory://h?x=1", "does not know x"),
     ],
 )
 def test_what_is_wrong_is_said(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         lockfast.connect(url)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secure"),
+    [
+        ("redis", "rediss"),
+        ("valkey", "valkeys"),
+        ("redis+sentinel", "rediss+sentinel"),
+        ("redis+cluster", "rediss+cluster"),
+        ("redlock", "redlocks"),
+        ("etcd", "etcds"),
+    ],
+)
+def test_options_of_tls_are_refused_on_a_scheme_without_it(scheme: str, secure: str) -> None:
+    said = f"ssl_ca_certs would have no effect: write {re.escape(secure)}://"
+    with pytest.raises(ValueError, match=said):
+        lockfast.connect(f"{scheme}://:secret@h/x?ssl_ca_certs=/nowhere")

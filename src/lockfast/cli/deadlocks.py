@@ -27,6 +27,7 @@ def deadlocks(context: typer.Context, *, json: Json = False) -> int:
       0   there is none
       1   there is one
       69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         circles = client.deadlocks()

@@ -19,35 +19,39 @@ from lockfast.cli.theatre.place import has_redis, memory, redis
 from lockfast.cli.theatre.play import BEGIN, RIGHT, Script, bare, guarded
 from lockfast.cli.theatre.scene import Scene
 
-Fast = Annotated[bool, typer.Option("--fast", help="Leave no time to read.")]
-Memory = Annotated[bool, typer.Option("--memory", help="Start no server, even if there is one.")]
-REDIS = "The locks are kept by a Redis that this demo has started, and will end."
+Fast = Annotated[bool, typer.Option("--fast", help="Do not pause between the lines.")]
+Memory = Annotated[
+    bool, typer.Option("--memory", help="Keep the locks in memory, and start no Redis server.")
+]
+REDIS = "This demo runs its own temporary Redis server."
+MISSING = "redis-server or the Python package hiredis is not installed"
 OWN = (
-    "The locks are kept by this process, in memory, since {why}. The workers reach it through a "
-    "socket. All else is as with a server: they are processes, and they are really stopped."
+    "This demo keeps the locks in its own memory, because {why}. The workers are real processes, "
+    "and connect to the demo through a socket."
 )
 
 
 def demo(*, fast: Fast = False, memory_only: Memory = False) -> int:
-    """Show what happens when a holder believes it still holds the lock, and it does not.
+    """Show how a paused worker overwrites data, and how a guard prevents it.
 
-    Two worker processes pay into one account under one lock. One of them is stopped between its
-    last check and its write, for longer than its lease lasts; the other takes over; then the
-    first goes on. A guard refuses its write. Then the same without a guard, and money is lost.
+    Two worker processes pay into one account. One lock protects it. The demo stops one worker
+    between its last check and its write, for longer than its lease lasts. The other worker
+    acquires the lock. Then the first worker continues. With a guard, the account rejects the
+    stale write. Without a guard, a payment is lost.
 
-    Nothing is simulated: the processes are real, and so are SIGSTOP and SIGCONT. The locks are
-    in a Redis that the demo starts by itself, or, where there is none, in its own memory. It
-    takes about a minute, and leaves nothing behind.
+    The workers are real processes, and the demo sends them SIGSTOP and SIGCONT. It runs its own
+    temporary Redis server, or keeps the locks in memory if Redis is not installed. It takes
+    about a minute, and leaves nothing behind.
 
     For example:
       lockfast demo
-      lockfast demo --fast       for those who have seen it
+      lockfast demo --fast       without pauses
 
     Exit codes:
-      0  it went as told
-      1  it did not: please tell us
+      0  the demo ran as described
+      1  it did not: please report it
     """
-    why = "you said so" if memory_only else "" if has_redis() else "there is no redis-server here"
+    why = "you passed --memory" if memory_only else "" if has_redis() else MISSING
     before = signal.signal(signal.SIGTERM, _end)
     try:
         balances = _staged(why, fast=fast)
@@ -56,11 +60,13 @@ def demo(*, fast: Fast = False, memory_only: Memory = False) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     as_told = balances[0] == RIGHT and balances[1] != RIGHT
-    show(Text(f"\nWith a guard {BEGIN} became {balances[0]}; without, {balances[1]}."))
     show(
-        Text("The lock keeps two workers from trying. The guard keeps them from succeeding.")
+        Text(f"\nThe balance was {BEGIN}. With a guard it is {balances[0]}, without {balances[1]}.")
+    )
+    show(
+        Text("A lock alone does not stop the write of a paused worker. A guard rejects it.")
         if as_told
-        else Text("This is not as it should be.", style="bold red")
+        else Text("The demo did not run as expected.", style="bold red")
     )
     return 0 if as_told else 1
 

@@ -41,10 +41,12 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
       0   all is well; with --require, the level is at least that
       1   something is to be changed; with --require, the level is below that
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, a missing right
+      78  the engine refuses us: a wrong password, no rights, no schema
     """
     required = None if require is None else Level.of(require)
     with connect(context) as client:
+        # First as any other client: where no lock can be taken, its settings say nothing.
+        client.lock("lockfast doctor").holders()
         found = client.guarantees()
     good = not found.findings if required is None else found.level >= required
     if json:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 import lockfast
+from lockfast.cli.place import chosen
 from lockfast.plain import plain
-from lockfast.url import from_file
 
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:
     """Give the names that are held now and begin so. A shell asks this: nothing is ever raised."""
-    said = context.parent.params if context.parent else {}
     try:
-        url = said.get("url") or (from_file(said["url_file"]) if said.get("url_file") else None)
+        above = cast("typer.Context", context.find_root())
+        url = chosen(above, above.params.get("url"), above.params.get("url_file"))
         with lockfast.connect(url) as client:
             names = {claim.name for claim in client.inspect(incomplete)}
     except Exception:  # noqa: BLE001  # whatever it is, the shell's line must not break

@@ -38,7 +38,7 @@ def chosen(context: typer.Context, url: str | None, path: str | None) -> str | N
         and source.name == "COMMANDLINE"
     }
     if len(typed) > 1:
-        raise typer.BadParameter("--url and --url-file are two: say one of them")
+        raise typer.BadParameter("use either --url or --url-file, not both")
     if path and (not url or "url_file" in typed):
         try:
             return from_file(path)

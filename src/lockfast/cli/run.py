@@ -52,7 +52,8 @@ def run(  # noqa: PLR0913  # each is an option that users look for
         typer.Option(
             "--at-least",
             metavar="SECONDS",
-            help="Keep it for so long, however quick the command: the clocks of machines differ.",
+            help="Keep the lock for at least this long, because the clocks of machines differ. "
+            "If the command ends earlier, the lock stays taken until its ttl ends.",
         ),
     ] = 0.0,
     freeze: Freeze = False,

@@ -49,7 +49,8 @@ def screen(title: str, view: View | None, trouble: str, size: ConsoleDimensions)
     shown = _fitting(names, room)
     parts.append(table(shown, width, whole=False) if names else Text("\nNo lock is held.\n"))
     if len(shown) < len(names):
-        parts.append(Text(f"and {len(names) - len(shown)} more names", style="dim"))
+        more = len(names) - len(shown)
+        parts.append(Text(f"and {more} more name{'s' if more > 1 else ''}", style="dim"))
     return Group(*parts, *below)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -16,7 +18,7 @@ import pytest
 import lockfast
 from tests.cli.run.conftest import Place
 from tests.cli.run.family import MEMBERS, Family
-from tests.cli.run.program import Program
+from tests.cli.run.program import Program, run
 from tests.servers import Proxy, Redis, wait_until
 
 TTL = 3.0
@@ -130,3 +132,15 @@ def test_a_lease_that_the_engine_no_longer_has_leaves_no_time_for_grace(family: 
         assert family.alive() == set()
         assert family.told() is None, "the next holder may be at work already"
         assert "no longer has it" in program.stderr
+
+
+def test_a_holder_whose_lock_is_broken_names_who_broke_it_and_why(url: str, family: Family) -> None:
+    with holding(url, family) as program:
+        code, _, said = run(url, "break", NAME, "--reason", "web-3 hangs", "--yes")
+        assert code == 0, said
+        assert program.wait() == 76
+        assert re.search(
+            rf"the lease on '{NAME}' was not kept, so lockfast ended the command: it was broken by "
+            rf".*{re.escape(socket.gethostname())}.*: web-3 hangs\n$",
+            program.stderr,
+        ), program.stderr

@@ -7,6 +7,7 @@ import signal
 from typing import NamedTuple
 
 import lockfast
+from lockfast.acquire import explained
 from lockfast.cli.codes import Code, of_signal
 from lockfast.cli.job.handle import Handle, WatchdogDied
 from lockfast.cli.job.line import (
@@ -25,6 +26,7 @@ from lockfast.cli.job.terminal import Terminal
 from lockfast.cli.stderr import say
 from lockfast.errors import LeaseLost, Loss
 from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
 
 TICKS = 20  # looks at the lease, per ttl
 
@@ -156,11 +158,11 @@ class Keeper:
 
     def _outcome(self, report: Ended) -> Outcome:
         if report.by_lease:
-            loss = self._lease.loss or Loss.UNREACHABLE
-            say(
-                f"the lease on {self._lease.name!r} was not kept, the command was ended: "
-                f"{loss.value}"
-            )
+            lease = self._lease
+            drive(explained(lease._session, lease.live))  # noqa: SLF001  # whoever broke it is named
+            # Ended before the lease is: the engine could not be reached.
+            why = Loss.UNREACHABLE.value if lease.loss is None else lease.live.why()
+            say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):
             number = os.WTERMSIG(report.status)

@@ -126,6 +126,15 @@ class Distant:
         page: Page = self._call("inspect", names, cursor, exact=exact)
         return page
 
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Keep."""
+        self._call("record", name, claim, record, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read."""
+        found: list[bytes] = self._call("records", name, deadline)
+        return found
+
     async def guarantees(self, deadline: float) -> Guarantees:
         """Promise what memory promises."""
         found: Guarantees = self._call("guarantees", deadline)

@@ -10,7 +10,6 @@ from django.core.management.base import BaseCommand, CommandError
 from lockfast.client import Lease, connect
 from lockfast.errors import NotAcquired
 from lockfast.nouns.lock import patience
-from lockfast.plain import plain
 
 
 class Locked(BaseCommand):
@@ -49,7 +48,7 @@ class Locked(BaseCommand):
                 if inside:
                     raise  # of a lock that the command itself did not get
                 if self.on_busy == "skip":
-                    self.stderr.write(f"Skipped: {plain(busy.name)} is held by {busy.holder}.")
+                    self.stderr.write(f"Skipped: {busy.name!r} is held by {busy.holder}.")
                     return None
                 raise CommandError(str(busy)) from busy
 
