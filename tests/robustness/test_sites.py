@@ -121,9 +121,8 @@ def test_a_failover_of_redis_loses_what_was_acknowledged(
     assert site.serves()
 
 
-def test_a_primary_is_demoted_and_keeps_its_connections(
-    replicated: SentinelSite | ClusterSite,
-) -> None:
+@pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)
+def test_a_primary_is_demoted_and_keeps_its_connections(replicated: ClusterSite) -> None:
     before, primary = _token(replicated), replicated.leader()
     with primary.connect(5.0) as line:
         assert line.command("PING") == b"PONG"

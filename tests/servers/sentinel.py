@@ -129,10 +129,6 @@ class SentinelSet(Group):
         for replica in self.replicas():
             replica.wait_in_step(primary, timeout)
 
-    def fail_over(self) -> None:
-        """Have a replica promoted while the primary runs; it goes on as a replica."""
-        self.sentinels[0].command("SENTINEL", "FAILOVER", self.name)
-
     def kill_primary(self) -> Redis:
         """Crash the primary and return it; wait_failover tells who follows it."""
         primary = self.primary()

@@ -5,7 +5,7 @@ import time
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Damage, Fault, Order, Stage, told
-from tests.robustness.sites import ClusterSite, SentinelSite
+from tests.robustness.sites import ClusterSite
 from tests.servers.process import ServerError, wait_until
 from tests.servers.resp import ReplyError
 
@@ -17,14 +17,13 @@ class DemotedPrimary(Fault):
 
     kind = "demoted-primary"
     breaks: ClassVar[frozenset[str]] = frozenset({"data"})
-    """Sentinel does not wait for the replica to have everything."""
 
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Do it, and wait until another is the primary; there is nothing to undo."""
         del order
         site = stage.site
-        if not isinstance(site, ClusterSite | SentinelSite):
-            raise ServerError(f"{site.name} has no failover")
+        if not isinstance(site, ClusterSite):
+            raise ServerError(f"{site.name} has no manual failover")
         site.wait_served()
         primary = site.leader()
         end = time.monotonic() + _PATIENCE
@@ -37,9 +36,6 @@ class DemotedPrimary(Fault):
         return Damage(f"demoted {told(primary)}", lambda: None)
 
 
-def _ask(site: ClusterSite | SentinelSite) -> None:
+def _ask(site: ClusterSite) -> None:
     with contextlib.suppress(ReplyError, IndexError, OSError):
-        if isinstance(site, ClusterSite):
-            site.replicas()[0].command("CLUSTER", "FAILOVER")
-        else:
-            site.group.fail_over()
+        site.replicas()[0].command("CLUSTER", "FAILOVER")

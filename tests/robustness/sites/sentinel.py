@@ -23,7 +23,7 @@ class SentinelSite(Site):
 
     name = "redis-sentinel"
     engine = "redis"
-    kinds = (*COMMON, "cut-minority", "stale-failover", "demoted-primary")
+    kinds = (*COMMON, "cut-minority", "stale-failover")
     loses: ClassVar[frozenset[str]] = frozenset(
         {"pause-server", "kill-server", "cut-leader", "cut-one-way", "cut-minority", "loss"}
     )
