@@ -75,7 +75,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     payload = who.payload(name, purpose, now, holding, value, shape.ttl)
     queue = timeout is None or timeout > 0.0
     if queue:
-        refuse_in_callback(session, shape)
+        refuse_in_callback(session, f"acquire() of {shape.name!r}")
     until = None if timeout is None else began + timeout
     dead = 0
     reference = weakref.ref(bearer if block is None else block)
@@ -111,14 +111,14 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
             raise
 
 
-def refuse_in_callback(session: Session, shape: Shape) -> None:
+def refuse_in_callback(session: Session, call: str) -> None:
     """Raise instead of waiting in the heart, which must bring the grant, and renew other leases."""
     heart = session.heart
     if heart is not None and heart.here():
         raise Deadlock(
-            f"acquire() of {shape.name!r} was called in a callback of lockfast (on_lost, "
-            "on_contended), in the thread that renews all leases of this client, and would stop "
-            "it. Start a thread or set an event there, and acquire in your own thread."
+            f"{call} was called in a callback of lockfast (on_lost, on_contended), in the thread "
+            "that renews all leases of this client, and would stop it. Start a thread or set an "
+            "event in the callback, and wait in your own thread."
         )
 
 

@@ -72,7 +72,7 @@ class Together(Generic[B]):
         now = session.runtime.now
         began = now()
         if timeout is None or timeout > 0.0:
-            refuse_in_callback(session, self._shapes[0])
+            refuse_in_callback(session, f"acquire() of {self._shapes[0].name!r}")
         until = None if timeout is None else began + timeout
         done = await self._at_once(wait=until is None or until > began)
         while not done:

@@ -129,8 +129,9 @@ def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
         stage.colour.close()
 
 
+@pytest.mark.parametrize("scrawl", ["scrawl", "99999999999999999999 1 1 60000 60000 {}"])
 @pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str) -> None:
+def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str, scrawl: str) -> None:
     with Redis() as server:
         stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
 
@@ -141,12 +142,34 @@ def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str) -> No
                 await actor.claim(ask)
             (records,) = rows(server.command("KEYS", "*#x"))
             assert isinstance(records, bytes)
-            server.command("HSET", records, asks[1].id, "scrawl")
+            server.command("HSET", records, asks[1].id, scrawl)
             assert await actor.resign(asks[0]) == [True]
             # The second blocks the third until it expires; then there is nobody to be found.
             (third,) = await actor.renew(asks[2])
             assert isinstance(third, Standing)
             assert not third.granted
+
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_scores_that_a_stranger_has_written_do_not_stop_a_script_half_way(colour: str) -> None:
+    """SET refuses a time before 1970, and a queue without its state would let nobody in."""
+    with Redis() as server:
+        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+
+        async def play() -> None:
+            actor = stage.actor()
+            asks = [actor.ask(ttl=60) for _ in range(3)]
+            for ask in asks:
+                await actor.claim(ask)
+            (order,) = rows(server.command("KEYS", "*>x"))
+            assert isinstance(order, bytes)
+            for ask in asks[1:]:
+                server.command("ZADD", order, "5", f"~{ask.id}")
+            assert await actor.resign(asks[0]) == [True]
 
         stage.colour.run(play())
         stage.colour.run(stage.clear())

@@ -8,11 +8,11 @@ import lockfast
 from tests.servers import wait_until
 
 
-@pytest.mark.parametrize("form", ["one", "several", "re-entrant"])
-def test_waiting_for_a_lock_in_on_lost_raises_and_costs_no_other_lease(
+@pytest.mark.parametrize("form", ["one", "several", "re-entrant", "its end"])
+def test_waiting_in_on_lost_raises_and_costs_no_other_lease(
     client: lockfast.Client, form: str
 ) -> None:
-    """The wait would never end: the heart brings the grant, and would be the one that waits."""
+    """The wait would never end: the heart brings the grant or the loss, and would itself wait."""
     kept = client.lock("kept", ttl=1.0).acquire()
     lease = client.lock("x", ttl=1.0).acquire()
     raised: list[BaseException] = []
@@ -23,6 +23,8 @@ def test_waiting_for_a_lock_in_on_lost_raises_and_costs_no_other_lease(
                 client.lock("x", ttl=1.0).acquire()
             elif form == "several":
                 client.lock_all("x", "y", ttl=1.0).acquire()
+            elif form == "its end":
+                kept.wait_lost()
             else:
                 client.rlock("x", ttl=1.0).acquire(timeout=60.0)
         except lockfast.LockfastError as error:

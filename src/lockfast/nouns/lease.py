@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from lockfast.acquire import lost, release
+from lockfast.acquire import lost, refuse_in_callback, release
 from lockfast.core.validity import State
 from lockfast.errors import Loss
 from lockfast.live import HELD, Live
@@ -102,7 +102,7 @@ class LeaseCore:
         """Call `callback` when the lease is lost, in the context of the acquisition.
 
         It runs in the client's heart: in its thread, or in the event loop. It must be quick, and
-        must not wait for a lock: `acquire()` raises `Deadlock` there.
+        must not wait: `acquire()` and `wait_lost()` raise `Deadlock` there.
         """
         self._session.claims.on_lost(self.live, callback)
 
@@ -162,6 +162,8 @@ def warn_if_held(*lives: Live) -> None:
 async def wait_end(session: Session, lives: Sequence[Live], timeout: float | None) -> bool:
     """Wait until any of these ends; False when `timeout` seconds passed first."""
     session.enter()
+    if timeout is None or timeout > 0.0:
+        refuse_in_callback(session, f"wait_lost() of {lives[0].shape.name!r}")
     event = session.runtime.event()
     until = None if timeout is None else session.runtime.now() + timeout
     try:

@@ -39,7 +39,7 @@ end
 local function find(q, id)
   local record = redis.call('HGET', q.records, id)
   local claim = record and alone(id .. ' ' .. record)
-  return claim and claim.payload and claim, record
+  return claim and claim.payload and #claim.digits <= 16 and claim, record -- 2^53 has 16
 end
 
 -- Raise an error, before anything is written, if this user may not run a command that comes later.
@@ -139,7 +139,7 @@ end
 local function advance(q, mine)
   while q.held < q.members do
     local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
-    local claim = find(q, id)
+    local claim = id and find(q, id) -- no id: the ticket in a record was not that of the order
     if not claim or q.granted + claim.weight > q.capacity then
       break -- an unreadable one blocks the queue until it expires: its weight is unknown
     end
@@ -166,7 +166,8 @@ local function save(q, now)
   elseif not q.changed then
     return
   end
-  local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
+  -- Beyond now: SET refuses a time before 1970, which a stranger's score could ask for.
+  local latest = math.max(-redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2], now + 1)
   if latest >= q.kept then
     q.kept = latest + 10000
     redis.call('PEXPIREAT', q.order, digits(q.kept))
