@@ -1,10 +1,13 @@
 """The command `lockfast` itself: it is there, and says what is missing if it cannot run."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
 
+import lockfast
 from lockfast.cli import main
+from tests.servers import Redis
 
 
 def test_the_package_installs_the_command() -> None:
@@ -21,3 +24,23 @@ def test_without_its_extra_the_command_says_how_to_get_it() -> None:
     )
     assert done.returncode == 78
     assert done.stderr == "lockfast: this needs typer: pip install 'lockfast[cli]'\n"
+
+
+def test_a_terminal_that_lacks_a_letter_gets_its_number_and_the_command_does_its_work() -> None:
+    """An emoji as a reason made `break` exit with 64 where the terminal was ASCII."""
+    with Redis() as server, lockfast.connect(server.url) as client:
+        lease = client.lock("é", ttl=60).acquire()
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LOCKFAST_URL": server.url}
+        words = ["break", "é", "--yes", "--reason", "\N{FIRE}"]
+        for command in (["ls"], ["who", "é"], words, ["who", "é"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "lockfast.cli", *command],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode in {0, 1}, done.stderr  # 1: nobody holds it
+            assert "codec" not in done.stderr
+        assert "\\U0001f525" in done.stdout + done.stderr
+        assert lease.wait_lost(5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from importlib import metadata
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 import lockfast
 from lockfast.cli.app import launch
 from lockfast.engines.postgres import install
+from lockfast.guards.postgres import install as guard_install
 from tests.cli.run.program import Program, run
 from tests.console.calls import LONG, Calls
 from tests.servers import Postgres, Redis, free_port, wait_until
@@ -89,6 +92,23 @@ def test_an_installation_that_another_transaction_holds_up_is_unavailable(
             said = Calls(server.url, capsys)("install")
         assert said.code == 69
         assert "lock timeout" in said.err
+
+
+@pytest.mark.parametrize("installing", [install, guard_install])
+def test_an_installation_does_not_wait_for_ever_for_another_transaction(
+    installing: Callable[[str], None],
+) -> None:
+    """Everybody who came after it would wait behind it."""
+    with Postgres(config={"fsync": "off"}) as server:
+        installing(server.url)
+        schema = "lockfast" if installing is install else "lockfast_guard"
+        table = "bucket" if installing is install else "mark"
+        began = time.monotonic()
+        with psycopg.connect(server.url) as other:
+            other.execute(f"LOCK TABLE {schema}.{table} IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                installing(server.url)
+        assert 5.0 < time.monotonic() - began < 20.0
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.exc import IntegrityError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -103,6 +103,24 @@ def test_a_transaction_that_ends_within_its_block_is_not_taken_for_a_commit(
         guard.transaction(session, held),
     ):
         session.rollback()
+
+
+def test_an_error_that_the_block_has_caught_is_not_taken_for_a_commit(
+    server: Postgres, engine: Engine, client: lockfast.Client
+) -> None:
+    """PostgreSQL answers the COMMIT of such a transaction by a ROLLBACK, and no driver minds."""
+    server.command("UPDATE register SET value = 'before'")
+    held = lease(client, "caught")
+    with Session(engine) as session:
+        with pytest.raises(Unguarded, match="swallowed"), guard.transaction(session, held):
+            session.execute(text("UPDATE register SET value = 'lost'"))
+            with contextlib.suppress(DBAPIError):
+                session.execute(text("SELECT 1 / 0"))
+        assert server.command("SELECT value FROM register") == [("before",)]
+        with guard.transaction(session, held):
+            session.get_one(Row, 1).value = "after"
+    assert server.command("SELECT value FROM register") == [("after",)]
+    held.release()
 
 
 def _by_session(session: Session) -> None:

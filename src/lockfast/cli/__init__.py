@@ -1,5 +1,6 @@
 """The command `lockfast`. It needs the extra `cli`; the library itself does not."""
 
+import io
 import sys
 
 
@@ -12,4 +13,9 @@ def main() -> int:
             raise
         sys.stderr.write(f"lockfast: this needs {error.name}: pip install 'lockfast[cli]'\n")
         return 78  # as `Code.CONFIGURATION`
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal that cannot show a letter shows its number
+            stream.reconfigure(errors="backslashreplace")
     return launch()

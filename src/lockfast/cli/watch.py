@@ -57,7 +57,7 @@ def watch(
                 for view, _ in looks:
                     tell(_fields(view))
             else:
-                _show(f" {address(context)}  {prefix}", looks)
+                _show(f"{address(context)}  {prefix}", looks)
         except KeyboardInterrupt:
             return
 
@@ -95,10 +95,15 @@ def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
     paper = console()
     # Before the screen is taken: what goes wrong at first is told like any error.
     view, trouble = next(looks)
-    drawn = screen(title, view, trouble, paper.size)
+    drawn = screen(_dated(title), view, trouble, paper.size)
     with Live(drawn, console=paper, screen=paper.is_terminal, auto_refresh=False) as live:
         for view, trouble in looks:
-            live.update(screen(title, view, trouble, paper.size), refresh=True)
+            live.update(screen(_dated(title), view, trouble, paper.size), refresh=True)
+
+
+def _dated(title: str) -> str:
+    """Add the time of the look: a server that does not answer holds the next one up for seconds."""
+    return f"{time.strftime(' %H:%M:%S')} {title}"
 
 
 def _fields(view: View) -> dict[str, object]:

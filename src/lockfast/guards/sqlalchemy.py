@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
-from lockfast.guards.postgres.bolt import refuse_next
+from lockfast.guards.postgres.bolt import over, refuse, refuse_next
 from lockfast.guards.postgres.statements import AGAIN, ensure_held, entering, refusal, sealing
 
 
@@ -139,7 +139,9 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None
                 "guarded"
             )
         session.flush()
-        _refuse_next(session.connection())
+        driver: Any = session.connection().connection.driver_connection
+        if over(driver):  # also by an error that was caught: a COMMIT would roll back, silently
+            refuse()
         block.open()
         block.transaction.__exit__(None, None, None)
     except BaseException as error:  # a flush that failed, or a trigger that refused

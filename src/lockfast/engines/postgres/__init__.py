@@ -19,6 +19,10 @@ from lockfast.runtime.threads import Threads
 from lockfast.url import Target, parse
 
 OURS = ("listen", "token_base")
+REACHING = 10  # seconds for `install` to connect to each host
+PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
+WHERE pg_catalog.current_setting('lock_timeout') = '0'"""
+"""An ALTER that waits for a long transaction holds up everybody who comes after it."""
 AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
 
 
@@ -37,9 +41,10 @@ def install(url: str, *, role: str | None = None) -> None:
     """
     target = parse(url)
     target.take(*LIBPQ, *OURS)
-    with psycopg.connect(Address.of(target).conninfo, autocommit=True) as connection:
+    conninfo = Address.of(target).conninfo
+    with psycopg.connect(conninfo, connect_timeout=REACHING, autocommit=True) as connection:
         # Bytes: this text is ours, and has several statements, which are one transaction.
-        connection.execute(schema().encode())
+        connection.execute(f"{PATIENCE}; {schema()}".encode())
         if role is not None:
             connection.execute("SELECT lockfast.grant_v1(%s)", [role])
 

@@ -5,20 +5,23 @@ ZooKeeper removes no node by its age. A node for each name would stay for ever.
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, GetData, SetData, Sync
 
 from lockfast.engines.zookeeper import nodes
-from lockfast.engines.zookeeper.colour import Colour
+from lockfast.engines.zookeeper.colour import Colour, Late
 from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.talk import make_above
 from lockfast.errors import EngineUnavailable
 from lockfast.port import RECORD, RECORDS
 
 KEPT = 64  # records in a node, of 4 KiB each: ZooKeeper's limit is a megabyte
-ATTEMPTS = 5  # others may write the same node
+SHORTEST = 0.01  # seconds of a pause, at most, after the first time that another was quicker
 
 
 class Records:
@@ -35,7 +38,7 @@ class Records:
         """Put a record in front of the others, and cut the oldest."""
         path = nodes.records(self._root, name)
         line = nodes.quoted(name).encode() + b" " + record
-        for _ in range(ATTEMPTS):
+        for attempt in count():
             lines, version = await self._read(path)
             data = b"\n".join([line, *lines][:KEPT])
             try:
@@ -45,10 +48,9 @@ class Records:
                 make_above(self._colour, self._session, path)
                 await self._settle(Create(path, data, self._session.acl, 0))
             except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # another was quicker: read again
+                await self._pause(attempt)  # another was quicker: read again
             else:
                 return
-        raise EngineUnavailable(f"{path} changes again and again", sent=False)
 
     async def read(self, name: str) -> list[bytes]:
         """Read the records of a name, the newest first."""
@@ -64,6 +66,15 @@ class Records:
             return [], None
         lines = (data or b"").split(b"\n")
         return [line for line in lines if 0 < len(line) <= RECORD * 2][:KEPT], stat.version
+
+    async def _pause(self, attempt: int) -> None:
+        """Let others write the node first. A reply that nobody sends ends a wait at its deadline."""
+        now = self._colour.now()
+        pause = SHORTEST * 2 ** min(attempt, 5) * random.random()  # noqa: S311  # no secret
+        if now + pause >= self._deadline:
+            raise EngineUnavailable("others change the records of breaks all the time", sent=False)
+        with suppress(Late):
+            await self._colour.wait(self._colour.reply(), now + pause)
 
     async def _settle(self, request: object) -> Any:  # noqa: ANN401  # see Reply
         reply = self._session.send(self._colour, request)

@@ -18,6 +18,10 @@ __all__ = [
     "schema",
 ]
 
+PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
+WHERE pg_catalog.current_setting('lock_timeout') = '0'"""
+"""An ALTER that waits for a long transaction holds up everybody who comes after it."""
+
 
 def schema() -> str:
     """Give the SQL that `install` runs, for those who keep their migrations themselves."""
@@ -34,6 +38,6 @@ def install(conninfo: str, *, role: str | None = None) -> None:
     """
     with psycopg.connect(conninfo, autocommit=True) as connection:
         # Bytes: this text is ours, and has several statements, which are one transaction.
-        connection.execute(schema().encode())
+        connection.execute(f"{PATIENCE}; {schema()}".encode())
         if role is not None:
             connection.execute("SELECT lockfast_guard.grant_v1(%s)", [role])

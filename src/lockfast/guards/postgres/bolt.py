@@ -37,8 +37,8 @@ class Bolt:
 
     @property
     def broken(self) -> bool:
-        """Whether the transaction is over: a COMMIT would find nothing, or answer by a ROLLBACK."""
-        return self._connection.pgconn.transaction_status != TransactionStatus.INTRANS
+        """Whether the transaction is over."""
+        return over(self._connection)
 
     def open(self) -> None:
         """Open it: the block has come to its end."""
@@ -46,6 +46,11 @@ class Bolt:
             self._words.pop(HOOK, None)
         else:
             self._words[HOOK] = self._outer
+
+
+def over(connection: BaseConnection[Any]) -> bool:
+    """Tell whether the transaction is over: a COMMIT finds nothing, or is answered by a ROLLBACK."""
+    return connection.pgconn.transaction_status != TransactionStatus.INTRANS
 
 
 def refuse_next(connection: BaseConnection[Any]) -> None:

@@ -38,3 +38,20 @@ class RecordContract(Contract):
             await actor.engine.record("x", ask.id, every[-1], actor.deadline)
             await actor.resign(ask)
         assert await actor.engine.records("x", actor.deadline) == every[::-1][:RECORDS]
+
+    @driven
+    async def test_records_that_are_written_at_once_are_all_kept(self, stage: Stage) -> None:
+        """In an incident several operators break locks at the same moment."""
+        actor = stage.actor()
+        asks = [actor.ask() for _ in range(RECORDS - 2)]
+        for ask in asks:
+            await actor.claim(ask)
+        lines = [f"by operator {number}".encode() for number in range(len(asks))]
+        await stage.colour.together(
+            *(
+                actor.engine.record("x", ask.id, line, actor.deadline)
+                for ask, line in zip(asks, lines, strict=True)
+            )
+        )
+        assert sorted(await actor.engine.records("x", actor.deadline)) == sorted(lines)
+        await actor.resign(*asks)
