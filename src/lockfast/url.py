@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from lockfast.errors import EngineUnavailable
+
 SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
 """Schemes that do not encrypt, each with the one that does."""
-LONGEST = 65_536  # bytes that are read of a file with a URL
+LONGEST = 65_536  # bytes that are read of a file with a URL or a password
 _OPTION = re.compile("[a-z0-9_]{1,40}")
 ENCODE = "If there are / ? # [ ] @ : % in the password, percent-encode them: %2F for /"
+
+Secret = Callable[[], str | None]
+"""Tells the password; raises `EngineUnavailable` if its file cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,16 @@ class Target:
                 f"write {self.secure}://, or leave it out"
             )
         return self.options
+
+    def secret(self) -> Secret:
+        """Give what tells the password, for every login anew: it may change while we run."""
+        path = self.options.get("password_file")
+        if path is None:
+            return lambda: self.password
+        if self.password is not None:
+            raise ValueError("the URL has a password and a password_file: leave one of them out")
+        _read(path, "password_file")
+        return lambda: _password(path)
 
     @property
     def secure(self) -> str:
@@ -75,12 +91,24 @@ def parse(url: str | None) -> Target:
 
 def from_file(path: str) -> str:
     """Read a URL from a file, such as a mounted secret: unlike an argument, `ps` shows no file."""
+    return _read(path, "the file with the URL").strip()
+
+
+def _password(path: str) -> str:
+    """Read a password. A file that is being replaced may be missing for a moment."""
+    try:
+        return _read(path, "password_file").rstrip("\r\n")
+    except ValueError as error:
+        raise EngineUnavailable(str(error), sent=False) from None
+
+
+def _read(path: str, what: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as stream:
-            return stream.read(LONGEST).strip()
+            return stream.read(LONGEST)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ValueError(f"the file with the URL, {path!r}, cannot be read: {why}") from None
+        raise ValueError(f"{what}, {path!r}, cannot be read: {why}") from None
 
 
 def _from_environment() -> str | None:

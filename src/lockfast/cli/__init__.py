@@ -14,8 +14,6 @@ def main() -> int:
         sys.stderr.write(f"lockfast: this needs {error.name}: pip install 'lockfast[cli]'\n")
         return 78  # as `Code.CONFIGURATION`
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a terminal that cannot show a letter shows its number
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a letter of a name
     return launch()

@@ -28,7 +28,8 @@ def is_name(host: str) -> bool:
 
 def exposed(target: Target, *, encrypted: bool, remedy: str) -> tuple[Finding, ...]:
     """Report a password that crosses a network without TLS."""
-    if encrypted or target.password is None or all(is_local(host) for host, _ in target.hosts):
+    given = target.password is not None or "password_file" in target.options
+    if encrypted or not given or all(is_local(host) for host, _ in target.hosts):
         return ()
     return (
         Finding(

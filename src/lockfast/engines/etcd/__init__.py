@@ -16,7 +16,7 @@ from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
-OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
+OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
 """What a URL may say; the names are those of redis-py."""
 
 
@@ -36,7 +36,7 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     login = Login(
         addresses=tuple(_address(host, port or 2379) for host, port in hosts),
         username=target.username,
-        password=target.password,
+        secret=target.secret(),
         credentials=_credentials(options) if target.scheme == "etcds" else None,
         certified="ssl_certfile" in options,
     )

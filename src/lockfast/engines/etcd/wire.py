@@ -26,6 +26,7 @@ from lockfast.engines.etcd.messages import (
 from lockfast.engines.etcd.stream import Stream
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.runtime.base import Clock
+from lockfast.url import Secret
 
 IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
 LOGIN = 5.0  # seconds for a login: etcd makes checking a password slow, on purpose
@@ -59,7 +60,7 @@ class Login:
 
     addresses: tuple[str, ...]
     username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    secret: Secret = field(default=lambda: None, repr=False)
     credentials: grpc.ChannelCredentials | None = None
     certified: bool = False
     """Whether it has a certificate of its own."""
@@ -219,7 +220,7 @@ class Wire(ABC):
     async def _authenticate(self, deadline: float) -> None:
         if not self._strange:
             return  # another has, while this one waited
-        name, password = self._login.username or "", self._login.password or ""
+        name, password = self._login.username or "", self._login.secret() or ""
         request = text(1, name.encode()) + text(2, password.encode())
         self._metadata = (LEADER,)
         try:

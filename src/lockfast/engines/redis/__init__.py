@@ -18,6 +18,7 @@ from lockfast.url import Target
 
 OPTIONS = (
     "db",
+    "password_file",
     "sentinel_password",
     "ssl_ca_certs",
     "ssl_cert_reqs",
@@ -56,7 +57,7 @@ def _login(target: Target, options: dict[str, str]) -> tuple[str, Login]:
     tls = tls_context(options) if scheme in ("rediss", "valkeys") else None
     return name, Login(
         username=target.username,
-        password=target.password,
+        secret=target.secret(),
         database=int(number),
         sentinel_password=options.get("sentinel_password"),
         tls=tls,

@@ -18,6 +18,7 @@ import hiredis
 
 from lockfast.engines.redis.keys import command
 from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.url import Secret
 
 IO = 5.0  # seconds of silence after which a connection is given up
 FRESH = 2.0
@@ -71,14 +72,14 @@ class Login:
     """How to greet a server."""
 
     username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    secret: Secret = field(default=lambda: None, repr=False)
     database: int = 0
     sentinel_password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
 
     def greeting(self, address: Address) -> list[bytes]:
         """Pack what is said first. A sentinel has neither databases nor a clock to show."""
-        password = self.sentinel_password if address.sentinel else self.password
+        password = self.sentinel_password if address.sentinel else self.secret()
         hello: list[str | bytes | int] = ["HELLO", 3]
         if password is not None:
             user = "default" if address.sentinel else self.username or "default"

@@ -64,7 +64,7 @@ def _read(target: Target) -> tuple[list[Address], Introduction, int]:
         raise ValueError("name each node once: redlock://h1,h2,h3,h4,h5")
     login = Introduction(
         username=target.username,
-        password=target.password,
+        secret=target.secret(),
         database=int(number),
         tls=tls_context(options) if target.scheme == "redlocks" else None,
     )

@@ -68,7 +68,7 @@ class Records:
         return [line for line in lines if 0 < len(line) <= RECORD * 2][:KEPT], stat.version
 
     async def _pause(self, attempt: int) -> None:
-        """Let others write the node first. A reply that nobody sends ends a wait at its deadline."""
+        """Let others write the node first: wait for a reply that nobody sends."""
         now = self._colour.now()
         pause = SHORTEST * 2 ** min(attempt, 5) * random.random()  # noqa: S311  # no secret
         if now + pause >= self._deadline:

@@ -49,7 +49,7 @@ class Bolt:
 
 
 def over(connection: BaseConnection[Any]) -> bool:
-    """Tell whether the transaction is over: a COMMIT finds nothing, or is answered by a ROLLBACK."""
+    """Tell whether the transaction is over: a COMMIT finds nothing, or brings a ROLLBACK."""
     return connection.pgconn.transaction_status != TransactionStatus.INTRANS
 
 
