@@ -113,7 +113,7 @@ class Player(NamedTuple):
             for relay in self.relays:
                 relay.silent = True
             self.pipe.send(None)
-            return (held, self.pipe.recv()) if held and self.pipe.poll(PATIENCE) else None
+            return (held, self.pipe.recv()) if held is not None and self.pipe.poll(PATIENCE) else None
         except (EOFError, OSError):
             return None
         finally:
