@@ -113,7 +113,8 @@ class Player(NamedTuple):
             for relay in self.relays:
                 relay.silent = True
             self.pipe.send(None)
-            return (held, self.pipe.recv()) if held is not None and self.pipe.poll(PATIENCE) else None
+            ended = held is not None and self.pipe.poll(PATIENCE)
+            return (held, self.pipe.recv()) if ended else None
         except (EOFError, OSError):
             return None
         finally:
@@ -156,6 +157,8 @@ def _judged(name: str, player: Player, seconds: float, say: Say) -> bool:
         say(f"{name}: VIOLATION it did not come to its end")
         return True
     held, (ends, violations, latest, peak) = told
+    if held == 0:
+        violations.append("no lock could be acquired once the replies were whole again")
     if peak > PEAK:
         violations.append(f"{peak} MiB of memory")
     replies = sum(relay.replies for relay in player.relays)
