@@ -15,7 +15,6 @@ from lockfast.testing import (
     InspectContract,
     ListenContract,
     MachineContract,
-    ManyReadersContract,
     NamingContract,
     ProcessContract,
     QueueContract,
@@ -90,10 +89,6 @@ class TestShapes(ShapeContract):
 
 
 class TestQueueShapes(QueueShapeContract):
-    pass
-
-
-class TestManyReaders(ManyReadersContract):
     pass
 
 

@@ -55,7 +55,8 @@ class Guard:
 
     def close(self) -> None:
         """End what is still watched, and remove the folder."""
-        os.close(self._pipe)
+        # At once: gevent's os.close leaves it to a loop that turns no more while we wait below.
+        os.closerange(self._pipe, self._pipe + 1)
         self._shell.wait()
 
     def abandon(self) -> None:
