@@ -65,6 +65,12 @@ def test_a_password_that_is_wrong_is_refused_and_not_out_of_reach(
         assert "password" in said.err
         assert "wrong" not in said.err
         assert said.err.count("\n") == 1
+        for mode, complaint in (("disable", "no password supplied"), ("require", "SSL")):
+            call = Calls(f"{server.url}?sslmode={mode}", capsys)
+            for command in (["install"], ["ls"]):
+                said = call(*command)
+                assert said.code == 78, said.err
+                assert complaint in said.err
 
 
 def test_a_right_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 
+import lockfast
 from lockfast.errors import EngineRefused
 from lockfast.port import Standing
 from lockfast.testing import COLOURS, Actor, Stage
@@ -174,3 +176,14 @@ def test_scores_that_a_stranger_has_written_do_not_stop_a_script_half_way(colour
         stage.colour.run(play())
         stage.colour.run(stage.clear())
         stage.colour.close()
+
+
+def test_a_wrong_password_is_not_mistaken_for_a_missing_right(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Redis(password=SECRET) as server:
+        with lockfast.connect(f"redis://:wrong@{server.address}") as client:
+            with pytest.raises(EngineRefused, match="password in the URL is wrong"):
+                client.lock("x").acquire(timeout=1)
+            time.sleep(0.3)
+        assert "ACL SETUSER" not in caplog.text

@@ -33,6 +33,12 @@ INSTALL = (
     "the schema is not installed, or not this version of it: run "
     "lockfast.engines.postgres.install(url) once"
 )
+OURS = (  # said by libpq itself: the URL has to be changed, and no time helps
+    "no password supplied",
+    "does not support SSL",
+    "certificate verify failed",
+    "root certificate file",
+)
 # Read here once: to look a member of an enum up takes longer than to compare two numbers.
 OK, DONE = int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK)
 BAD, FREE = int(pq.ConnStatus.BAD), int(pq.TransactionStatus.IDLE)
@@ -201,6 +207,7 @@ def unconnected(text: str, where: str) -> EngineError:
     """Tell a server that is not there, or not yet, from one that said no. libpq gives no code."""
     text = " ".join(text.split())
     later = ("starting", "shutting", "recovery", "accepting", "too many", "slots", "terminat")
-    if "FATAL:" in text and not any(word in text for word in later):
+    fatal = "FATAL:" in text and not any(word in text for word in later)
+    if fatal or any(word in text for word in OURS):
         return EngineRefused(f"PostgreSQL at {where}: {text}")
     return EngineUnavailable(f"no connection to PostgreSQL at {where}: {text}", sent=False)

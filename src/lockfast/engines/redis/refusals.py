@@ -9,9 +9,7 @@ from lockfast.engines.redis.wire import Address
 from lockfast.errors import EngineRefused
 
 log = logging.getLogger("lockfast")
-AGAIN = (
-    30.0  # seconds until a server that refused is asked again: somebody may have given the right
-)
+AGAIN = 30.0  # seconds until a server that refused is asked again: it may have got the right
 
 
 class Refusals:
@@ -25,13 +23,15 @@ class Refusals:
     def note(self, address: Address, channel: str, error: EngineRefused) -> None:
         """Remember that a server refused, and log it if that is news."""
         if address not in self._until:
+            # A wrong password needs no other advice than its own.
+            lacking = "NOPERM" in str(error)
             log.warning(
-                "Redis at %s refuses the subscription to %s: %s. Waiting works, but a waiter "
-                "learns of its grant only when it looks, every third of its ttl and every 3.3 s "
-                "at most. Allow the channels: ACL SETUSER <user> &lockfast:*",
+                "Redis at %s refuses the subscription to %s: %s. A waiter learns of its grant only "
+                "when it looks, every third of its ttl and every 3.3 s at most.%s",
                 address,
                 channel,
                 error,
+                " Allow the channels: ACL SETUSER <user> &lockfast:*" if lacking else "",
             )
         self._until[address] = self._now() + AGAIN
 
