@@ -46,12 +46,13 @@ def redlock() -> Iterator[Site]:
         for node in nodes:
             node.command("ACL", "SETUSER", "app", "on", f">{OLD}", "~*", "&*", "+@all")
         hosts = ",".join(node.address for node in nodes)
-        yield Site(f"redlock://app@{hosts}/0", lambda: [_change(node) for node in nodes])
+        yield Site(f"redlock://app@{hosts}/0", lambda: _change(*nodes))
 
 
-def _change(server: Redis) -> None:
-    server.command("ACL", "SETUSER", "app", f">{NEW}", f"<{OLD}")
-    server.command("CLIENT", "KILL", "USER", "app")
+def _change(*servers: Redis) -> None:
+    for server in servers:
+        server.command("ACL", "SETUSER", "app", f">{NEW}", f"<{OLD}")
+        server.command("CLIENT", "KILL", "USER", "app")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 from lockfast.engines.redis import packets
 from lockfast.engines.redis.parser import MISSING, Parser
 from lockfast.engines.redlock import packets as redlock_packets
-from lockfast.errors import EngineError
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Shape
 from lockfast.testing import COLOURS, Stage
 from tests.contract.benches import RedisBench
@@ -65,13 +65,14 @@ LIES = {
 
 
 class Liar:
-    """A way to a server that answers scripts itself."""
+    """A way to a server that answers scripts itself, or another command."""
 
     def __init__(self, server: Redis) -> None:
         self._server = server
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self.lie = b""
+        self.about = b"\r\nEVAL"
         self.first = b""
         self.connections = 0
         self._open: list[socket.socket] = [self._socket]
@@ -90,7 +91,7 @@ class Liar:
     def _ask(self, near: socket.socket, far: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := near.recv(65536):
-                if self.lie and b"\r\nEVAL" in data and b"HELLO" not in data:
+                if self.lie and self.about in data and b"HELLO" not in data:
                     near.sendall(self.lie)
                 else:
                     if self.first and b"\r\nEVAL" in data:
@@ -223,6 +224,31 @@ def test_a_message_that_is_no_push_of_ours_wakes_nobody_and_costs_nothing(
         stage.colour.run(stage.clear())
     finally:
         stage.colour.close()
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_redlock_bears_a_message_that_is_no_id_and_a_list_that_is_none(colour: str) -> None:
+    with (
+        RedlockSet(1) as servers,
+        _lied_to(servers.nodes[0], "redlock", colour) as (way, stage),
+    ):
+
+        async def play() -> None:
+            actor = stage.actor()
+            await actor.attend()
+            holder, waiter = actor.ask("x", ttl=60), actor.ask("x", ttl=60)
+            await actor.claim(holder)
+            await actor.claim(waiter)
+            for message in (b"\xff\x80", "", "x", f"{waiter.id} 7"):
+                servers.nodes[0].command("PUBLISH", f"lockfast:redlock:{waiter.id[:22]}", message)
+            await actor.resign(holder)
+            assert [wake.id for wake in await actor.wakes(1)] == [waiter.id]
+            for lie in (b":7\r\n", b"*0\r\n", b"*2\r\n:0\r\n:7\r\n", b"*2\r\n$1\r\nx\r\n*0\r\n"):
+                way.about, way.lie = b"\r\nSCAN", lie
+                with pytest.raises(EngineUnavailable):
+                    await actor.engine.inspect("", None, exact=False)
+
+        stage.colour.run(play())
 
 
 def _fed(parser: Parser, pieces: Iterable[bytes]) -> None:

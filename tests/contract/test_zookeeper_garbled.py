@@ -14,9 +14,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import lockfast
-from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper import nodes, session
 from lockfast.engines.zookeeper.handler import LARGEST, PATIENCE, Handler
-from lockfast.errors import LockfastError
+from lockfast.errors import EngineUnavailable, LockfastError
 from tests.servers import ZooKeeper
 
 SOON = 8.0  # seconds
@@ -81,6 +81,10 @@ class Garbler:
                 client.sendall(frame)
         self._end(server, client)
 
+    def cut(self) -> None:
+        """End all connections that are open."""
+        self._end(*self._sockets[1:])
+
     @staticmethod
     def _end(*ends: socket.socket) -> None:
         for each in ends:
@@ -142,6 +146,31 @@ def test_an_answer_that_cannot_be_read_costs_a_connection_and_nothing_else(
         assert time.monotonic() - began < SOON
         held.ensure_held()
         held.release()
+
+
+def test_a_transaction_number_that_is_too_high_does_not_lock_its_client_out_for_ever(
+    server: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers do not take back a client that has seen more than they have."""
+    monkeypatch.setattr(session, "OUTLIVED", 1.0)
+    with Garbler(server) as relay, lockfast.connect(f"zookeeper://{relay.address}/x") as client:
+        client.lock("x", ttl=2).acquire(timeout=SOON).release()
+        ahead = struct.pack(">q", 2**62)
+        relay.garble(lambda frame: frame[:8] + ahead + frame[16:], 50)
+        with contextlib.suppress(LockfastError):
+            client.lock("x", ttl=2).acquire(timeout=0.5).release()
+        assert relay.garbled > 0
+        relay.garble(lambda frame: frame, 0)
+        relay.cut()
+        time.sleep(0.5)
+        with pytest.raises(EngineUnavailable):
+            client.lock("y", ttl=2).acquire(timeout=1)
+        time.sleep(3)  # two timeouts
+        for _ in range(2):  # the first may be the one that finds out
+            with contextlib.suppress(EngineUnavailable):
+                client.lock("y", ttl=2).acquire(timeout=SOON).release()
+                return
+        pytest.fail("it never comes back")
 
 
 def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeeper) -> None:

@@ -21,7 +21,7 @@ TTL = 2.0  # seconds
 LOOKING, LEAST = 5.0, 0.25  # seconds for each of two looks, and for a wait at the least
 HANGING = 15.0  # seconds after the end within which every actor has ended
 ACTORS = 10
-NAMES = ["a", "b", "c", "d{x}", "é", "f", "g", "h i", "j", "k", "l", "m"]
+NAMES = ["a", "b", "c", "d{x}", "é", "f", "g", "h i", *map(str, range(20))]
 
 
 class Part(NamedTuple):
@@ -122,7 +122,7 @@ class Choices:
 
     def pauses(self) -> list[float]:
         """Choose how long to hold, in pieces: now and then over a renewal or two."""
-        return [0.002] if self.chance.random() < 0.9 else [0.4] * self.chance.randint(1, 5)
+        return [0.002] if self.chance.random() < 0.96 else [0.4] * self.chance.randint(1, 5)
 
     def wait(self) -> float:
         """Choose for how long to wait at most."""

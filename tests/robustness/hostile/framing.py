@@ -8,7 +8,7 @@ from asyncio import IncompleteReadError, StreamReader
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-CHUNK = 65_536
+LONG, MANY, TWICE = b"$=!", b"*~>%|", b"%|"  # RESP: bytes follow, values follow, pairs of them
 
 
 class Frame(NamedTuple):
@@ -22,10 +22,22 @@ Framing = Callable[[StreamReader], Awaitable[Frame | None]]
 """Read the next reply; None at the end."""
 
 
-async def chunks(stream: StreamReader) -> Frame | None:
-    """Redis: a client sends one command and reads, so what comes at once is a reply."""
-    raw = await stream.read(CHUNK)
-    return Frame(raw, 1) if raw else None
+async def values(stream: StreamReader) -> Frame | None:
+    """Redis: a line, then so many bytes or so many values of the same form."""
+    try:
+        return Frame(await _value(stream), 1)
+    except (IncompleteReadError, OSError):
+        return None
+
+
+async def _value(stream: StreamReader) -> bytes:
+    line = await stream.readuntil(b"\r\n")
+    count = int(line[1:]) if line[:1] in LONG + MANY else 0
+    if line[:1] in LONG and count >= 0:
+        return line + await stream.readexactly(count + 2)
+    if line[:1] in TWICE:
+        count *= 2
+    return line + b"".join([await _value(stream) for _ in range(count)])
 
 
 async def messages(stream: StreamReader) -> Frame | None:

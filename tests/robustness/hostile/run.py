@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -76,8 +77,8 @@ class Engine(NamedTuple):
 
 
 ENGINES = {
-    "redis": Engine(redis, framing.chunks, 10_000),
-    "redlock": Engine(redlock, framing.chunks, 2_000, shared=False),
+    "redis": Engine(redis, framing.values, 10_000),
+    "redlock": Engine(redlock, framing.values, 2_000, shared=False),
     "postgres": Engine(postgres, framing.messages, 10_000),
     "etcd": Engine(etcd, framing.http2, 2_000),
     "zookeeper": Engine(zookeeper, framing.packets, 2_000),
@@ -109,12 +110,13 @@ class Player(NamedTuple):
             for relay in self.relays:
                 relay.calm = True
             self.pipe.send(None)
-            held = self.pipe.recv() if self.pipe.poll(PATIENCE) else None
+            held: int | None = self.pipe.recv() if self.pipe.poll(PATIENCE) else None
             for relay in self.relays:
                 relay.silent = True
             self.pipe.send(None)
-            ended = held is not None and self.pipe.poll(PATIENCE)
-            return (held, self.pipe.recv()) if ended else None
+            if held is None or not self.pipe.poll(PATIENCE):
+                return None
+            return held, self.pipe.recv()
         except (EOFError, OSError):
             return None
         finally:
@@ -143,6 +145,7 @@ def _player(engine: Engine, place: Place, part: Part, stack: ExitStack) -> Playe
         relay = Relay(host, int(port), engine.framing, part.seed * 100 + number)
         relays.append(stack.enter_context(relay))
         url = url.replace(address, relay.address)
+    os.environ["GRPC_VERBOSITY"] = "NONE"  # gRPC tells of every frame that it does not understand
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=play, args=(part._replace(url=url), theirs), daemon=True)
     process.start()

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.wire import OPTIONS, Link, Login, T, Wire
+from lockfast.engines.etcd.wire import OPTIONS, Link, Login, T, Wire, crowded
 from lockfast.runtime.base import Clock
 
 _buried: list[object] = []  # see `threads`
@@ -24,14 +24,22 @@ _spoiled: list[bool] = []  # whether grpc.aio was in use in this process or its 
 class TaskMutex:
     """One task at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         """Begin free."""
+        self._now = clock
         self._lock = asyncio.Lock()
 
-    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Suspend until it is our turn."""
-        async with self._lock:
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Suspend until it is our turn, but no longer than that."""
+        try:
+            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise crowded() from None
+        try:
             return await work()
+        finally:
+            self._lock.release()
 
 
 class AioWire(Wire):
@@ -51,7 +59,7 @@ class AioWire(Wire):
 
     def mutex(self) -> TaskMutex:
         """Make a mutex."""
-        return TaskMutex()
+        return TaskMutex(self.now)
 
     def _open(self, address: str) -> Link:
         if self._bridged:

@@ -160,7 +160,7 @@ class Sessions:
 
     async def open(self, size: int, deadline: float) -> Session:
         """Keep a session alive, or make one. Many who come at once get the same."""
-        return await self._opening.hold(lambda: self._open(size, deadline))
+        return await self._opening.hold(lambda: self._open(size, deadline), deadline)
 
     async def _open(self, size: int, deadline: float) -> Session:
         now = self._wire.now()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from queue import Empty, SimpleQueue
@@ -10,8 +9,9 @@ from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.wire import Link, Login, T, Wire
+from lockfast.engines.etcd.wire import Link, Login, T, Wire, crowded
 from lockfast.runtime.base import Clock
+from lockfast.runtime.mutex import Mutex
 
 _buried: list[
     Link
@@ -25,14 +25,22 @@ AT_ONCE = 16  # claims under way: of five hundred threads that ask at once, none
 class ThreadMutex:
     """One thread at a time. Again, if it has it: a signal handler may come in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         """Begin free."""
-        self._lock = threading.RLock()
+        self._now = clock
+        self._lock = Mutex()
 
-    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Block until it is our turn."""
-        with self._lock:
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Block until it is our turn, but no longer than that."""
+        if self._lock.inside():
             return await work()
+        try:
+            if not self._lock.acquire(timeout=max(deadline - self._now(), 0.0)):
+                raise crowded()
+            return await work()
+        finally:
+            if self._lock.inside():  # also if Ctrl-C came right behind `acquire`
+                self._lock.release()
 
 
 def _turns() -> SimpleQueue[None]:
@@ -58,7 +66,7 @@ class ThreadWire(Wire):
 
     def mutex(self) -> ThreadMutex:
         """Make a mutex."""
-        return ThreadMutex()
+        return ThreadMutex(self.now)
 
     def _open(self, address: str) -> Link:
         return Link(address, self._login.channel()(address))

@@ -93,9 +93,23 @@ class Link:
 class Mutex(Protocol):
     """What lets one at a time do its work, in one colour."""
 
-    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do the work when it is our turn. Ctrl-C cannot fall between the turn and its end."""
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Do the work when it is our turn; raise `EngineUnavailable` if that takes too long: who
+        has its turn may have more time than we have.
+        """
         ...
+
+
+def whole(reply: bytes | None) -> bytes:
+    """Check that there is a reply: gRPC gives None for a stream that ends well and without one."""
+    if reply is None:
+        raise Malformed("none")
+    return reply
+
+
+def crowded() -> EngineUnavailable:
+    """Make the error of a caller whose turn did not come in time."""
+    return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
 
 
 class Wire(ABC):
@@ -172,7 +186,7 @@ class Wire(ABC):
             raise EngineUnavailable(f"etcd at {address}: no time was left to ask", sent=False)
         try:
             patience = LOGIN if method == AUTHENTICATE else IO
-            return await self._send(link.calls[method], request, min(left, patience))
+            return whole(await self._send(link.calls[method], request, min(left, patience)))
         except grpc.RpcError as error:
             said = str(error.details())
             if self.suspect(said):  # refused unread: greet, and say it again
@@ -191,7 +205,8 @@ class Wire(ABC):
             link = self._links[self.address]
             left = min(IO, max(deadline - self.now(), 0.01))
             try:
-                replies += await self._send_all(link.calls[method], requests[1:], left)
+                more = await self._send_all(link.calls[method], requests[1:], left)
+                replies += map(whole, more)
             except grpc.RpcError as error:
                 raise failed(error, link.address) from error
         return replies
@@ -204,7 +219,7 @@ class Wire(ABC):
         self._links[address] = channel
         try:
             left = min(IO, max(deadline - self.now(), 0.01))
-            return await self._send(channel.calls[method], request, left)
+            return whole(await self._send(channel.calls[method], request, left))
         except grpc.RpcError as error:
             raise failed(error, address) from error
 
@@ -215,7 +230,7 @@ class Wire(ABC):
 
     async def _greet(self, deadline: float) -> None:
         """Log in; the token that comes of it expires."""
-        await self._greeting.hold(lambda: self._authenticate(deadline))
+        await self._greeting.hold(lambda: self._authenticate(deadline), deadline)
 
     async def _authenticate(self, deadline: float) -> None:
         if not self._strange:
@@ -268,7 +283,7 @@ class Wire(ABC):
         """Make the calls of a member."""
 
     @abstractmethod
-    async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
+    async def _send(self, call: Any, request: bytes, timeout: float) -> bytes | None:
         """Send one request and wait for its reply."""
 
     @abstractmethod

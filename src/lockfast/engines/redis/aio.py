@@ -264,12 +264,14 @@ class AioWire:
     ) -> Connection:
         """Return a connection that was idle for long if it answers, else a new one."""
         if connection is not None and connection.open:
+            end = self._now() + seconds
             try:
                 await self._by(connection.send(PING), min(seconds / 3, DOUBT), address)
             except EngineUnavailable:
                 connection.drop("it ended while nobody used it")
             else:
                 return connection
+            seconds = end - self._now()
         return await self._open(address, seconds)
 
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
@@ -287,7 +289,14 @@ class AioWire:
             opening = self._loop.create_task(self._tried(connection, address, seconds))
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
-        return await asyncio.shield(opening)
+        # By the caller's own deadline: whoever began to connect may have had more time.
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(opening)
+        except TimeoutError:
+            raise EngineUnavailable(
+                f"no connection to Redis at {address}: TimeoutError", sent=False
+            ) from None
 
     def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._opening[address]

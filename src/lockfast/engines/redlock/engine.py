@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
+from lockfast.engines.redis.packets import Malformed, claim_id
 from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.wire import Address
 from lockfast.engines.redlock import packets
@@ -288,7 +290,7 @@ class RedlockEngine:
             return []
         if messages is None:
             return [EVERYONE]
-        told = set(map(bytes.decode, messages))
+        told = set(_ids(messages))
         self._told = told
         return [Wake(ident, granted=False) for ident in told]
 
@@ -346,3 +348,10 @@ class RedlockEngine:
     async def close(self) -> None:
         """Close the connections."""
         await self._fleet.close()
+
+
+def _ids(messages: Sequence[bytes]) -> Iterator[str]:
+    """Read the ids in messages. Anybody may send one to our channel: what is no id is left out."""
+    for message in messages:
+        with suppress(Malformed):
+            yield claim_id(message)

@@ -61,19 +61,19 @@ async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: floa
     node, position, *read = map(int, (cursor or "0 0").split(" "))
     pattern = f"{packets.PREFIX}{{*}}[=>]{_literal(prefix)}*"
     scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
-    found = await _one(fleet, node, scan, deadline)
+    found = _scanned(await _one(fleet, node, scan, deadline), prefix)
     entries: list[Entry] = []
     if found is not None:
-        names = _names(found[1], prefix)
+        following, names = found
         answers = await _ask(fleet, list(names), deadline)
         for number, name in enumerate(names):
             rows = {each: replies[number] for each, replies in answers.items()}
             # A lock and its waiting room are two keys, and may be on two pages.
-            twice = not names[name] and any(row[2] for row in rows.get(node, ()))
+            twice = not names[name] and _holds(rows.get(node))
             if not twice and not any(rows.get(earlier) for earlier in read):
                 entries += _merged(name, rows.values(), size)
-        if int(found[0]):
-            return Page(entries, _cursor(node, int(found[0]), read))
+        if following:
+            return Page(entries, _cursor(node, following, read))
         read.append(node)
     if len(read) > size - quorum(size):
         return Page(entries, None)
@@ -86,6 +86,20 @@ def _cursor(*numbers: int | list[int]) -> str:
     node, position, read = numbers
     assert isinstance(read, list)  # noqa: S101  # for the type checker
     return " ".join(map(str, [node, position, *read]))
+
+
+def _scanned(reply: Any, prefix: str) -> tuple[int, dict[str, bool]] | None:
+    """Read what SCAN found: where to go on, and names. None if it cannot be read, or is none."""
+    with contextlib.suppress(Malformed), reading():
+        return number(reply[0], most=2**64 - 1), _names(reply[1], prefix)
+    return None
+
+
+def _holds(rows: Any) -> bool:
+    """Tell whether a node shows a claim that has the lock."""
+    with contextlib.suppress(Malformed), reading():
+        return any(row[2] for row in rows or ())
+    return False
 
 
 def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:

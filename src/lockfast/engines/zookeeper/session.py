@@ -39,6 +39,7 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
 PATIENCE = 1.5  # seconds that connecting to one host may always take
+OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
 HINTS = {
     AuthFailedError: ": wrong credentials",
@@ -116,6 +117,8 @@ class Session:
         self.claims: set[str] = set()
         """The ids of claims that live on it, or may."""
         self._up = False
+        self._down: float | None = None
+        """Since when it has no connection, if it had one."""
         self._nudged = 0.0
         self._silent: float | None = None
         """Since when somebody waits and nothing was answered."""
@@ -158,13 +161,13 @@ class Session:
             return
         self._silent = None
         if state == KazooState.CONNECTED:
-            self._up = True
+            self._up, self._down = True, None
             self._opened.set()
         else:
             self.watched.clear()  # a watch ends with its connection
             self.checked = False
             if self._up:
-                self._up = False
+                self._up, self._down = False, self._now()
                 self._opened = self._colour.reply()
         if state == KazooState.LOST:
             self.lost = True
@@ -185,6 +188,7 @@ class Session:
     async def ready(self, deadline: float) -> None:
         """Wait for a connection: what is not sent need not be doubted."""
         if not self.usable:
+            self._outlive()
             try:
                 await self._colour.wait(self._opened, deadline)
             except Late:
@@ -192,6 +196,18 @@ class Session:
                 said = f"no connection to ZooKeeper at {self.where} in time{why}"
                 raise EngineUnavailable(said, sent=False) from None
             self.check()
+
+    def _outlive(self) -> None:
+        """Give a session up that has been without a connection for long: it has expired.
+
+        It is not for the driver to find out. A reply whose transaction number was garbled, higher
+        than any that the ensemble has given, keeps every server from taking its client back.
+        """
+        down, longest = self._down, max(OUTLIVED, self.timeout * 2.0)
+        if down is not None and not self.lost and self._now() > down + longest:
+            self.lost = True
+            self._opened.set()
+            self._ear.told(self, KazooState.LOST)
 
     def check(self) -> None:
         """Raise what keeps a request from being sent now."""

@@ -1,0 +1,87 @@
+"""Deadlines of callers that share a client: who has little time does not wait as long as others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from lockfast import LockfastError
+from lockfast.engines.postgres import install
+from lockfast.testing import COLOURS, Stage, UrlBench
+from lockfast.testing.verbs import acquire
+from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
+from tests.servers.process import Server
+
+Place = tuple[str, Server]
+
+
+class Anywhere(UrlBench):
+    """A server that one test has for itself."""
+
+    def wipe(self) -> None:
+        """Leave it."""
+
+
+@contextmanager
+def redis() -> Iterator[Place]:
+    with Redis() as server:
+        yield server.url, server
+
+
+@contextmanager
+def redlock() -> Iterator[Place]:
+    with RedlockSet(1) as nodes:
+        yield nodes.url, nodes.nodes[0]
+
+
+@contextmanager
+def postgres() -> Iterator[Place]:
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        yield server.url, server
+
+
+@contextmanager
+def etcd() -> Iterator[Place]:
+    with EtcdCluster(1) as cluster:
+        yield cluster.url, cluster.nodes[0]
+
+
+@contextmanager
+def zookeeper() -> Iterator[Place]:
+    with ZooKeeper() as server:
+        yield server.url, server
+
+
+@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began_it(
+    place: Callable[[], AbstractContextManager[Place]], colour: str
+) -> None:
+    with place() as (url, server):
+        stage = Stage(Anywhere(url), COLOURS[colour]())
+
+        async def timed(timeout: float) -> float:
+            began = time.monotonic()
+            with pytest.raises(LockfastError):
+                await acquire(stage_client.lock(f"x{timeout}", ttl=30.0), timeout)
+            return time.monotonic() - began
+
+        async def play() -> list[float]:
+            patient = stage.colour.start(timed(3.0))
+            await stage.colour.sleep(0.1)
+            return [await timed(0.3), await patient.result()]
+
+        stage_client = stage.client()
+        server.pause()
+        try:
+            short, long = stage.colour.run(play())
+        finally:
+            server.resume()
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+        assert short < 0.8
+        assert long < 3.5
