@@ -23,7 +23,7 @@ from lockfast.nouns.lock import Holder, patience
 from lockfast.nouns.overview import Tie, broken, circles, every, revoke
 from lockfast.nouns.rwlock import RWLock
 from lockfast.port import SHARED, Shape, permits_of
-from lockfast.runtime.aio import Aio
+from lockfast.runtime.aio import Aio, completed
 from lockfast.session import DEADLOCK, Session
 from lockfast.url import parse
 
@@ -152,8 +152,11 @@ class AsyncClient:
         return await self._session.guarantees()
 
     async def close(self) -> None:
-        """Release what is held and disconnect; takes two seconds at most."""
-        await self._session.close()
+        """Release what is held and disconnect; takes two seconds at most.
+
+        If it is cancelled, it goes on in a task of its own, for as long as the loop runs.
+        """
+        await completed(self._session.close())
 
     async def __aenter__(self) -> Self:
         """Close at the end of the block."""

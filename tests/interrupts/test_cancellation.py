@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 import lockfast
@@ -215,3 +216,22 @@ async def _weather(server: Redis, form: Form, names: list[str], count: int) -> N
                     lease.ensure_held()
         assert len(client._session.claims) == 0
     assert complaints == []
+
+
+def test_a_client_that_anyio_cancels_leaves_nothing_behind(
+    server: Redis,
+) -> None:
+    async def play() -> list[str]:
+        for number in range(60):
+            server.command("SCRIPT", "FLUSH")  # so that a resignation takes two round trips
+            with anyio.move_on_after(number / 5_000):
+                async with aio.connect(server.url) as client:
+                    lease = await client.lock(f"kept {number}", ttl=30).acquire()
+                    async with client.lock(f"inside {number}", ttl=30):
+                        await anyio.sleep(5)
+                    await lease.release()
+        await asyncio.sleep(2.5)
+        async with aio.connect(server.url) as client:
+            return [claim.name for claim in await client.inspect("")]
+
+    assert anyio.run(play) == []

@@ -206,3 +206,18 @@ class Aio:
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
         """Make a task for a heart."""
         return HeartTask(main)
+
+
+_going_on: set[asyncio.Task[None]] = set()
+
+
+async def completed(work: Coroutine[object, object, None]) -> None:
+    """Run something to its end, also if the caller is cancelled.
+
+    Under anyio a cancelled task is cancelled again at each `await`, so a `finally` could not even
+    connect in order to release a lock.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    _going_on.add(task)  # the loop itself keeps tasks by weak references only
+    task.add_done_callback(_going_on.discard)
+    await asyncio.shield(task)
