@@ -134,7 +134,7 @@ def read(svg: str) -> str:
 def essence(text: str) -> list[str]:
     """Give the lines of a screen without what differs from run to run: ids, times, widths."""
     text = re.sub(r"[ \xa0]+", " ", text)
-    text = re.sub(r"\d{4,}|(?<=pid )\d+|(?<=web-\d )\d+|\d+(?= s\b)", "0", text)
+    text = re.sub(r"\d\d:\d\d:\d\d|\d{4,}|(?<=pid )\d+|(?<=web-\d )\d+|\d+(?= s\b)", "0", text)
     text = re.sub(r"[━─]+( [━─]+)?", "─", text)
     return [line for line in map(str.strip, text.splitlines()) if line]
 

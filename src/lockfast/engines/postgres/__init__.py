@@ -21,7 +21,7 @@ from lockfast.url import Target, parse
 OURS = ("listen", "token_base")
 REACHING = 10  # seconds for `install` to connect to each host
 PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
-WHERE pg_catalog.current_setting('lock_timeout') = '0'"""
+WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
 """An ALTER that waits for a long transaction holds up everybody who comes after it."""
 AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
 

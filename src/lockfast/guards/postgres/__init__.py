@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
-WHERE pg_catalog.current_setting('lock_timeout') = '0'"""
+WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
 """An ALTER that waits for a long transaction holds up everybody who comes after it."""
 
 
