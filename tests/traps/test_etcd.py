@@ -18,8 +18,9 @@ import lockfast
 from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
+from lockfast.engines.etcd.codec import number, numbers
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.messages import DELETE, KEEP, TXN, term
+from lockfast.engines.etcd.messages import DELETE, GRANT, KEEP, REVOKE, TXN, term
 from lockfast.errors import EngineUnavailable
 from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
 from lockfast.runtime.base import now
@@ -487,3 +488,26 @@ def test_a_tombstone_outlives_every_copy_and_is_never_shortened(port: Port) -> N
     late = Ask(ask.id, ask.shape, True, began - 60.0, b"")  # noqa: FBT003  # a claim's queue
     port.resign(late, doubt=True)
     assert port.engine._holdings.tombs[ask.id] >= until
+
+
+def test_a_lease_that_expires_before_its_session_has_begun_is_no_refusal(port: Port) -> None:
+    """A machine that stands still between two requests: whoever asks may try again."""
+    wire: Any = port.engine._wire
+    call = wire.call
+    leases: list[int] = []
+
+    async def late(method: str, request: bytes, deadline: float, **more: bool) -> bytes:
+        if method == TXN:
+            wire.call = call
+            await call(REVOKE, number(1, leases[0]), deadline)
+        said: bytes = await call(method, request, deadline, **more)
+        if method == GRANT:
+            leases.append(numbers(said)[2])
+        return said
+
+    wire.call = late
+    ask = port.ask()
+    with pytest.raises(EngineUnavailable, match="lease not found") as raised:
+        port.claim(ask)
+    assert not raised.value.sent
+    assert port.claim(ask).granted

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
@@ -55,7 +56,7 @@ from lockfast.engines.etcd.messages import (
     touch,
     txn,
 )
-from lockfast.engines.etcd.wire import Wire
+from lockfast.engines.etcd.wire import Leaseless, Wire
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 DUE = 3.0  # keepalives in the life of a lease
@@ -276,7 +277,8 @@ class Sessions:
         """Give the leases back; whatever is on them goes too."""
         for session in self:
             self.lose(session)
-            await self._wire.call(REVOKE, number(1, session.lease), deadline)
+            with suppress(Leaseless):
+                await self._wire.call(REVOKE, number(1, session.lease), deadline)
 
 
 def unproven() -> EngineUnavailable:

@@ -48,6 +48,7 @@ HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
 LEADERLESS = "etcdserver: no leader"
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 BUSY = "too many requests"
+LEASELESS = "requested lease not found"
 LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
 
 T = TypeVar("T")
@@ -76,6 +77,10 @@ class Login:
 
 class Leaderless(EngineUnavailable):
     """The members elect a leader, and read no request until they have one."""
+
+
+class Leaseless(EngineUnavailable):
+    """A lease expired before anything was put on it: this process, or etcd, has stood still."""
 
 
 class Link:
@@ -168,7 +173,7 @@ class Wire(ABC):
                 return await self._call(method, request, deadline)
             except EngineUnavailable as error:
                 tried += 1
-                if error.sent and not harmless:
+                if (error.sent and not harmless) or isinstance(error, Leaseless):
                     raise
                 electing = electing or error.sent or isinstance(error, Leaderless)
                 if tried > len(self._login.addresses):
@@ -192,7 +197,7 @@ class Wire(ABC):
             if self.suspect(said):  # refused unread: greet, and say it again
                 raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
             failure = failed(error, address)
-            if isinstance(failure, EngineUnavailable):
+            if isinstance(failure, EngineUnavailable) and not isinstance(failure, Leaseless):
                 self.doubt(address)
             raise failure from error
 
@@ -315,6 +320,8 @@ def failed(error: Any, address: str) -> EngineError:
         return Leaderless(what, sent=False)
     if code is grpc.StatusCode.UNAVAILABLE:
         return EngineUnavailable(what, sent=not said.startswith(UNCONNECTED))
+    if code is grpc.StatusCode.NOT_FOUND and LEASELESS in said:
+        return Leaseless(what, sent=False)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and BUSY in said:
         return EngineUnavailable(what, sent=False)
     if code in (
