@@ -217,7 +217,12 @@ async def completed(work: Coroutine[object, object, None]) -> None:
     Under anyio a cancelled task is cancelled again at each `await`, so a `finally` could not even
     connect in order to release a lock.
     """
-    task = asyncio.get_running_loop().create_task(work)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # a forked child's: its parent's loop is not running here
+        await work
+        return
+    task = loop.create_task(work)
     _going_on.add(task)  # the loop itself keeps tasks by weak references only
     task.add_done_callback(_going_on.discard)
     await asyncio.shield(task)
