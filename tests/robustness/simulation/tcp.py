@@ -115,7 +115,7 @@ class Line(asyncio.Transport):
         if b"SUBSCRIBE" in data:
             channel = data.split(b"\r\n")[4]
             self._cable.subscribe(self, channel)
-            self.answer(_push(b"subscribe", channel, 1) + encoded(b"PONG"))
+            self.answer(_push(b"subscribe", channel, 1))
             return
         replies = node.execute(data)
         if node.world.tracing:

@@ -52,38 +52,8 @@ class Pending(Protocol):
         ...
 
 
-class Confirmation:
-    """Takes the reply to SUBSCRIBE and a PING behind it.
-
-    A subscription is confirmed by a push, so PING's is the only reply. A refused one is a reply
-    too, and PING's comes behind it.
-    """
-
-    def __init__(self, pending: deque[Pending | None], future: asyncio.Future[Any]) -> None:
-        """Begin unanswered; `pending` are those that wait for replies, in order."""
-        self._pending = pending
-        self._future = future
-
-    def done(self) -> bool:
-        """Say no: a refusal must be counted though nobody waits for it any more."""
-        return False
-
-    def set_result(self, result: Any, /) -> None:
-        """Take the first reply."""
-        if isinstance(result, hiredis.ReplyError):
-            self._pending.appendleft(None)
-        if not self._future.done():
-            self._future.set_result(result)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """Take in that there is none."""
-        if not self._future.done():
-            self._future.set_exception(exception)
-
-    def exception(self) -> BaseException | None:
-        """Have the future know that somebody has seen its exception."""
-        ended = self._future.done() and not self._future.cancelled()  # of which it would raise
-        return self._future.exception() if ended else None
+class Confirmation(asyncio.Future[Any]):
+    """The answer to SUBSCRIBE, in its turn: a push if it was taken, an error if it was refused."""
 
 
 class Connection(asyncio.Protocol):
@@ -100,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Pending | None] = deque()
         self._out: list[bytes] = []
+        self._asked = 0.0
         self._heard = 0.0
         self._answers = 0
         self._sent: deque[int] = deque(maxlen=LOOKS - 1)
@@ -117,9 +88,19 @@ class Connection(asyncio.Protocol):
         self._heard = self._loop.time()
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
-    def stale(self) -> bool:
-        """Tell whether it was idle for so long that it may have ended without a word."""
-        return not self._pending and self._loop.time() - self._heard > FRESH
+    def stale(self, *, heart: bool) -> bool:
+        """Tell whether it was idle for so long that it may have ended without a word.
+
+        Or did not answer the heart, whose leases may end before the watch gives the connection up.
+        """
+        if self._pending:
+            return heart and self.silent()
+        return self._loop.time() - self._heard > FRESH
+
+    def silent(self) -> bool:
+        """Tell whether it owes an answer for so long that there is no use in another question."""
+        since = max(self._heard, self._asked)
+        return bool(self._pending) and self._loop.time() - since > DOUBT
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, together with all others of this turn of the loop."""
@@ -129,16 +110,17 @@ class Connection(asyncio.Protocol):
 
     def put(self, packet: bytes, *pending: Pending | None) -> None:
         """Send commands, and say who takes the reply to each."""
+        if not self._pending:
+            self._asked = self._loop.time()
         self._pending.extend(pending)
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(packet)
 
     def subscribe(self, channel: str) -> asyncio.Future[Any]:
-        """Subscribe; a PING behind it tells that it was taken, or refused."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        packet = command("SUBSCRIBE", channel) + command("PING")
-        self.put(packet, Confirmation(self._pending, future))
+        """Subscribe."""
+        future = Confirmation(loop=self._loop)
+        self.put(command("SUBSCRIBE", channel), future)
         return future
 
     def post(self, packet: bytes) -> None:
@@ -159,7 +141,7 @@ class Connection(asyncio.Protocol):
         try:
             self._reader.feed(data)
             while (reply := gets()) is not MISSING:
-                if type(reply) is hiredis.PushNotification:
+                if type(reply) is hiredis.PushNotification and not self._confirms(reply):
                     self._on_push(reply)
                     continue
                 self._answers += 1
@@ -168,6 +150,11 @@ class Connection(asyncio.Protocol):
                     future.set_result(reply)
         except Exception as error:  # noqa: BLE001  # the parser raises much, and nobody else would catch it
             self.drop(f"not the Redis protocol: {error}")
+
+    def _confirms(self, push: list[Any]) -> bool:
+        """Tell whether a push is the answer to SUBSCRIBE."""
+        turn = bool(self._pending) and isinstance(self._pending[0], Confirmation)
+        return turn and push[:1] == [b"subscribe"]
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail what is under way."""
@@ -263,6 +250,8 @@ class AioWire:
         self, connection: Connection | None, address: Address, seconds: float
     ) -> Connection:
         """Return a connection that was idle for long if it answers, else a new one."""
+        if connection is not None and connection.silent():
+            connection.drop("no answer in time")
         if connection is not None and connection.open:
             end = self._now() + seconds
             try:
@@ -277,7 +266,7 @@ class AioWire:
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
         shelf = self._hearts if heart else self._work
         connection = shelf.get(address)
-        if connection is not None and connection.open and not connection.stale():
+        if connection is not None and connection.open and not connection.stale(heart=heart):
             return connection
         seconds = min(max(deadline - self._now(), 0.05), IO)
         if heart:
@@ -306,7 +295,7 @@ class AioWire:
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and give its reply."""
         connection = self._work.get(address)
-        if connection is None or not connection.open or connection.stale():
+        if connection is None or not connection.open or connection.stale(heart=False):
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
         left = deadline - self._now()

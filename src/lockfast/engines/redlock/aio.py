@@ -151,7 +151,7 @@ class AioFleet(AioWire):
             if packet is None:
                 continue
             connection = shelf.get(self.nodes[index])
-            if connection is None or not connection.open or connection.stale():
+            if connection is None or not connection.open or connection.stale(heart=heart):
                 self._send_later(index, packet, count, gathering, heart=heart)
             elif gathering is None:
                 connection.put(packet, *[None] * count)
@@ -203,7 +203,7 @@ class AioFleet(AioWire):
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
         """Connect to one node, for its channel."""
         connection = (self._hearts if heart else self._work).get(address)
-        if connection is not None and connection.open and not connection.stale():
+        if connection is not None and connection.open and not connection.stale(heart=heart):
             return connection
         opening = self._opening_to(address, heart=heart)
         if opening is None:
