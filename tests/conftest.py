@@ -1,7 +1,12 @@
-"""What holds for all tests: signals mean what they mean in a terminal."""
+"""What holds for all tests: signals work as in a terminal, and each failure is recorded."""
 
 import signal
 import threading
+from collections.abc import Generator
+
+import pytest
+
+from tests.stolen import Watch, record
 
 # Under nohup, or in the background of a script, these are ignored, and every child inherits that:
 # then Ctrl-C and a hang-up, which tests send, would do nothing.
@@ -9,3 +14,22 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+WATCH = pytest.StashKey[Watch]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Measure what is stolen from here on."""
+    item.stash[WATCH] = Watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what was stolen during a test that failed."""
+    report = yield
+    if report.failed:
+        record(item.nodeid, item.stash[WATCH].share())
+    return report

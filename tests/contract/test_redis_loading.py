@@ -49,10 +49,10 @@ def test_a_client_that_came_while_redis_was_loading_keeps_its_lease(colour: str)
         async def play() -> None:
             client = stage.client()
             with pytest.raises(EngineUnavailable, match="LOADING"):
-                await acquire(client.lock("x", ttl=0.9), 0)
+                await acquire(client.lock("x", ttl=2.5), 0)
             await stage.colour.until(started.done, "it has loaded its data")
-            holder = await acquire(client.lock("x", ttl=0.9), 5)
-            await stage.colour.sleep(2.0)
+            holder = await acquire(client.lock("x", ttl=2.5), 5)
+            await stage.colour.sleep(5.0)
             holder.ensure_held()
             await release(holder)
 

@@ -28,6 +28,7 @@ from tests.servers.clock import ServerClock
 from tests.servers.node import rows
 from tests.servers.process import Server, ServerError
 from tests.servers.redis import Redis
+from tests.stolen import Watch
 
 _SOCKET = "register.sock"
 _SETTLE = 2.0  # seconds beyond the ttl for which they go on working after the faults
@@ -61,7 +62,7 @@ class Run:
         """Run, judge, and write result.json."""
         self._histories.mkdir(parents=True)
         self._logs.mkdir()
-        began = time.monotonic()
+        began, watch = time.monotonic(), Watch()
         # A socket in the file system is in reach from every network, also a broken one.
         with SITES[self.scenario.site]() as site, Redis(config={"unixsocket": _SOCKET}) as register:
             workers = self._workers(site, f"unix://{register.data_path / _SOCKET}")
@@ -86,6 +87,7 @@ class Run:
             "ttl": self.scenario.ttl,
             "workers": self.scenario.workers,
             "pairs": self._pairs,
+            "stolen": round(watch.share(), 3),
             **said,
             "control": None,
             "caught": None,

@@ -6,15 +6,13 @@ as stolen time. A process can also starve beside the relays and the servers.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from pathlib import Path
+
+from tests.stolen import seconds
 
 TICK = 0.02  # seconds between two looks
 SHORT = 0.05  # seconds of a stall that are not worth keeping
-STEAL = 8  # the column of /proc/stat
-HZ = os.sysconf("SC_CLK_TCK")
 
 
 class Machine:
@@ -24,17 +22,11 @@ class Machine:
         self._stalls: list[tuple[float, float]] = []
         threading.Thread(target=self._watch, daemon=True).start()
 
-    @staticmethod
-    def stolen() -> float:
-        """Read the seconds of all processors that others have taken since the machine started."""
-        first = Path("/proc/stat").read_text("ascii").partition("\n")[0].split()
-        return int(first[STEAL]) / HZ
-
     def starved(self, began: float, stolen: float) -> float:
         """Tell for how many seconds this process could not run since a call began."""
         now = time.monotonic()
         idle = sum(min(end, now) - max(start, began) for start, end in self._stalls if end > began)
-        return max(idle, self.stolen() - stolen)
+        return max(idle, seconds() - stolen)
 
     def _watch(self) -> None:
         while True:
