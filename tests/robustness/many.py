@@ -106,12 +106,25 @@ def ci(out: Path) -> int:
     scenarios = [scenario for scenario in map(load, names()) if scenario.ci]
     scenarios.sort(key=lambda scenario: -scenario.seconds)
     say, figures = _talk(), Figures()
-    asks = (Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios)
-    for result in results(asks, say):
-        figures.add(result)
-        say(figures.line(result))
+    asks = [Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios]
+    for _ in range(_TRIES):
+        stolen: dict[str, str] = {}
+        for result in results(iter(asks), say):
+            figures.add(result)
+            say(figures.line(result))
+            if result.get("stolen", 0.0) >= LIMIT:
+                stolen[result["scenario"]] = result["engine"]
+        short = figures.short()
+        # While time was stolen, less was done than is needed: do more of it. What was found counts.
+        few = {said.partition(":")[0] for said in short}
+        asks = [ask for ask in asks if stolen.get(ask.scenario) in few]
+        if not asks or figures.broken:
+            break
+        say(f"{'; '.join(short)}. Time was stolen meanwhile, so some are run again")
+        wait_quiet()
+        for ask in asks:
+            shutil.rmtree(ask.out, ignore_errors=True)
     print(figures.table())
-    short = figures.short()
     for said in [*figures.broken, *short]:
         print(f"FAILED: {said}")
     (out / "ci.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")
