@@ -31,13 +31,11 @@ check: ## Lint, formatting, types, import contracts
 # Most tests wait, so three at once keep two cores busy. Those of the second line count threads,
 # interrupt, or measure, and want the machine for themselves. A test that failed among others is run
 # once more, alone, and named by -ra: what passes only then waits for something too short a time.
-# What failed while the hypervisor took the processors away shows nothing, and is run again (tests/stolen.py).
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py tests/contract/test_etcd_crowd.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name.
 ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(BIN)/python -m pytest -k 'asyncio or Bodies'
 AGAIN := -v --last-failed --last-failed-no-failures=none
-STOLEN := $(BIN)/python -m tests.stolen
 UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 # And its blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched.
@@ -45,13 +43,13 @@ ON_GEVENT := $(BIN)/python -m gevent.monkey --module pytest -q -k threads
 
 test: ## Run the tests, on real servers that they start themselves
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
-		|| $(STOLEN) --crowd $(BIN)/python -m pytest $(AGAIN)
-	$(BIN)/python -m pytest $(ALONE) || $(STOLEN) $(BIN)/python -m pytest $(AGAIN) $(ALONE)
-	$(ON_UVLOOP) -n 3 --dist loadscope $(UVLOOP) || $(STOLEN) --crowd env $(ON_UVLOOP) $(AGAIN) $(UVLOOP)
-	$(ON_GEVENT) $(UVLOOP) || $(STOLEN) $(ON_GEVENT) $(AGAIN) $(UVLOOP)
+		|| $(BIN)/python -m pytest $(AGAIN)
+	$(BIN)/python -m pytest $(ALONE)
+	$(ON_UVLOOP) -n 3 --dist loadscope $(UVLOOP) || $(ON_UVLOOP) $(AGAIN) $(UVLOOP)
+	$(ON_GEVENT) $(UVLOOP)
 
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
-	$(ON_UVLOOP) -n 3 --dist loadscope tests/contract || $(STOLEN) --crowd env $(ON_UVLOOP) $(AGAIN) tests/contract
+	$(ON_UVLOOP) -n 3 --dist loadscope tests/contract || $(ON_UVLOOP) $(AGAIN) tests/contract
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 
 import pytest
 
@@ -88,6 +88,14 @@ def _stage(url: str, colour: str) -> Stage:
     return Stage(RedisBench(url), COLOURS[colour]())
 
 
+def _run(stage: Stage, play: Coroutine[object, object, None], ways: Sequence[Proxy | Nat]) -> None:
+    stage.colour.run(play)
+    stage.colour.run(stage.clear())
+    stage.colour.close()
+    for way in ways:
+        way.close()
+
+
 def test_try_acquire_works_though_every_idle_connection_has_ended(
     nodes: list[Redis], colour: str
 ) -> None:
@@ -111,11 +119,7 @@ def test_try_acquire_works_though_every_idle_connection_has_ended(
             assert each is not None
             await release(each)
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
-    for way in ways:
-        way.close()
+    _run(stage, play(), ways)
 
 
 def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(
@@ -132,11 +136,7 @@ def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(
         await release(lease)
         assert time.monotonic() - began < 2.0
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
-    for way in ways:
-        way.close()
+    _run(stage, play(), ways)
 
 
 def test_a_lease_outlives_a_nat_that_forgets_while_the_heart_is_busy(
@@ -157,8 +157,4 @@ def test_a_lease_outlives_a_nat_that_forgets_while_the_heart_is_busy(
         assert lease.state is State.HELD
         await release(lease)
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
-    for way in ways:
-        way.close()
+    _run(stage, play(), ways)

@@ -16,13 +16,9 @@ from typing import Any, NamedTuple
 from tests.robustness.figures import Figures
 from tests.robustness.scenario import load, names
 from tests.robustness.traffic.process import ROOT
-from tests.stolen import LIMIT, Watch, wait_quiet
 
 AT_ONCE = 2  # more would starve the hearts of the workers, on two cores
 _PATIENCE = 900.0  # seconds for one run
-_TIMED = {"recovers", "harness"}
-"""Checkers that measure time. No other violation is excused by a machine that stood still."""
-_TRIES = 3
 
 
 class Ask(NamedTuple):
@@ -63,21 +59,6 @@ def run(ask: Ask) -> dict[str, Any]:
     }
 
 
-def run_on_a_quiet_machine(ask: Ask) -> dict[str, Any]:
-    """Run one, and again if all that it found is that things took long while time was stolen."""
-    for _ in range(_TRIES - 1):
-        watch = Watch()
-        result = run(ask)
-        found = {each["checker"] for each in result["violations"]}
-        share = result.get("stolen", watch.share())
-        if not found or found - _TIMED or share < LIMIT:
-            return result
-        print(f"{ask.scenario}: {', '.join(found)}, while {share:.0%} was stolen; again")
-        wait_quiet()
-        shutil.rmtree(ask.out, ignore_errors=True)
-    return run(ask)
-
-
 def results(asks: Iterator[Ask], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Give the results as they come, of two at a time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -85,7 +66,7 @@ def results(asks: Iterator[Ask], say: Callable[[str], None]) -> Iterator[dict[st
         while True:
             for ask in itertools.islice(asks, AT_ONCE - len(pending)):
                 say(f"{ask.scenario}/{ask.seed} begins")
-                pending.add(pool.submit(run_on_a_quiet_machine, ask))
+                pending.add(pool.submit(run, ask))
             if not pending:
                 return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -106,25 +87,12 @@ def ci(out: Path) -> int:
     scenarios = [scenario for scenario in map(load, names()) if scenario.ci]
     scenarios.sort(key=lambda scenario: -scenario.seconds)
     say, figures = _talk(), Figures()
-    asks = [Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios]
-    for _ in range(_TRIES):
-        stolen: dict[str, str] = {}
-        for result in results(iter(asks), say):
-            figures.add(result)
-            say(figures.line(result))
-            if result.get("stolen", 0.0) >= LIMIT:
-                stolen[result["scenario"]] = result["engine"]
-        short = figures.short()
-        # While time was stolen, less was done than is needed: do more of it. What was found counts.
-        few = {said.partition(":")[0] for said in short}
-        asks = [ask for ask in asks if stolen.get(ask.scenario) in few]
-        if not asks or figures.broken:
-            break
-        say(f"{'; '.join(short)}. Time was stolen meanwhile, so some are run again")
-        wait_quiet()
-        for ask in asks:
-            shutil.rmtree(ask.out, ignore_errors=True)
+    asks = (Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios)
+    for result in results(asks, say):
+        figures.add(result)
+        say(figures.line(result))
     print(figures.table())
+    short = figures.short()
     for said in [*figures.broken, *short]:
         print(f"FAILED: {said}")
     (out / "ci.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")

@@ -16,11 +16,9 @@ from tests.robustness.controls.trial import SEED, Control, Trial
 from tests.robustness.run import version
 from tests.robustness.simulation.mutants import switched_in
 from tests.robustness.simulation.run import run as simulated
-from tests.stolen import LIMIT, Watch, wait_quiet
 
 AT_ONCE = 2  # on two cores
 PATIENCE = 240.0  # seconds in which a mutant must be found; on a quiet machine luck is rarer
-TRIES = 3  # of a mutant, while time is stolen
 HEALTHY = 4.0  # seconds in which nothing may be found without it
 SEEDS = 400
 SIMULATED = ("expiry as a filter",)
@@ -91,18 +89,6 @@ def in_the_harness(control: Control, seconds: float, *, mutated: bool) -> Verdic
     )
 
 
-def on_a_quiet_machine(control: Control, seconds: float) -> Verdict:
-    """Try a mutant; try it again if it was not caught while time was stolen from the rounds."""
-    for _ in range(TRIES - 1):
-        watch = Watch()
-        verdict = in_the_harness(control, seconds, mutated=True)
-        if verdict.caught or watch.share() < LIMIT:
-            return verdict
-        print(f"{control.name}: not caught while {watch.share():.0%} was stolen; again", flush=True)
-        wait_quiet()
-    return in_the_harness(control, seconds, mutated=True)
-
-
 def in_the_simulation(mutant: str) -> Verdict:
     """Try one on the reference model."""
     began = time.monotonic()
@@ -123,9 +109,7 @@ def run(out: Path, chosen: str | None = None, *, mutated: bool = True) -> int:
     began = time.monotonic()
     seconds = PATIENCE if mutated else HEALTHY
     trials: list[Callable[[], Verdict]] = [
-        partial(on_a_quiet_machine, control, seconds)
-        if mutated
-        else partial(in_the_harness, control, seconds, mutated=False)
+        partial(in_the_harness, control, seconds, mutated=mutated)
         for control in CONTROLS
         if chosen in (None, control.name) and (mutated or control.mutant)
     ]

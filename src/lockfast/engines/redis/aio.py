@@ -89,16 +89,17 @@ class Connection(asyncio.Protocol):
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self, *, heart: bool) -> bool:
-        """Tell whether it was idle for so long that it may have ended without a word.
+        """Return whether it was idle for so long that the network may have dropped it.
 
-        Or did not answer the heart, whose leases may end before the watch gives the connection up.
+        For the heart, also return True if it is silent: leases may expire before `_check` closes
+        the connection.
         """
         if self._pending:
             return heart and self.silent()
         return self._loop.time() - self._heard > FRESH
 
     def silent(self) -> bool:
-        """Tell whether it owes an answer for so long that there is no use in another question."""
+        """Return whether a request has been waiting for a reply for more than a second."""
         since = max(self._heard, self._asked)
         return bool(self._pending) and self._loop.time() - since > DOUBT
 
@@ -152,7 +153,7 @@ class Connection(asyncio.Protocol):
             self.drop(f"not the Redis protocol: {error}")
 
     def _confirms(self, push: list[Any]) -> bool:
-        """Tell whether a push is the answer to SUBSCRIBE."""
+        """Return whether a push confirms the SUBSCRIBE whose reply is due next."""
         turn = bool(self._pending) and isinstance(self._pending[0], Confirmation)
         return turn and push[:1] == [b"subscribe"]
 
