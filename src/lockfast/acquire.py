@@ -295,7 +295,7 @@ async def release(session: Session, live: Live) -> None:
             except EngineUnavailable as error:
                 (removed,) = await resign_again(session, (live,), deadline, error)
             if first and not removed:
-                claims.missing(live)
+                claims.missing(live, runtime.now())
             claims.end(live)
     except BaseException:
         give_up(session, live)

@@ -296,10 +296,14 @@ class Claims:
         with self._lock:
             self._appoint(live, now)
 
-    def missing(self, live: Live) -> None:
-        """Take in that a release found nothing there: lost, unless the heart has resigned it."""
+    def missing(self, live: Live, now: float) -> None:
+        """Take in that a release found nothing there: lost, unless the heart has resigned it.
+
+        Nor is it lost if its time ran out before the answer came: it was held when its release
+        began, and the engine may have dropped it by itself since then.
+        """
         with self._lock:
-            if live.phase is LEAVING and live not in self._leaving:
+            if live.phase is LEAVING and live not in self._leaving and now < live.until:
                 live.loss = Loss.GONE
                 self._lost.append(live)  # whoever is told of losses is told of this one too
                 self.rouse()

@@ -184,6 +184,7 @@ class Engine(Protocol):
         """Extend holders to their ttl and waiters to their wait_ttl, and re-read their standing.
 
         None: gone. Never additive, never shortening, never resurrecting; one bad claim fails alone.
+        No claim is in `asks` twice.
         """
         ...
 

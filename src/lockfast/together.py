@@ -248,5 +248,5 @@ async def _resign_all(session: Session, lives: Sequence[Live], now: float) -> No
         removed = await resign_again(session, leaving, deadline, error)
     for live, there in zip(leaving, removed, strict=True):
         if live.id in first and not there:
-            claims.missing(live)
+            claims.missing(live, session.runtime.now())
         claims.end(live)

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import lockfast
+from lockfast.live import Live
 from tests.servers import Proxy, Redis
 from tests.traps.wire import via
 
@@ -25,6 +26,27 @@ def test_close_releases_although_a_connection_died_while_it_was_idle(
     mine.close()
     assert lease.state is lockfast.State.RELEASED
     assert client.lock("x").holders() == []
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+def test_a_lease_whose_time_runs_out_while_it_is_released_was_not_lost(
+    connect: Callable[[str], lockfast.Client], monkeypatch: pytest.MonkeyPatch, *, several: bool
+) -> None:
+    client = connect("memory://parting")
+    client.lock("warm").acquire().release()
+    engine, now = client._session.engine, client._session.runtime.now
+
+    async def slow(asks: Sequence[Live], _: float, *, doubt: bool) -> list[bool]:
+        """Answer when they have expired: by then the engine has dropped them by itself."""
+        assert not doubt
+        for each in asks:
+            each.until = now()
+        return [False for _ in asks]
+
+    monkeypatch.setattr(engine, "resign", slow)
+    with client.lock_all("x", "y") if several else client.lock("x"):
+        pass
+    monkeypatch.undo()
 
 
 def test_a_program_that_ends_releases_although_its_connections_died(

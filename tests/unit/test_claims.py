@@ -31,8 +31,16 @@ def test_a_beat_in_the_middle_of_a_release_leaves_it_alone() -> None:
     assert claims.releasing(live, 3.2)
     work = claims.work(3.3)  # when it would have been renewed
     assert (work.renew, work.resign) == ([], [])
-    claims.missing(live)
+    claims.missing(live, 3.4)
     assert live.loss is Loss.GONE  # nobody but the engine can have removed it
+
+
+def test_a_release_during_which_the_time_ran_out_is_no_loss() -> None:
+    claims, lease = Claims(), Lease()
+    live = held(claims, lease)
+    assert claims.releasing(live, 29.0)
+    claims.missing(live, live.until)  # the engine may have dropped it by itself
+    assert live.loss is Loss.RELEASED
 
 
 def test_a_release_that_took_a_whole_beat_is_helped_and_then_is_no_loss() -> None:
@@ -40,7 +48,7 @@ def test_a_release_that_took_a_whole_beat_is_helped_and_then_is_no_loss() -> Non
     live = held(claims, lease)
     assert claims.releasing(live, 3.2)
     assert claims.work(7.0).resign == [live]
-    claims.missing(live)  # the heart's resignation arrived first
+    claims.missing(live, 7.1)  # the heart's resignation arrived first
     assert live.loss is Loss.RELEASED
 
 

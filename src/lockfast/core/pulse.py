@@ -78,7 +78,9 @@ class Pulse(Generic[K]):
     def take(self, now: float) -> list[list[K]]:
         """Take out what is due: one batch per lane, and one of the appointments.
 
-        Claims of a lane have like ttls, so one deadline fits a batch.
+        Claims of a lane have like ttls, so one deadline fits a batch. Each claim comes once, though
+        it may have several appointments: Redlock proposed a claim twice in one request, withdrew it
+        for the first copy's refusal, and took the second copy's acceptance for a grant.
         """
         batches = []
         for lane in list(self._lanes.values()):
@@ -86,10 +88,14 @@ class Pulse(Generic[K]):
             for key in batch:
                 lane.pop(key, None)
             batches.append(batch)
-        appointed = []
-        while self._agenda and self._agenda[0][0] <= now:
-            appointed.append(heapq.heappop(self._agenda)[2])
-        batches.append(appointed)
+        if self._agenda and self._agenda[0][0] <= now:
+            taken = {key for batch in batches for key in batch}
+            appointed: dict[K, None] = {}
+            while self._agenda and self._agenda[0][0] <= now:
+                key = heapq.heappop(self._agenda)[2]
+                if key not in taken:
+                    appointed[key] = None
+            batches.append(list(appointed))
         return [batch for batch in batches if batch]
 
 

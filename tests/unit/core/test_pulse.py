@@ -29,6 +29,15 @@ def test_an_appointment_comes_besides_the_regular_beat() -> None:
     assert pulse.next() == 10.0
 
 
+def test_a_claim_is_taken_once_however_often_it_is_due() -> None:
+    pulse: Pulse[str] = Pulse()
+    pulse.lane(10.0)["a"] = 3.0
+    for key in ("a", "b", "c", "b"):
+        pulse.appoint(key, 2.0)
+    assert pulse.take(3.0) == [["a"], ["b", "c"]]
+    assert pulse.take(3.0) == []
+
+
 def test_nothing_is_ever_due_in_an_empty_one() -> None:
     assert Pulse[str]().next() is None
     assert Pulse[str]().take(1e9) == []
