@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.stolen import Watch, record
+from tests.stolen import LOOK, Watch, record, wait_quiet
 
 # Under nohup, or in the background of a script, these are ignored, and every child inherits that:
 # then Ctrl-C and a hang-up, which tests send, would do nothing.
@@ -20,7 +20,12 @@ WATCH = pytest.StashKey[Watch]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Measure what is stolen from here on."""
+    """Wait for a quiet machine, unless other tests run beside this one; then watch it."""
+    session = item.session
+    last = session.stash.setdefault(WATCH, Watch())
+    if last.passed() >= LOOK and not hasattr(session.config, "workerinput"):
+        wait_quiet(last)
+        session.stash[WATCH] = Watch()
     item.stash[WATCH] = Watch()
 
 

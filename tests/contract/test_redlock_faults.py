@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -388,3 +389,35 @@ def test_the_heart_does_not_wait_for_a_node_that_stands_still(servers: Nodes, st
             stopped.resume()
 
     stage.colour.run(play())
+
+
+def test_a_node_joins_though_every_answer_comes_after_the_hearts_patience(
+    servers: Nodes, stage: Stage
+) -> None:
+    """A heart with many short leases waits a few ms only: nodes stayed outside for minutes."""
+    ways = [Proxy(node.host, node.port).start() for node in servers.nodes]
+    bench = RedisBench(f"redlock://{','.join(way.address for way in ways)}")
+
+    async def play() -> None:
+        engine = bench.open(stage.colour.runtime(bench.now))
+        actor = Actor(engine, bench)
+        first = actor.ask("first", ttl=40)
+        assert (await actor.claim(first)).granted
+        servers.nodes[3].command("FLUSHALL")
+        servers.nodes[4].command("FLUSHALL")
+        for way in ways:
+            way.delay(0.01, replies=0.01)
+        end = time.monotonic() + 30.0
+        while not (servers.member(3) and servers.member(4)):
+            assert time.monotonic() < end, "not within 30 s"
+            with suppress(EngineUnavailable):  # on a machine that stands still
+                await actor.claim(actor.ask("met", ttl=40))  # it meets the two
+            for _ in range(50):
+                await engine.listen(bench.now() + 0.004)
+            for clock in servers.clocks[3:]:
+                clock.advance(1.0)
+        await engine.close()
+
+    stage.colour.run(play())
+    for way in ways:
+        way.close()

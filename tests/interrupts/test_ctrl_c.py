@@ -66,7 +66,7 @@ class Victim:
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
 
-    def order(self, line: str, patience: float = 40.0) -> dict[str, Any]:
+    def order(self, line: str, patience: float = 100.0) -> dict[str, Any]:
         """Give an order and wait for the answer; an order from outside gets its SIGINTs."""
         self._stdin.write(line + "\n")
         self._stdin.flush()

@@ -26,7 +26,7 @@ from tests.servers import Redis, wait_until
 
 TABLE = {str(module.__file__) for module in (claims, live, owners, pulse)}
 MEMORY = {str(memory.__file__)}
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 ENGINES = count()
 BEAT = 800  # bytecodes of the table in one beat of the heart, and more
 

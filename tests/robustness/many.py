@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tests.robustness.figures import Figures
 from tests.robustness.scenario import load, names
 from tests.robustness.traffic.process import ROOT
+from tests.stolen import Watch, wait_quiet
 
 AT_ONCE = 2  # more would starve the hearts of the workers, on two cores
 _PATIENCE = 900.0  # seconds for one run
@@ -87,8 +88,15 @@ def ci(out: Path) -> int:
     scenarios = [scenario for scenario in map(load, names()) if scenario.ci]
     scenarios.sort(key=lambda scenario: -scenario.seconds)
     say, figures = _talk(), Figures()
-    asks = (Ask(each.name, each.seed, each.seconds, out / each.name) for each in scenarios)
-    for result in results(asks, say):
+
+    def asks() -> Iterator[Ask]:
+        watch = Watch()
+        for each in scenarios:
+            wait_quiet(watch)
+            watch = Watch()
+            yield Ask(each.name, each.seed, each.seconds, out / each.name)
+
+    for result in results(asks(), say):
         figures.add(result)
         say(figures.line(result))
     print(figures.table())

@@ -59,7 +59,7 @@ def figures_of(name: str, engine: str = "redis") -> dict[str, object]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_what_is_measured_on_redis_alone_says_so() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 2
@@ -131,7 +131,7 @@ def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 2

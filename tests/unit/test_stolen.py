@@ -1,4 +1,4 @@
-"""What is recorded of a failed test: its name, and the share of the processors that was stolen."""
+"""Stolen time: what is recorded of a failed test, and how long CI waits for a quiet machine."""
 
 from __future__ import annotations
 
@@ -29,3 +29,54 @@ def test_the_share_is_what_was_stolen_of_the_time_of_all_processors(
     watch = stolen.Watch()
     now[0], taken[0] = 110.0, 12.0
     assert watch.share() == pytest.approx(0.25)
+
+
+class Machine:
+    """A machine from which a share is stolen, until it is quiet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet_after: float) -> None:
+        self.now = self.taken = 0.0
+        self._quiet = quiet_after
+        monkeypatch.setenv("CI", "true")
+        monkeypatch.setattr(stolen, "WAITED", tmp_path / "build" / "waited.txt")
+        monkeypatch.setattr("tests.stolen.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("tests.stolen.time.sleep", self.pass_)
+        monkeypatch.setattr(stolen, "seconds", lambda: self.taken)
+        monkeypatch.setattr("tests.stolen.os.cpu_count", lambda: 1)
+
+    def pass_(self, seconds: float) -> None:
+        if self.now < self._quiet:
+            self.taken += seconds * 0.6
+        self.now += seconds
+
+    def watch(self) -> stolen.Watch:
+        watch = stolen.Watch()
+        self.pass_(2.0)
+        return watch
+
+
+def test_ci_waits_until_the_machine_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, quiet_after=30.0)
+    stolen.wait_quiet(machine.watch())
+    assert machine.now == 32.0
+    stolen.wait_quiet(machine.watch())
+    assert machine.now == 34.0  # not again
+
+
+def test_ci_waits_no_longer_than_its_budget(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, quiet_after=1e9)
+    stolen.wait_quiet(machine.watch())
+    assert machine.now == 2.0 + stolen.BUDGET
+    stolen.wait_quiet(machine.watch())
+    assert machine.now == 4.0 + stolen.BUDGET
+
+
+def test_a_developer_does_not_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    machine = Machine(monkeypatch, tmp_path, quiet_after=1e9)
+    monkeypatch.delenv("CI")
+    stolen.wait_quiet(machine.watch())
+    assert machine.now == 2.0

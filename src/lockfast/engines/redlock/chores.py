@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import BUCKETS
-from lockfast.engines.redis.packets import Malformed, reading
+from lockfast.engines.redis.packets import Malformed, number, reading
 from lockfast.engines.redlock import packets
 from lockfast.engines.redlock.fleet import Answer, Fleet
 from lockfast.runtime.base import Clock
@@ -19,8 +21,42 @@ LATER = 2.0  # seconds between two looks at a node that has to wait
 PATIENCE = 0.5  # seconds for one request
 
 
+class Join:
+    """A node that is to become a member again, and how far it has come."""
+
+    __slots__ = ("due", "key", "marks", "since", "strange")
+
+    def __init__(self, key: bytes, due: float) -> None:
+        """Begin with nothing known; `key` is a mark that it lacks."""
+        self.key = key
+        self.due = due
+        self.begin("")
+
+    def begin(self, since: str) -> None:
+        """Collect marks for the node's start at `since`; without it, the node must tell first."""
+        self.since = since
+        self.marks: dict[int, list[tuple[int, int] | None]] = {}
+        """Of members, by node."""
+        self.strange: set[int] = set()
+        """Nodes that are no members themselves."""
+
+    def highest(self, needed: int) -> list[str]:
+        """Tell, per bucket, the highest mark and the longest ttl of a majority of members."""
+        merged = []
+        for row in zip(*self.marks.values(), strict=True):
+            found = [each for each in row if each is not None]
+            top = max((mark for mark, _ in found), default=0)
+            longest = max((longest for _, longest in found), default=0)
+            merged.append(f"{top:016d} {longest}" if len(found) >= needed else "")
+        return merged
+
+
 class Chores:
-    """The list of them. Only `do`, which the heart calls, talks to nodes."""
+    """The list of them. Only `do`, which the heart calls, talks to nodes.
+
+    The heart of a client with many short leases has only milliseconds to wait for an answer. So an
+    answer that comes late counts too: the transport gives it to `hear`, and `do` goes on from it.
+    """
 
     def __init__(self, fleet: Fleet, clock: Clock) -> None:
         """Begin with nothing to do."""
@@ -28,7 +64,7 @@ class Chores:
         self._now = clock
         self._recent: deque[tuple[float, bytes]] = deque(maxlen=MOST)
         self._lost: set[int] = set()
-        self._joins: dict[int, tuple[bytes, float]] = {}
+        self._joins: dict[int, Join] = {}
         self._due = 0.0
         self._end = 0.0
         """Until when the present work may take."""
@@ -46,8 +82,12 @@ class Chores:
 
     def met(self, node: int, key: bytes) -> None:
         """Note a node that is no member; `key` is a mark that it lacks."""
-        due = self._now() if node not in self._joins else self._joins[node][1]
-        self._joins[node] = (key, min(due, self._now() + SOON))
+        join = self._joins.get(node)
+        if join is None:
+            self._joins[node] = Join(key, self._now())
+        else:
+            join.key = key
+            join.due = min(join.due, self._now() + SOON)
 
     async def do(self, deadline: float | None) -> float | None:
         """Do what is due; tell when to come again.
@@ -62,14 +102,10 @@ class Chores:
         self._end = now + free
         if self._lost and now >= self._due:
             await self._tell_again(now)
-        for node, (key, due) in list(self._joins.items()):
-            if now >= due and self._now() < self._end:
-                pause = await self._join(node, key)
-                if pause is None:
-                    self._joins.pop(node, None)
-                else:
-                    self._joins[node] = (key, self._now() + pause)
-        times = [due for _, due in self._joins.values()]
+        for node, join in list(self._joins.items()):
+            if now >= join.due and self._now() < self._end:
+                await self._advance(node, join)
+        times = [join.due for join in list(self._joins.values())]
         if self._lost:
             times.append(self._due)
         return min(times, default=None)
@@ -82,66 +118,83 @@ class Chores:
             if self._now() >= self._end:
                 break
             self._lost.discard(node)  # before: it may be lost once more in the meantime
-            if requests and not await self._one(node, b"".join(requests), len(requests)):
+            if requests and not await self._ask({node}, b"".join(requests), len(requests)):
                 self._lost.add(node)
         self._due = self._now() + SOON
 
-    async def _join(self, node: int, key: bytes) -> float | None:
-        """Do what can be done now for a node; give the pause until the next step, None if done."""
-        try:
-            with reading():
-                return await self._step(node, key)
-        except Malformed:
-            return LATER
+    async def _advance(self, node: int, join: Join) -> None:
+        """Ask what is to be known next for a node, and let it join once all is known."""
+        join.due = self._now() + SOON  # if nothing is answered
+        if not join.since:
+            await self._ask({node}, packets.join(join.key, "", ()))
+        if join.since:
+            # Only now: what was under way when the node lost its data has reached the others.
+            others = set(range(len(self._fleet.nodes))) - {node, *join.marks, *join.strange}
+            if len(join.marks) < quorum(len(self._fleet.nodes)) and others:
+                await self._ask(others, packets.marks(join.since))
+            await self._let_in(node, join)
 
-    async def _step(self, node: int, key: bytes) -> float | None:
-        told = await self._one(node, packets.join(key, "", ()))
-        if not told or type(told[0]) is not list:
-            return LATER
-        if told[0][0] == b"member":
-            return None
-        since, gone = told[0][1].decode(), int(told[0][2])
-        if gone < packets.SETTLED:
-            return min((packets.SETTLED - gone) / 1000, LATER)
-        # Only now: what was under way when the node lost its data has reached the others.
-        marks = await self._marks(node)
-        told = await self._one(node, packets.join(key, since, marks))
-        if not told or type(told[0]) is not list:
-            return LATER
-        return None if told[0][0] == b"member" else LATER
-
-    async def _marks(self, joining: int) -> list[str]:
-        """Read, per bucket, the highest mark and the longest ttl of a majority of members."""
+    async def _let_in(self, node: int, join: Join) -> None:
+        """Make a node a member with the marks of a majority, if they are known."""
         size = len(self._fleet.nodes)
-        requests = [None if node == joining else packets.ALL_MARKS for node in range(size)]
-        known: list[list[tuple[int, int]]] = [[] for _ in range(BUCKETS)]
+        needed, since = quorum(size), join.since
+        if len(join.marks) >= needed:
+            marks = join.highest(needed)
+            join.begin("")
+            await self._ask({node}, packets.join(join.key, since, marks))
+        elif len(join.marks) + len(join.strange) == size - 1:  # too few are members
+            join.begin("")
+            join.due = self._now() + LATER
+
+    def hear(self, node: int, reply: object) -> None:
+        """Take in what a node says of a join, in time or late."""
+        if type(reply) is list and reply:
+            with suppress(Malformed), reading():
+                self._hear(node, reply)
+
+    def _hear(self, node: int, reply: list[Any]) -> None:
+        now, join = self._now(), self._joins.get(node)
+        if reply[0] == b"marks":
+            self._collect(node, str(number(reply[1])), reply[2])
+        elif join is None:
+            pass
+        elif reply[0] == b"member":
+            del self._joins[node]
+        elif reply[0] == b"left":
+            join.due = now + LATER
+        elif reply[0] == b"since":
+            since, gone = str(number(reply[1])), number(reply[2])
+            if gone < packets.SETTLED:
+                join.begin("")
+                join.due = now + min((packets.SETTLED - gone) / 1000, LATER)
+            elif since != join.since:
+                join.begin(since)
+                join.due = now
+
+    def _collect(self, node: int, since: str, raw: Any) -> None:
+        found = [packets.mark(each) for each in raw]
+        if len(found) != BUCKETS:
+            raise Malformed("too few marks")
+        for joining, join in list(self._joins.items()):
+            if join.since == since and joining != node:
+                join.due = self._now()
+                if any(found):
+                    join.marks[node] = found
+                else:
+                    join.strange.add(node)
+
+    async def _ask(self, nodes: set[int], request: bytes, count: int = 1) -> bool:
+        """Ask nodes; tell whether all have answered in time."""
+        size = len(self._fleet.nodes)
+        requests = [request if node in nodes else None for node in range(size)]
+        silent = set(nodes)
 
         def hear(node: int, answer: Answer) -> float:
-            del node
-            if type(answer) is list and type(answer[0]) is list:
-                for bucket, raw in enumerate(answer[0]):
-                    found = packets.mark(raw)
-                    if found is not None:
-                        known[bucket].append(found)
-            return PATIENCE
-
-        await self._fleet.scatter(requests, 1, self._end, hear, heart=True)
-        return [
-            f"{max(mark for mark, _ in found):016d} {max(longest for _, longest in found)}"
-            if len(found) >= quorum(size)
-            else ""
-            for found in known
-        ]
-
-    async def _one(self, node: int, request: bytes, count: int = 1) -> list[Any]:
-        """Ask one node; an empty list if it did not answer."""
-        requests = [request if each == node else None for each in range(len(self._fleet.nodes))]
-        replies: list[Any] = []
-
-        def hear(_: int, answer: Answer) -> float:
             if type(answer) is list:
-                replies.extend(answer)
-            return 0.0
+                silent.discard(node)
+                for reply in answer:
+                    self.hear(node, reply)
+            return math.inf if silent else 0.0
 
         await self._fleet.scatter(requests, count, self._end, hear, heart=True)
-        return replies
+        return not silent

@@ -165,6 +165,8 @@ class RedlockEngine:
         """Look at a reply that nobody waits for any more: a node may say that it is no member."""
         if type(reply) is list and reply and reply[0] == b"stranger":
             self._meet(node, reply[1])
+        else:
+            self._chores.hear(node, reply)
 
     def _meet(self, node: int, key: bytes) -> None:
         """Have the heart see to a node that is no member. Nobody waits there: listen elsewhere."""

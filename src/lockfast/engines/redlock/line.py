@@ -18,7 +18,7 @@ READING = 0.05  # seconds for a node to read a request that does not fit into it
 class Line(Connection):
     """A connection that may owe replies."""
 
-    __slots__ = ("fd", "opened", "owed", "since", "tls")
+    __slots__ = ("fd", "opened", "owed", "since", "skipped", "tls")
 
     def begin(self, now: float) -> None:
         """Owe nothing yet."""
@@ -27,6 +27,8 @@ class Line(Connection):
         self.opened = now
         self.owed = 0
         self.since = 0.0
+        self.skipped: list[Any] = []
+        """Late replies that came while the heart was listening here."""
 
     def put(self, packet: bytes) -> None:
         """Write a request, or give up on a node that reads nothing."""
@@ -65,7 +67,7 @@ class Line(Connection):
             if type(reply) is PUSH:
                 self._take(reply)
             elif self.owed:
-                self.owed -= 1
+                self._skip(reply)
             else:
                 raise hiredis.ProtocolError("an answer to nothing")
 
@@ -73,4 +75,9 @@ class Line(Connection):
         """Skip what was owed: late replies may come before the confirmation."""
         if not self.owed:
             super()._unsubscribed(reply)
+        self._skip(reply)
+
+    def _skip(self, reply: Any) -> None:
         self.owed -= 1
+        if type(reply) is list:
+            self.skipped.append(reply)

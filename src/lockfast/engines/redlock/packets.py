@@ -16,6 +16,7 @@ from lockfast.engines.redlock.scripts import (
     INSPECT,
     INSTALL,
     JOIN,
+    MARKS,
     RENEW,
     RESIGN,
 )
@@ -128,6 +129,11 @@ def enter() -> bytes:
 def join(key: bytes, since: str, marks: Sequence[str]) -> bytes:
     """Pack a call of join.lua; `key` is a mark that was missing."""
     return command("EVAL", JOIN.source, 2, MEMBER, key, PREFIX, SETTLED, since, *marks)
+
+
+def marks(since: str) -> bytes:
+    """Pack a call of marks.lua."""
+    return command("EVAL", MARKS.source, 0, PREFIX, BUCKETS, since)
 
 
 def install(mark: int) -> bytes:

@@ -312,6 +312,11 @@ class ThreadFleet(ThreadWire):
             for line in self._hearts.values():
                 messages += line.pushes
                 line.pushes = []
+        for index, node in enumerate(self.nodes):
+            if node in self._hearts:
+                skipped, self._hearts[node].skipped = self._hearts[node].skipped, []
+                for each in skipped:
+                    self.late(index, each)
         return messages
 
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
