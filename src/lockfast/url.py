@@ -42,7 +42,10 @@ class Target:
         """
         unknown = sorted(set(self.options) - set(known))
         if unknown:
-            said = ", ".join(key if _OPTION.fullmatch(key) else "?" for key in unknown)
+            # With an @ behind the ?, what looks like options may be a password: 12?ss&word@host
+            secret = any("@" in text for option in self.options.items() for text in option)
+            shown = [key if _OPTION.fullmatch(key) and not secret else "?" for key in unknown]
+            said = ", ".join(shown)
             raise ValueError(f"{self.scheme}:// does not know {said}; it knows {', '.join(known)}")
         idle = sorted(name for name in self.options if name.startswith("ssl_"))
         if idle and self.secure:

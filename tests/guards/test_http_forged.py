@@ -190,6 +190,32 @@ def test_a_sender_that_is_not_authenticated_raises_no_mark(kind: str) -> None:
     assert served("PUT", writer(7)).status_code == 200
 
 
+async def _accepts(request: object) -> bool:
+    del request
+    return True
+
+
+class _Accepts:
+    async def __call__(self, request: object) -> bool:
+        return await _accepts(request)
+
+
+@pytest.mark.parametrize("function", [_accepts, _Accepts()], ids=["function", "object"])
+def test_a_coroutine_function_that_nobody_would_await_is_refused(
+    kind: str, function: Callable[..., Any]
+) -> None:
+    with pytest.raises(TypeError, match="must be a plain function"):
+        Served(kind, "outside", authenticated=function)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_coroutine_is_no_authentication(kind: str) -> None:
+    """It is true, so every sender was let in."""
+    served = Served(kind, "outside", authenticated=lambda request: _accepts(request))
+    assert served("PUT", writer(7)).status_code == 403
+    assert (served.marks, served.writes) == ({}, [])
+
+
 def test_a_door_outside_of_authentication_lets_nobody_in_if_it_is_to_look(kind: str) -> None:
     key = "user" if kind == "asgi" else "REMOTE_USER"
     served = Served(kind, "inside", authenticated=lambda request: request[key] == "alice")

@@ -113,6 +113,12 @@ def test_what_is_wrong_is_said(url: str, why: str) -> None:
         lockfast.connect(url)
 
 
+def test_what_may_be_a_part_of_a_password_is_not_quoted_as_an_option() -> None:
+    with pytest.raises(ValueError, match=r"does not know \?, \?; it knows") as caught:
+        lockfast.connect("redis://u:12?ss&word@host")
+    assert "ss" not in str(caught.value).partition(";")[0]
+
+
 @pytest.mark.parametrize(
     ("scheme", "secure"),
     [

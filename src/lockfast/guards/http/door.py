@@ -65,8 +65,9 @@ class Door:
     restrict who may show a token, and which:
 
     - `authenticated(request)` gets the scope (ASGI) or the environ (WSGI) of a request that shows a
-      token, and tells whether its sender may. Without the entry that it looks for, it raises a
-      KeyError: then the middleware is outside of authentication, and no request passes.
+      token, and returns True if its sender may show it. It is a plain function in ASGI too. Without
+      the entry that it looks for, it raises a KeyError: then the middleware is outside of
+      authentication, and no request passes.
     - `verify(shown)` tells whether a token that would raise the mark is held; an `async` function
       in ASGI. `held_in(client)` asks the engine. With `marks=None` it is called for every token.
     """
@@ -81,6 +82,9 @@ class Door:
         verify: Verify | None = None,
     ) -> None:
         """Begin with nobody inside."""
+        call = getattr(authenticated, "__call__", None)  # noqa: B004  # of an object
+        if inspect.iscoroutinefunction(authenticated) or inspect.iscoroutinefunction(call):
+            raise TypeError("authenticated must be a plain function, not `async def`")
         self._authenticated = authenticated
         self._verify = verify
         self._warned = False
@@ -116,7 +120,8 @@ class Door:
     @staticmethod
     def _identified(authenticated: Callable[[Request], bool], request: Request) -> bool:
         try:
-            return authenticated(request)
+            # Not any true value: a coroutine that nobody awaits is one.
+            return authenticated(request) is True
         except KeyError as error:
             raise Unguarded(
                 f"the request has no {error} yet: put FencingMiddleware inside of the middleware "
