@@ -647,3 +647,29 @@ def test_a_copy_that_waited_for_a_connection_until_its_id_was_dead_is_not_sent(
         assert await actor.entries("x") == []
 
     stage.colour.run(play())
+
+
+def test_nobody_is_let_in_while_the_token_base_is_read_again(stage: Stage, proxy: Proxy) -> None:
+    """The first one to read it let the others pass, with tokens below those of the new base."""
+    past = through(stage, proxy)
+    bench = stage.bench
+    assert isinstance(bench, ZooKeeperBench)
+    bench.url += "/lifted"
+
+    async def play() -> None:
+        client = stage.client()
+        await release(await acquire(client.lock("warm", ttl=8.0), 10))
+        (session,) = engine_of(client)._pool.all()
+        with lockfast.connect(f"{past}/lifted?token_base={10**15}") as other:
+            other.lock("x", ttl=8.0).acquire(timeout=10.0).release()
+        await stage.colour.until(lambda: session.checked != session.changes, "it is told")
+        proxy.delay(0.0, replies=0.5)
+        first = stage.colour.start(acquire(client.lock("a", ttl=8.0), 10))
+        await stage.colour.sleep(0.2)
+        second = stage.colour.start(acquire(client.lock("b", ttl=8.0), 10))
+        for job in (first, second):
+            with pytest.raises(EngineRefused, match="token_base"):
+                await job.result()
+        proxy.heal()
+
+    stage.colour.run(play())

@@ -56,6 +56,23 @@ def test_columns_of_the_row_keep_the_same_rule(
     columns.seal(cursor, fresh, *where)
 
 
+def test_a_key_of_several_rows_changes_none_of_them(
+    connection: Connection, client: lockfast.Client
+) -> None:
+    """One was changed, the other refused as stale, and nobody was told."""
+    columns, cursor = Columns(), connection.cursor()
+    cursor.execute("CREATE TEMP TABLE part (id int, order_id int, state text DEFAULT 'new')")
+    cursor.execute("INSERT INTO part VALUES (1, 7), (2, 7)")
+    cursor.execute(columns.add_to("part"))
+    stale, fresh = usurped(client, "several")
+    columns.update(cursor, fresh, "part", {"id": 1}, {"state": "sent"})
+    for lease in (stale, fresh):
+        with pytest.raises(LookupError, match="2 rows of part have .* nothing was changed"):
+            columns.update(cursor, lease, "part", {"order_id": 7}, {"state": "late"})
+    states = cursor.execute("SELECT state FROM part ORDER BY id").fetchall()
+    assert states == [("sent",), ("new",)]
+
+
 def test_a_row_that_is_made_again_has_forgotten_its_columns(
     connection: Connection, client: lockfast.Client
 ) -> None:

@@ -36,8 +36,8 @@ class Base:
         """Store our base if it is higher, refuse to go on if it is lower. A watch tells of a later
         change before the reply to any claim behind that change.
         """
-        session.checked = True
         while True:
+            changes = session.changes
             exists = session.send(self._colour, Exists(self.path, session.watcher))
             read = session.send(self._colour, GetData(self.path, None))
             try:
@@ -46,18 +46,16 @@ class Base:
                 ruling, version = self._read(data), stat.version
             except NoNodeError:
                 ruling, version = 0, -1
-            except BaseException:
-                session.checked = False
-                raise
             if ruling > self.value:
-                session.checked = False
                 raise EngineRefused(
                     f"tokens are lifted by {ruling} here: connect with token_base={ruling}, or the "
                     "tokens of this client would be below those that others have. If that base was "
                     f"a mistake, and no guard has seen such a token, delete {self.path}"
                 )
-            if ruling == self.value or await self._stored(session, version, deadline):
+            if ruling == self.value:
+                session.checked = changes
                 return
+            await self._store(session, version, deadline)  # and look again, also at our own change
 
     def _read(self, data: bytes | None) -> int:
         """Read what is stored. Whoever may write there may have written anything."""
@@ -65,13 +63,13 @@ class Base:
             raise EngineRefused(f"{self.path} is not a token base: set it to the right one")
         return int(data)
 
-    async def _stored(self, session: Session, version: int, deadline: float) -> bool:
+    async def _store(self, session: Session, version: int, deadline: float) -> None:
         data = b"%d" % self.value
         try:
             if version >= 0:
                 reply = session.send(self._colour, SetData(self.path, data, version))
                 await session.settle(self._colour, reply, deadline)
-                return True
+                return
             replies = make_above(self._colour, session, self.path)
             last = session.send(self._colour, Create(self.path, data, session.acl, 0))
             for reply in replies:
@@ -81,5 +79,4 @@ class Base:
                     continue
             await session.settle(self._colour, last, deadline)
         except (BadVersionError, NodeExistsError):
-            return False  # another was quicker: look again
-        return True
+            pass  # another was quicker

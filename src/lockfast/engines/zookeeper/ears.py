@@ -46,7 +46,7 @@ class Ears:
     def heard(self, session: Session, event: WatchedEvent) -> None:
         """Hear of a watch that fired, in kazoo's thread."""
         if event.path == self._base:
-            session.checked = False
+            session.changes += 1
             return
         if event.type != EventType.DELETED:
             return

@@ -75,7 +75,7 @@ class ZooKeeperEngine:
     async def _session(self, ttl: float, deadline: float) -> Session:
         """Give a connected session of that timeout."""
         session = self._pool.of(ttl)
-        if not session.usable or not session.checked:
+        if not session.usable or session.checked != session.changes:
             await session.ready(deadline)
             if session.negotiated != session.asked:
                 self._pool.drop(session)

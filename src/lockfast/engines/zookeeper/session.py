@@ -112,8 +112,12 @@ class Session:
         self.anchor = 0.0
         """From when on the session lives for its timeout: see `prove`."""
         self.watched: set[str] = set()
-        self.checked = False
-        """Whether the token base that rules was read, and has not changed since."""
+        self.changes = 0
+        """How often the token base that rules may have changed."""
+        self.checked = -1
+        """How many of them had been when it was read. Not a flag: others must not pass before the
+        first one has read it, and a change that comes while it is read must count.
+        """
         self.claims: set[str] = set()
         """The ids of claims that live on it, or may."""
         self._up = False
@@ -165,7 +169,7 @@ class Session:
             self._opened.set()
         else:
             self.watched.clear()  # a watch ends with its connection
-            self.checked = False
+            self.changes += 1
             if self._up:
                 self._up, self._down = False, self._now()
                 self._opened = self._colour.reply()

@@ -91,15 +91,22 @@ class ColumnsCore:
             )
             for n, (column, value) in enumerate(values.items())
         ]
-        update = SQL("UPDATE {} SET {} WHERE {} AND {} RETURNING true").format(
-            name, SQL(", ").join([*new, self.set]), which, self.where
-        )
+        # One row or none: of several, some could be changed and others refused.
+        update = SQL(
+            "UPDATE {0} SET {1} WHERE {2} AND {3} AND (SELECT count(*) FROM {0} WHERE {2}) = 1 "
+            "RETURNING true"
+        ).format(name, SQL(", ").join([*new, self.set]), which, self.where)
         if await line.rows(update, given | self.shown(lease)):
             return
         look = SQL("SELECT {} FROM {} WHERE {}").format(self._token, name, which)
         found = await line.rows(look, given)
         if not found:
             raise LookupError(f"no row of {table} has {dict(key)}: there is nothing to guard")
+        if len(found) > 1:
+            raise LookupError(
+                f"{len(found)} rows of {table} have {dict(key)}: nothing was changed. Each row has "
+                "a mark of its own: update them one by one, by a unique key."
+            )
         raise refused(lease, found[0][0])
 
 
