@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NoReturn
 
 from lockfast.cli.job import tree
@@ -14,17 +14,26 @@ from lockfast.cli.job.terminal import Terminal
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells say it
 
 
-def become(command: Sequence[str], order: Start) -> NoReturn:
-    """Turn a forked child of the watchdog into the command. Nothing of Python's is run at exit."""
+def become(command: Sequence[str], order: Start, mask: Set[int]) -> NoReturn:
+    """Turn a forked child of the watchdog into the command. Nothing of Python's is run at exit.
+
+    All signals are blocked, and `mask` is what was blocked before. The watchdog's handlers do
+    nothing, so a signal that came before the command ran would have been lost.
+    """
     code = NOT_EXECUTABLE
     try:
         tree.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
         os.setpgid(0, 0)
         if order.in_front:
             Terminal().give(os.getpid())
         # Python ignores these two, and what is ignored stays so through exec.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), order.environment)  # noqa: S606  # it is what was asked
     except FileNotFoundError:
         code = NOT_FOUND

@@ -130,9 +130,11 @@ class Watchdog:
             self._forward(job, order.number)
 
     def _start(self, order: Start) -> Job:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         pid = os.fork()
         if not pid:
-            become(self._command, order)
+            become(self._command, order, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with suppress(OSError):  # the child does the same, and may be past that already
             os.setpgid(pid, pid)
         self._say(Started(pid))
