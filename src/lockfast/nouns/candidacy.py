@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from lockfast.claims import Claims
 from lockfast.errors import ClientClosed, LockfastError, NotAcquired
 from lockfast.nouns.election import ElectionCore
 from lockfast.nouns.lease import LeaseCore
@@ -37,6 +38,8 @@ class CandidacyCore(Generic[L]):
         self._on_lose = on_lose
         self._value = value
         self._withdrawn = False
+        self._campaigning: Claims | None = None
+        """The table of the client, while a thread or task of this candidacy uses it."""
         self._running: Running | None = None
         self._owner: object = None
         self._ending: Event | None = None
@@ -46,7 +49,12 @@ class CandidacyCore(Generic[L]):
     def start(self) -> None:
         """Begin to campaign, in a thread or task beside the caller."""
         self._session.enter()
-        self._claims = self._session.claims
+        if self._campaigning is self._session.claims:  # in a forked child it is another table
+            raise RuntimeError(
+                f"this candidacy for {self._election.name!r} has not ended: one of its callbacks "
+                "still runs. Make another candidacy, or wait for the callback."
+            )
+        self._claims = self._campaigning = self._session.claims
         self._withdrawn = False
         self._running = self._session.runtime.heart(self._run)
         self._running.start()
@@ -70,6 +78,12 @@ class CandidacyCore(Generic[L]):
                 return
 
     async def _run(self) -> None:
+        try:
+            await self._campaign()
+        finally:
+            self._campaigning = None
+
+    async def _campaign(self) -> None:
         self._owner = self._session.runtime.worker()[0]
         while not self._withdrawn:
             try:

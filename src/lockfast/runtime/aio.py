@@ -24,7 +24,16 @@ class TaskEvent:
         self._future: asyncio.Future[bool] = loop.create_future()
 
     def set(self) -> None:
-        """Wake the waiter."""
+        """Wake the waiter, from another thread too: a guard may find a lease stale in any."""
+        if self._future.done():
+            return
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  # the public one raises
+            self._future.set_result(True)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiters with it
+                self._loop.call_soon_threadsafe(self._set)
+
+    def _set(self) -> None:
         if not self._future.done():
             self._future.set_result(True)
 
