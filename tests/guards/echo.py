@@ -11,8 +11,10 @@ from typing import Self
 class Echo:
     """Answers every PUT the same way; `with` starts it."""
 
-    def __init__(self, status: int, kind: str = "text/plain", body: bytes = b"") -> None:
-        """Take the answer."""
+    def __init__(
+        self, status: int, kind: str = "text/plain", body: bytes = b"", *, location: str = ""
+    ) -> None:
+        """Take the answer, with a `location` if it redirects."""
         self.seen: dict[str, str] = {}
         seen = self.seen
 
@@ -22,6 +24,8 @@ class Echo:
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
+                if location:
+                    self.send_header("Location", location)
                 self.end_headers()
                 self.wfile.write(body)
 

@@ -64,6 +64,16 @@ def test_every_client_shows_the_token_and_understands_the_refusal(
         assert stale.loss is Loss.FENCED
 
 
+def test_requests_shows_no_token_to_another_host_that_a_redirect_names() -> None:
+    with Echo(200) as other:
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        with Echo(307, location=elsewhere) as server:
+            assert with_requests(server.url, writer(7)) == 200
+    assert "fencing-token" in server.seen
+    assert other.seen
+    assert "fencing-token" not in other.seen
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_another_auth_is_used_besides(client: Callable[..., int]) -> None:
     with Echo(200) as server:

@@ -67,7 +67,7 @@ def test_a_key_of_several_rows_changes_none_of_them(
     stale, fresh = usurped(client, "several")
     columns.update(cursor, fresh, "part", {"id": 1}, {"state": "sent"})
     for lease in (stale, fresh):
-        with pytest.raises(LookupError, match="2 rows of part have .* nothing was changed"):
+        with pytest.raises(LookupError, match=r"2 rows of part have .* nothing was changed"):
             columns.update(cursor, lease, "part", {"order_id": 7}, {"state": "late"})
     states = cursor.execute("SELECT state FROM part ORDER BY id").fetchall()
     assert states == [("sent",), ("new",)]

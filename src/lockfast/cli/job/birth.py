@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from lockfast.cli.job import tree
@@ -14,7 +14,7 @@ from lockfast.cli.job.terminal import Terminal
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells say it
 
 
-def become(command: Sequence[str], order: Start, mask: Set[int]) -> NoReturn:
+def become(command: Sequence[str], order: Start, mask: Iterable[int]) -> NoReturn:
     """Turn a forked child of the watchdog into the command. Nothing of Python's is run at exit.
 
     All signals are blocked, and `mask` is what was blocked before. The watchdog's handlers do

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urljoin
 
 import requests
 from requests.auth import AuthBase
+from requests.sessions import SessionRedirectMixin
 
 from lockfast.guards.http.header import HEADER, header
 from lockfast.guards.http.problem import told
 from lockfast.guards.mark import Holder
+
+REDIRECTS = SessionRedirectMixin()
 
 
 class Fencing(AuthBase):
@@ -40,3 +44,8 @@ class Fencing(AuthBase):
         if response.status_code == requests.codes.precondition_failed:
             kind = response.headers.get("content-type", "")
             told(self._lease, response.status_code, kind, response.content)
+        # requests sends every header but Authorization to whatever host a redirect names, and who
+        # knows a token and its id can pass for the holder.
+        target, here = REDIRECTS.get_redirect_target(response), response.request.url or ""
+        if target is not None and REDIRECTS.should_strip_auth(here, urljoin(here, target)):
+            response.request.headers.pop(HEADER, None)
