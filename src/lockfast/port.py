@@ -175,7 +175,9 @@ class Engine(Protocol):
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Do the same for several, in one round trip where that is possible. Each stands alone."""
+        """Do the same for several, in one round trip where that is possible. Each stands alone, and
+        no two are for one name.
+        """
         ...
 
     async def renew(

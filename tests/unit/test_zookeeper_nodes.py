@@ -39,6 +39,11 @@ def test_a_line_grants_as_the_model_does(shape: tuple[int, list[int]], dice: ran
     assert line.granted == granted
 
 
+def test_a_claim_of_another_capacity_is_not_granted_beside_a_holder() -> None:
+    lock, permit = children(1, [1])[0], children(5, [1, 1])[1]
+    assert Line([lock, permit]).granted == 1
+
+
 @given(SHAPES, st.data())
 def test_nobody_is_let_in_while_all_that_it_watches_are_there(
     shape: tuple[int, list[int]], data: st.DataObject

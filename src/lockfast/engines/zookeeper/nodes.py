@@ -133,7 +133,8 @@ class Line:
         weight = 0
         for node in nodes:
             weight += node.weight
-            if weight > node.capacity:
+            # One of another capacity is about to be told so, and to leave: it holds nothing.
+            if weight > node.capacity or node.capacity != nodes[0].capacity:
                 break
             self.granted += 1
 
