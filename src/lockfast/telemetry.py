@@ -183,7 +183,7 @@ class Otel:
                     about = self.about(session, live.shape.name, live.shape.template)
                     found[frozenset(about.items())] += 1
         self._seen.update(found)
-        for each in self._seen:
+        for each in tuple(self._seen):  # another reader may collect at the same time
             yield Observation(found[each], dict(each))
 
 
