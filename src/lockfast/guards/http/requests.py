@@ -47,5 +47,7 @@ class Fencing(AuthBase):
         # requests sends every header but Authorization to whatever host a redirect names, and who
         # knows a token and its id can pass for the holder.
         target, here = REDIRECTS.get_redirect_target(response), response.request.url or ""
-        if target is not None and REDIRECTS.should_strip_auth(here, urljoin(here, target)):
-            response.request.headers.pop(HEADER, None)
+        if target is not None:
+            there = urljoin(here, target)
+            if REDIRECTS.should_strip_auth(here, there):  # type: ignore[no-untyped-call]  # requests'
+                response.request.headers.pop(HEADER, None)
