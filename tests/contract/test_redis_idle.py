@@ -42,14 +42,18 @@ class Nat:
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self._open: list[socket.socket] = [self._socket]
         self._last: list[list[float]] = []
+        self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         try:
             while True:
                 near, _ = self._socket.accept()
+                self._open.append(near)
                 far = socket.create_connection((self._server.host, self._server.port))
-                self._open += [near, far]
+                self._open.append(far)
+                if self._closed:
+                    self.close()  # it was closed in between
                 last = [time.monotonic()]
                 self._last.append(last)
                 for here, there in ((near, far), (far, near)):
@@ -76,7 +80,8 @@ class Nat:
             last[0] = -1e9
 
     def close(self) -> None:
-        for each in self._open:
+        self._closed = True
+        for each in list(self._open):
             each.close()
 
 
