@@ -41,6 +41,12 @@ def test_a_reader_raises_the_mark_to_its_floor_and_no_higher() -> None:
         admit(mark, writer(3))
 
 
+def test_a_writer_that_the_engine_forgot_may_be_above_a_readers_floor() -> None:
+    """The limit that the page on guards names: the oldest reader came back with the old data."""
+    mark = admit(None, reader(9, floor=3))
+    assert admit(mark, writer(5)) == Mark(5, "w")
+
+
 def test_a_reader_below_a_writer_that_came_later_is_refused() -> None:
     with pytest.raises(StaleToken):
         admit(Mark(10, "w"), reader(9, floor=5))
