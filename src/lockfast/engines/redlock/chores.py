@@ -129,8 +129,9 @@ class Chores:
             await self._ask({node}, packets.join(join.key, "", ()))
         if join.since:
             # Only now: what was under way when the node lost its data has reached the others.
-            others = set(range(len(self._fleet.nodes))) - {node, *join.marks, *join.strange}
-            if len(join.marks) < quorum(len(self._fleet.nodes)) and others:
+            others = set(range(len(self._fleet.nodes))) - {node, *join.marks}
+            if len(join.marks) < quorum(len(self._fleet.nodes)):
+                join.strange.clear()  # one of them may have joined meanwhile
                 await self._ask(others, packets.marks(join.since))
             await self._let_in(node, join)
 
