@@ -65,6 +65,8 @@ def wait_quiet(watch: Watch) -> None:
     waited = WAITED.read_text("utf-8").split() if WAITED.exists() else []
     began = time.monotonic()
     end = began + BUDGET - sum(map(float, waited))
+    if began >= end:
+        return  # it is used up
     while share >= QUIET and time.monotonic() < end:
         watch = Watch()
         time.sleep(LOOK)

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from lockfast.core.pulse import Pulse
 from lockfast.errors import ClientClosed, Loss
-from lockfast.live import ASKING, ENDED, HELD, LEAVING, WAITING, Live
+from lockfast.live import ASKING, ENDED, HELD, LEAVING, NEVER, WAITING, Live
 from lockfast.owners import Owners
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 from lockfast.runtime.mutex import Mutex
 
 T = TypeVar("T")
-NEVER = float("inf")
 BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
 PLENTY = 1.0  # if at least so many are left to it
@@ -112,7 +111,7 @@ class Claims:
                     live.behind = standing.behind
                     live.phase = HELD
                 else:
-                    self._read(live, standing, now)
+                    self._read(live, sent, standing, now)
             # Last: until its reply has been taken in, the claim must not look like one that was
             # never sent. An earlier copy without a reply may still be on its way.
             live.copies -= 1
@@ -145,7 +144,7 @@ class Claims:
                 if found is None:
                     continue
                 if wake.granted:
-                    found.pushed = True
+                    found.pushed = now
                     found.floor = wake.floor
                 if found.phase is WAITING:
                     self._start(found, now)
@@ -380,7 +379,7 @@ class Claims:
                 return
         elif live.phase is WAITING:
             live.observe(sent, standing.left)
-            self._read(live, standing, now)
+            self._read(live, sent, standing, now)
         else:
             return
         self._keep(live, now)
@@ -421,17 +420,21 @@ class Claims:
             self._planned = -NEVER
             self.rouse()
 
-    def _read(self, live: Live, standing: Standing, now: float) -> None:
+    def _read(self, live: Live, sent: float, standing: Standing, now: float) -> None:
         live.ticket = standing.ticket
         live.behind = standing.behind
         live.phase = WAITING
         if standing.granted:
             live.floor = standing.floor
-            live.pushed = True
+            live.pushed = now
             self._start(live, now)
             return
         live.blocker = standing.blocker
-        if live.pushed:  # the push overtook this reply
+        if live.pushed <= sent:
+            # Asked after it was told of its grant, the engine says that it waits: it has lost the
+            # grant, and a late copy of the claim waits, because the engine's clock went back.
+            live.pushed = NEVER
+        if live.pushed < NEVER:  # the push overtook this reply
             self._appoint(live, now)
         elif standing.recheck is not None:
             when = now + standing.recheck + 0.001
@@ -443,7 +446,7 @@ class Claims:
 
     def _start(self, live: Live, now: float) -> None:
         """Let a waiter in, if it was granted and what is left of its last renewal is good."""
-        if live.pushed and now < live.until:
+        if live.pushed < NEVER and now < live.until:
             live.phase = HELD
             live.blocker = None
             if live.event is not None:

@@ -26,6 +26,7 @@ class Phase(Enum):
 
 
 ASKING, WAITING, HELD, LEAVING, ENDED = Phase
+NEVER = float("inf")
 LATE = 12.0  # the part of its time by which a renewal may be late without a word
 
 
@@ -112,7 +113,9 @@ class Live(Ask, Validity):
         self.ticket = self.floor = self.behind = 0
         self.blocker: Blocker | None = None
         self.event: Event | None = None
-        self.pushed = self.told = self.announced = False
+        self.pushed = NEVER
+        """When it was told of its grant."""
+        self.told = self.announced = False
         self.leaving = 0.0
         """When its release began."""
         self.recheck = 0.0

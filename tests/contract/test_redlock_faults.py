@@ -12,6 +12,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.engines.redlock import install, packets
 from lockfast.engines.redlock.engine import RedlockEngine
+from lockfast.engines.redlock.scripts import INSTALL
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import LONGEST_WAIT, Ask, Shape
 from lockfast.testing import COLOURS, Actor, Stage
@@ -421,3 +422,36 @@ def test_a_node_joins_though_every_answer_comes_after_the_hearts_patience(
     stage.colour.run(play())
     for way in ways:
         way.close()
+
+
+def test_a_node_joins_with_the_help_of_one_that_joined_after_it_was_asked(
+    servers: Nodes, stage: Stage
+) -> None:
+    """Who was no member when it was asked for its marks was never asked again."""
+    down, helper, joining = servers.nodes[2:]
+
+    async def play() -> None:
+        actor = stage.actor()
+        await actor.attend()
+        assert (await actor.claim(actor.ask("first", ttl=40))).granted
+        helper.command("FLUSHALL")
+        joining.command("FLUSHALL")
+        down.kill()
+        assert isinstance(actor.engine, RedlockEngine)
+        joins = actor.engine._chores._joins
+        end = time.monotonic() + 30.0
+        while not (4 in joins and joins[4].strange):  # it has asked the helper
+            assert time.monotonic() < end, "not asked within 30 s"
+            with suppress(EngineUnavailable):
+                await actor.claim(actor.ask("met", ttl=40))
+            await actor.engine.listen(stage.bench.now() + 0.3)
+            for clock in servers.clocks[3:]:
+                clock.advance(1.0)
+        made = ("EVAL", INSTALL.source, 1, packets.MEMBER, packets.PREFIX, 1024, f"{2**51:016d}")
+        helper.command(*made)  # as if another client had let it in
+        while not servers.member(4):
+            assert time.monotonic() < end, "not joined within 30 s"
+            await actor.engine.listen(stage.bench.now() + 0.3)
+
+    stage.colour.run(play())
+    down.start()

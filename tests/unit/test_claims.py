@@ -9,7 +9,7 @@ import lockfast
 from lockfast import aio
 from lockfast.claims import Claims
 from lockfast.errors import Loss
-from lockfast.live import Live
+from lockfast.live import HELD, WAITING, Live
 from lockfast.port import Shape, Standing, Wake
 
 
@@ -167,3 +167,20 @@ def test_a_lease_that_stays_taken_is_resigned_when_its_time_has_come_and_not_a_b
     claims.linger(live)
     assert claims.work(1.9).resign == []
     assert claims.work(2.1).resign == [live]
+
+
+def test_a_grant_that_a_later_answer_takes_back_is_none() -> None:
+    """The engine's clock went back: the waiter expired, and a late copy of it waits again."""
+    claims, lease = Claims(), Lease()
+    live = Live("0" * 32, Shape("x", 30.0), True, 10.0, b"", 1, weakref.ref(lease))  # noqa: FBT003
+    claims.register(live, 0.0)
+    live.copies = 1
+    claims.answered(live, 0.0, Standing(1, granted=False, left=10.0, ahead=1), 0.1)
+    claims.wake([Wake(live.id, granted=True)], 11.0)  # it came when its time was over
+    assert live.phase is WAITING
+    waits = Standing(2, granted=False, left=10.0, ahead=1)
+    claims.renewed([live], 10.9, [waits], 11.1)  # sent before: the grant may have come since
+    assert live.phase is HELD
+    live.phase = WAITING
+    claims.renewed([live], 11.2, [waits], 11.3)
+    assert live.phase is WAITING

@@ -79,8 +79,8 @@ class Pulse(Generic[K]):
         """Take out what is due: one batch per lane, and one of the appointments.
 
         Claims of a lane have like ttls, so one deadline fits a batch. Each claim comes once, though
-        it may have several appointments: Redlock proposed a claim twice in one request, withdrew it
-        for the first copy's refusal, and took the second copy's acceptance for a grant.
+        it may have several appointments. Redlock judges each copy in a request by itself: it could
+        withdraw a claim because nodes refused the first copy, and grant it for the second copy.
         """
         batches = []
         for lane in list(self._lanes.values()):

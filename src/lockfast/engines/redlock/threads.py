@@ -313,10 +313,9 @@ class ThreadFleet(ThreadWire):
                 messages += line.pushes
                 line.pushes = []
         for index, node in enumerate(self.nodes):
-            if node in self._hearts:
-                skipped, self._hearts[node].skipped = self._hearts[node].skipped, []
-                for each in skipped:
-                    self.late(index, each)
+            heart = self._hearts.get(node)
+            while heart is not None and heart.skipped:
+                self.late(index, heart.skipped.pop(0))
         return messages
 
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
