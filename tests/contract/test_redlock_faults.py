@@ -455,3 +455,41 @@ def test_a_node_joins_with_the_help_of_one_that_joined_after_it_was_asked(
 
     stage.colour.run(play())
     down.start()
+
+
+def test_a_node_that_cannot_join_is_asked_now_and_then(servers: Nodes, stage: Stage) -> None:
+    """Two are no members and one is down: each answer of a stranger had all asked again at once."""
+    first, down = servers.nodes[0], servers.nodes[4]
+
+    async def play() -> None:
+        actor = stage.actor()
+        await actor.attend()
+        assert (await actor.claim(actor.ask("first", ttl=40))).granted
+        first.command("FLUSHALL")
+        servers.nodes[1].command("FLUSHALL")
+        down.kill()
+        for clock in servers.clocks[:2]:
+            clock.advance(60.0)
+        with suppress(EngineUnavailable):
+            await actor.claim(actor.ask("met", ttl=40))
+        first.command("CONFIG", "RESETSTAT")
+        end = time.monotonic() + 4.0
+        while time.monotonic() < end:
+            await actor.engine.listen(stage.bench.now() + 0.5)
+        calls = first.info("commandstats").get("cmdstat_eval", "calls=0,")
+        assert int(calls.removeprefix("calls=").partition(",")[0]) < 25
+
+    stage.colour.run(play())
+    down.start()
+
+
+@pytest.mark.parametrize("reply", [[b"stranger"], [b"stranger", 7], [b"stranger", [1]]])
+def test_a_late_reply_that_is_none_of_ours_does_no_harm(stage: Stage, reply: list[Any]) -> None:
+    async def play() -> None:
+        actor = stage.actor()
+        assert (await actor.claim(actor.ask("first", ttl=40))).granted
+        assert isinstance(actor.engine, RedlockEngine)
+        actor.engine._late(0, reply)
+        assert actor.engine._chores._joins == {}
+
+    stage.colour.run(play())

@@ -24,7 +24,7 @@ PATIENCE = 0.5  # seconds for one request
 class Join:
     """A node that is to become a member again, and how far it has come."""
 
-    __slots__ = ("due", "key", "marks", "since", "strange")
+    __slots__ = ("due", "key", "marks", "pause", "since", "strange")
 
     def __init__(self, key: bytes, due: float) -> None:
         """Begin with nothing known; `key` is a mark that it lacks."""
@@ -34,11 +34,13 @@ class Join:
 
     def begin(self, since: str) -> None:
         """Collect marks for the node's start at `since`; without it, the node must tell first."""
-        self.since = since
+        self.pause = SOON
+        """Seconds to the next attempt, if nothing is answered: it doubles up to LATER."""
         self.marks: dict[int, list[tuple[int, int] | None]] = {}
         """Of members, by node."""
         self.strange: set[int] = set()
         """Nodes that are no members themselves."""
+        self.since = since  # last: with it, the marks count
 
     def highest(self, needed: int) -> list[str]:
         """Tell, per bucket, the highest mark and the longest ttl of a majority of members."""
@@ -124,7 +126,8 @@ class Chores:
 
     async def _advance(self, node: int, join: Join) -> None:
         """Ask what is to be known next for a node, and let it join once all is known."""
-        join.due = self._now() + SOON  # if nothing is answered
+        join.due = self._now() + join.pause
+        join.pause = min(join.pause * 2, LATER)
         if not join.since:
             await self._ask({node}, packets.join(join.key, "", ()))
         if join.since:
@@ -170,19 +173,20 @@ class Chores:
                 join.due = now + min((packets.SETTLED - gone) / 1000, LATER)
             elif since != join.since:
                 join.begin(since)
-                join.due = now
 
     def _collect(self, node: int, since: str, raw: Any) -> None:
         found = [packets.mark(each) for each in raw]
         if len(found) != BUCKETS:
             raise Malformed("too few marks")
         for joining, join in list(self._joins.items()):
-            if join.since == since and joining != node:
+            if join.since != since or joining == node:
+                continue
+            if not any(found):
+                join.strange.add(node)
+                continue
+            join.marks[node] = found
+            if len(join.marks) >= quorum(len(self._fleet.nodes)):
                 join.due = self._now()
-                if any(found):
-                    join.marks[node] = found
-                else:
-                    join.strange.add(node)
 
     async def _ask(self, nodes: set[int], request: bytes, count: int = 1) -> bool:
         """Ask nodes; tell whether all have answered in time."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
-from lockfast.engines.redis.packets import Malformed, claim_id
+from lockfast.engines.redis.packets import Malformed, claim_id, octets, reading
 from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.wire import Address
 from lockfast.engines.redlock import packets
@@ -164,7 +164,8 @@ class RedlockEngine:
     def _late(self, node: int, reply: object) -> None:
         """Look at a reply that nobody waits for any more: a node may say that it is no member."""
         if type(reply) is list and reply and reply[0] == b"stranger":
-            self._meet(node, reply[1])
+            with suppress(Malformed), reading():
+                self._meet(node, octets(reply[1]))
         else:
             self._chores.hear(node, reply)
 
