@@ -28,28 +28,27 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Most tests wait, so three at once keep two cores busy. Those of the second line count threads,
-# interrupt, or measure, and want the machine for themselves. A test that failed among others is run
-# once more, alone, and named by -ra: what passes only then waits for something too short a time.
+# Most tests wait, so several at once keep two cores busy. Those of the second line count threads,
+# interrupt, or measure, and want the machine for themselves. What failed is run again, alone, and
+# named at the end of CI: see tests/tries.py.
+TRIES := $(BIN)/python -m tests.tries
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py tests/contract/test_etcd_crowd.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name.
-ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(BIN)/python -m pytest -k 'asyncio or Bodies'
-AGAIN := -v --last-failed --last-failed-no-failures=none
+ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(TRIES) -n 3 -k 'asyncio or Bodies'
 UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 # And its blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched.
-ON_GEVENT := $(BIN)/python -m gevent.monkey --module pytest -q -k threads
+ON_GEVENT := $(TRIES) --gevent -q -k threads
 
 test: ## Run the tests, on real servers that they start themselves
-	$(BIN)/python -m pytest -n 3 --dist loadscope $(addprefix --ignore=,$(ALONE)) \
-		|| $(BIN)/python -m pytest $(AGAIN)
-	$(BIN)/python -m pytest $(ALONE)
-	$(ON_UVLOOP) -n 3 --dist loadscope $(UVLOOP) || $(ON_UVLOOP) $(AGAIN) $(UVLOOP)
+	$(TRIES) -n 3 $(addprefix --ignore=,$(ALONE))
+	$(TRIES) $(ALONE)
+	$(ON_UVLOOP) $(UVLOOP)
 	$(ON_GEVENT) $(UVLOOP)
 
 wide: ## Run the asyncio half of the contract on uvloop, on every engine
-	$(ON_UVLOOP) -n 3 --dist loadscope tests/contract || $(ON_UVLOOP) $(AGAIN) tests/contract
+	$(ON_UVLOOP) tests/contract
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

@@ -69,18 +69,20 @@ class Figures:
             f"{result['seconds']:.0f} s{lapse}"
         )
 
-    def short(self) -> list[str]:
-        """Tell where there was less than a run of CI must have."""
-        told = []
+    def short(self) -> dict[str, list[str]]:
+        """Tell by engine where there was less than a run of CI must have."""
+        told: dict[str, list[str]] = {}
         for engine, sums in self._engines.items():
             least = LEAST.get(engine, LEAST_ELSEWHERE)
             if sums["acquisitions"] < least:
-                told.append(f"{engine}: {sums['acquisitions']} acquisitions, {least} are needed")
-            told += [
-                f"{engine}: {kind} came {count} times, {LEAST_FAULTS} are needed"
-                for kind, count in sorted(self._faults[engine].items())
-                if count < LEAST_FAULTS
-            ]
+                told.setdefault(engine, []).append(
+                    f"{engine}: {sums['acquisitions']} acquisitions, {least} are needed"
+                )
+            for kind, count in sorted(self._faults[engine].items()):
+                if count < LEAST_FAULTS:
+                    told.setdefault(engine, []).append(
+                        f"{engine}: {kind} came {count} times, {LEAST_FAULTS} are needed"
+                    )
         return told
 
     def summary(self) -> dict[str, Any]:

@@ -121,10 +121,12 @@ def test_figures_tell_where_there_was_too_little() -> None:
     figures.add(result("redis", 12_000, pause=3))
     figures.add(result("redis", 8_000, pause=2))
     figures.add(result("etcd", 2_999, pause=5, kill=4))
-    assert figures.short() == [
-        "etcd: 2999 acquisitions, 3000 are needed",
-        "etcd: kill came 4 times, 5 are needed",
-    ]
+    assert figures.short() == {
+        "etcd": [
+            "etcd: 2999 acquisitions, 3000 are needed",
+            "etcd: kill came 4 times, 5 are needed",
+        ]
+    }
     assert figures.summary()["stale_writes_refused"] == 6
     assert "22999" not in figures.table()
     assert figures.summary()["acquisitions"] == 22_999
