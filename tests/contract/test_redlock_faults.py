@@ -136,6 +136,40 @@ def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stag
     stage.colour.run(play())
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_holder_is_shown_though_two_of_its_nodes_answer_last(
+    servers: Nodes, stage: Stage, *, exact: bool
+) -> None:
+    """It was on three of five nodes, and only one of those was among the first three to answer."""
+    ways = [Proxy(node.host, node.port).start() for node in servers.nodes * 2]
+    late, slow = (
+        RedisBench(f"redlock://{','.join(way.address for way in part)}")
+        for part in (ways[:5], ways[5:])
+    )
+
+    async def play() -> None:
+        holder, operator = (
+            Actor(bench.open(stage.colour.runtime(bench.now)), bench) for bench in (late, slow)
+        )
+        assert await operator.entries("x") == []  # connected, and the scripts are known
+        mine = holder.ask(ttl=40)
+        for way in ways[3:5]:
+            way.hold_requests(lambda request: mine.id.encode() in request)
+        assert (await holder.claim(mine)).granted
+        for way in ways[5:7]:
+            way.delay(0.0, replies=0.4)
+        found = await (operator.entries("x") if exact else operator.every(""))
+        assert [entry.id for entry in found] == [mine.id]
+        for actor in (holder, operator):
+            await actor.engine.close()
+
+    try:
+        stage.colour.run(play())
+    finally:
+        for way in ways:
+            way.close()
+
+
 def test_a_release_is_not_overtaken_by_the_hearts_telling_it_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,8 +64,11 @@ def test_a_leader_that_was_stopped_runs_nothing_when_it_goes_on(
     with candidacy:
         wait_until(lambda: candidacy.lease is not None, "it leads")
         scheduler.start()
+        # Another leads meanwhile, and for good: or it would be elected again, and run what is due.
+        rival = lockfast_lab.connect().lock("jobs", ttl=1000)
         with lockfast_lab.pause(lockfast_lab.client):
             lockfast_lab.clock.advance(31)
+            assert rival.try_acquire() is not None
             due = datetime.now().astimezone() - timedelta(seconds=0.5)
             scheduler.add_job(lambda: ran.append(1), "date", run_date=due)
             assert scheduler._process_jobs() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -31,6 +32,8 @@ from lockfast.port import RECORDS, Entry, Page
 
 SHOWN = 1000  # claims of one lock that are shown
 SCANNED = 500  # keys per page
+UNSURE = 1.0  # seconds for the rest to answer, if they decide whether a claim is shown
+OTHERS = 4.0  # of the seconds of a page, those that are left for asking every node about its names
 Rows = list[list[Any]]
 
 
@@ -128,7 +131,7 @@ async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
         return 0.0
 
     requests = [request if each == node else None for each in range(len(fleet.nodes))]
-    await fleet.scatter(requests, 1, min(deadline, deadline - 4.0), hear)
+    await fleet.scatter(requests, 1, deadline - OTHERS, hear)
     return told[0] if told else None
 
 
@@ -143,7 +146,10 @@ async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int,
 async def _majority(
     fleet: Fleet, request: bytes, count: int, deadline: float
 ) -> dict[int, list[Any]]:
-    """Ask every node; a majority must answer, and the others have a moment to."""
+    """Ask every node; a majority must answer, and the others have a moment to. They have longer if
+    it depends on them whether a majority shows a claim: somebody who has just acquired may be on
+    three of five nodes, of which two are among the last to answer.
+    """
     size = len(fleet.nodes)
     answers: dict[int, list[Any]] = {}
     errors: list[object] = []
@@ -155,15 +161,28 @@ async def _majority(
             answers[node] = answer
         else:
             errors.append(bad)
-        if len(answers) + len(errors) == size:
+        silent = size - len(answers) - len(errors)
+        if not silent:
             return 0.0
-        return GRACE * 5 if len(answers) >= quorum(size) else 1e9
+        if len(answers) < quorum(size):
+            return 1e9
+        return GRACE * 5 if _decided(answers.values(), silent, quorum(size)) else UNSURE
 
     await fleet.scatter([request] * size, count, deadline, hear)
     if len(answers) < quorum(size):
         why = f": {errors[0]}" if errors else ""
         raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=True)
     return answers
+
+
+def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
+    """Tell whether the silent nodes change nothing: what was shown is on a majority, or on none."""
+    shown: Counter[tuple[int, object]] = Counter()
+    for answer in answers:
+        for place, rows in enumerate(answer):
+            with contextlib.suppress(Malformed), reading():
+                shown.update({(place, tuple(row[:3])) for row in rows if isinstance(row, list)})
+    return not any(seen < enough <= seen + silent for seen in shown.values())
 
 
 async def recorded(fleet: Fleet, name: str, line: bytes, deadline: float) -> list[bytes]:
