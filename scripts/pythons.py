@@ -2,7 +2,6 @@
 
 `make test` runs everything on one Python. This runs a part of it on the others, from the wheel: the
 unit tests, and the contract on the memory engine and on Redis, with threads and with asyncio.
-`--newest` leaves out all but the newest: CI does, to stay below 50 minutes.
 """
 
 from __future__ import annotations
@@ -91,8 +90,6 @@ def main() -> int:
     if not pythons:
         print("this machine has no other Python from 3.11 on: there is nothing else to test")
         return 0
-    if "--newest" in sys.argv[1:]:
-        pythons = dict([max(pythons.items())])
     built = wheel()
     homes = {python: HOME / f"{major}.{minor}" for (major, minor), python in pythons.items()}
     with ThreadPoolExecutor(2) as pool:  # pip keeps one core busy
