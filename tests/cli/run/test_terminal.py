@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,9 @@ def test_ctrl_c_ends_the_command_and_the_script_around_it(
     url: str, name: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "script"
-    line = under(url, name, "echo re''ady; sleep 60")
+    # One process that says so and waits: a shell that is about to run `sleep` may lose the signal.
+    waits = "import signal; print('ready', flush=True); signal.pause()"
+    line = shlex.join(argv_of(url, "run", name, "--", sys.executable, "-c", waits))
     script.write_text(f"{line}\necho went on\n", "utf-8")
     with Terminal() as terminal, lockfast.connect(url) as client:
         terminal.enter(f"bash {script}\n")
