@@ -186,12 +186,13 @@ class Witness:
 
         Only a writer that the engine has forgotten, between the reader's floor and its ticket, may
         have written since: no mark refuses it (tests/guards/test_mark.py, and the page on guards).
+        It has the reader's very ticket only if tokens repeat: see `shaken`, or `_minted` objects.
         """
         self.seen["readings"] += 1
         if read == value:
             return
         writer = self._writers[shown.name]
-        if writer.id in self._excused and shown.floor <= writer.token < shown.token:
+        if writer.id in self._excused and shown.floor <= writer.token <= shown.token:
             self.seen["readings beside a forgotten writer"] += 1
         else:
             raise Broken(f"{shown.name} changed from {read} to {value} under {shown.id[20:]}")
