@@ -29,8 +29,7 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/lint-imports
 
 # Most tests wait, so several at once keep two cores busy. Those of the second line count threads,
-# interrupt, or measure, and want the machine for themselves. What failed is run again, alone, and
-# named at the end of CI: see tests/tries.py.
+# interrupt, or measure, and want the machine for themselves. What is run again: see tests/tries.py.
 TRIES := $(BIN)/python -m tests.tries
 ALONE := tests/traps tests/interrupts tests/unit/test_benchmarks.py tests/contract/test_etcd_crowd.py
 

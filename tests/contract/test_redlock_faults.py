@@ -13,7 +13,7 @@ from lockfast.core.validity import State
 from lockfast.engines.redlock import install, packets
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.scripts import INSTALL
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineRefused, EngineUnavailable, NotAcquired
 from lockfast.port import LONGEST_WAIT, Ask, Shape
 from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
@@ -132,6 +132,28 @@ def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stag
                 node.resume()
         tokens += await tokens_of(client, 3)
         assert strictly_rising(tokens)
+
+    stage.colour.run(play())
+
+
+@pytest.mark.parametrize("near", [2**53 - 1, 2**53 - 100])
+def test_one_node_with_a_number_near_the_limit_does_not_raise_the_tokens(
+    servers: Nodes, stage: Stage, near: int
+) -> None:
+    """One garbled reply was taken for the highest number: the others got it, up to the limit."""
+
+    async def play() -> None:
+        client = stage.client()
+        tokens = await tokens_of(client, 2)
+        for bucket in range(1024):
+            servers.nodes[0].command("SET", packets.mark_key(bucket), f"{near:016d} 2000")
+        kept = await acquire(client.lock("kept", ttl=TTL))
+        with pytest.raises(NotAcquired):  # the one that is in the way shows that mark too
+            await acquire(stage.client().lock("kept", ttl=TTL), 0.2)
+        await release(kept)
+        tokens += await tokens_of(client, 5)
+        assert strictly_rising(tokens)
+        assert tokens[-1] < time.time_ns() // 1000 + 60_000_000
 
     stage.colour.run(play())
 

@@ -37,7 +37,7 @@ GRACE = 0.02  # seconds for the rest to answer, once the claim cannot win: to te
 class Ballot:
     """The answers to one proposal. A node that has not answered may have accepted."""
 
-    __slots__ = ("failed", "highest", "holders", "lefts", "nodes", "outbid", "quorum", "strangers")
+    __slots__ = ("failed", "holders", "lefts", "marks", "nodes", "outbid", "quorum", "strangers")
 
     def __init__(self, nodes: int) -> None:
         """Begin with no answer."""
@@ -50,18 +50,32 @@ class Ballot:
         self.outbid: set[int] = set()
         self.strangers: set[int] = set()
         self.failed: set[int] = set()
-        self.highest = 0
-        """The highest number that any node told."""
+        self.marks: dict[int, int] = {}
+        """The highest number that a node has accepted, of those that have refused."""
 
     def refuse(self, node: int, mark: int) -> None:
         """Take in that a node has accepted a higher number before."""
         self.outbid.add(node)
-        self.highest = max(self.highest, mark)
+        self.marks[node] = mark
 
     def busy(self, node: int, mark: int, holder: str, left: float) -> None:
         """Take in that a node has given it to another."""
         self.holders[node] = (holder, left)
-        self.highest = max(self.highest, mark)
+        self.marks[node] = mark
+
+    def highest(self, plausible: int) -> int:
+        """Return the highest mark of a node, above which the next proposal has to be.
+
+        A mark above `plausible` is left out if a majority can be won without that node, and if no
+        other node has such a mark. Otherwise one garbled reply would raise the numbers of all
+        clients, up to the limit of tokens, and no claim could ever be numbered again.
+        """
+        spare = max(1, len(self.lefts) + len(self.marks) - self.quorum)
+        for mark in sorted(self.marks.values(), reverse=True):
+            if mark <= plausible or not spare:
+                return mark
+            spare -= 1
+        return 0
 
     @property
     def silent(self) -> int:

@@ -203,8 +203,31 @@ def test_one_that_cannot_win_waits_a_moment_to_learn_who_has_it() -> None:
     assert ballot.patience > GRACE
     ballot.busy(4, 8, "third", 2.0)
     assert (ballot.verdict, ballot.patience) == (Verdict.SPLIT, 0.0)
-    assert (ballot.highest, ballot.leader(), ballot.free_in) == (9, "other", 1.0)
+    assert (ballot.highest(99), ballot.leader(), ballot.free_in) == (9, "other", 1.0)
     assert ballot.loose == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "marks", "highest"),
+    [
+        (4, [900], 0),  # one node alone, and a majority without it
+        (2, [900], 0),  # the majority needs it, but nobody else says so
+        (0, [7, 8, 900], 8),
+        (2, [900, 901], 900),  # one node is down, and one of the two is needed
+        (0, [7, 8, 9, 900, 901], 9),
+        (0, [7, 8, 900, 901, 902], 900),  # a majority has it
+        (0, [7, 8, 9], 9),
+    ],
+)
+def test_a_mark_far_ahead_counts_only_if_a_majority_needs_it(
+    accepted: int, marks: list[int], highest: int
+) -> None:
+    ballot = Ballot(5)
+    for node in range(accepted):
+        ballot.lefts[node] = 1.0
+    for node, mark in enumerate(marks, accepted):
+        ballot.refuse(node, mark)
+    assert ballot.highest(plausible=100) == highest
 
 
 @pytest.mark.parametrize(

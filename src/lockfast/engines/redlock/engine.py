@@ -36,6 +36,7 @@ from lockfast.runtime.base import Clock
 CALM = 0.1  # seconds between attempts to subscribe
 DEAF = 5.0  # seconds for which a node that did not answer is not listened to
 ROUNDS = 8  # proposals that one claim makes before it says how it stands
+AHEAD = 86_400_000_000  # microseconds, a day: a mark that is further ahead of our clock is doubted
 
 
 class RedlockEngine:
@@ -116,10 +117,17 @@ class RedlockEngine:
     def _number(self, trial: Attempt) -> None:
         """Choose the number to propose: another each time, but the same while that may have won."""
         if not trial.open and not trial.held:
-            trial.token = mint(self._highest, time.time_ns() // 1000 + self._base)
+            try:
+                trial.token = mint(self._highest, self._clock())
+            except OverflowError as error:
+                raise EngineRefused(f"no token is left: {error}") from None
             self._highest = trial.token
             trial.since = trial.since or trial.token
             trial.open = True
+
+    def _clock(self) -> int:
+        """Return the time in microseconds, by which tokens grow."""
+        return time.time_ns() // 1000 + self._base
 
     async def _judge(
         self, ask: Ask, trial: Attempt, poll: Poll, began: float, *, told: bool = False
@@ -128,7 +136,7 @@ class RedlockEngine:
 
         `told`: a node has told that it is free. The others may not have known yet: look soon.
         """
-        self._highest = max(self._highest, poll.highest)
+        self._highest = max(self._highest, poll.highest(self._clock() + AHEAD))
         for node, key in poll.missing.items():
             self._meet(node, key)
         verdict = poll.verdict
