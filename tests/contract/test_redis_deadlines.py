@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -14,6 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 import lockfast
+from lockfast import aio
+from lockfast.engines.redis.aio import AioWire, Connection
+from lockfast.engines.redis.wire import Address
 from lockfast.errors import EngineUnavailable, NotAcquired
 from lockfast.testing import COLOURS, Stage
 from lockfast.testing.verbs import acquire
@@ -170,3 +174,26 @@ def test_acquire_ends_in_time_under_gevent(servers: tuple[str, Redis]) -> None:
         server.resume()
     assert done.stdout.startswith("ended after"), done.stderr
     assert done.returncode == 0, done.stdout
+
+
+def test_a_call_does_not_hang_if_its_connection_ends_before_its_task_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request on a connection that had just ended was never sent, and waited for ever."""
+    opened = AioWire._opened
+
+    def ends(wire: AioWire, address: Address, task: asyncio.Task[Connection]) -> None:
+        opened(wire, address, task)
+        task.result().drop("the server closed the connection")
+
+    async def main(url: str) -> None:
+        async with aio.connect(url) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(AioWire, "_opened", ends)
+                async with asyncio.timeout(10):
+                    with pytest.raises(EngineUnavailable, match="the connection ended"):
+                        await client.lock("x").queue()
+            assert await client.lock("x").queue() == []
+
+    with Redis() as server:
+        asyncio.run(main(server.url))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import hiredis
@@ -111,6 +111,9 @@ class Connection(asyncio.Protocol):
 
     def put(self, packet: bytes, *pending: Pending | None) -> None:
         """Send commands, and say who takes the reply to each."""
+        if not self.open:  # it ended before the task that waited for it went on
+            self._fail(pending, "the connection ended", sent=False)
+            return
         if not self._pending:
             self._asked = self._loop.time()
         self._pending.extend(pending)
@@ -169,13 +172,16 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         pending, self._pending = self._pending, deque()
+        self._fail(pending, why, sent=True)
+        self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
+
+    def _fail(self, pending: Iterable[Pending | None], why: str, *, sent: bool) -> None:
         for future in pending:
             if future is not None and not future.done():
                 future.set_exception(
-                    EngineUnavailable(f"Redis at {self.address}: {why}", sent=True)
+                    EngineUnavailable(f"Redis at {self.address}: {why}", sent=sent)
                 )
                 future.exception()  # seen, should its task be gone
-        self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _check(self) -> None:
         """Give up when a request waits for nearly IO: one timer per connection, not per request.
