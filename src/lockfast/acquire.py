@@ -85,7 +85,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
         try:
             claims.register(live, now)
             live.copies = 1
-            limit = until if queue else None  # without a queue still time for a round trip
+            # Without a queue there is still time for round trips, for all ids together.
+            limit = until if queue else began + shape.wait_ttl
             try:
                 deadline = session.deadline(now, limit, shape.wait_ttl)
                 standing = await session.engine.claim(live, deadline)
