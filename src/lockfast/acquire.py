@@ -53,6 +53,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     block: object = None,
     at_least: float = 0.0,
     value: str = "",
+    limit: float | None = None,
 ) -> B:
     """Make a claim, wait until it is granted, and return its bearer.
 
@@ -63,6 +64,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     bearer, and then nobody but its owner knows when it is no longer wanted.
     `at_least`: seconds for which the lock stays taken, however soon it is released.
     `value`: what the payload publishes besides who asks.
+    `limit`: by when an attempt without a queue must be over, if not within a life of the claim.
     """
     session.enter()
     if session.unproven is not None:
@@ -77,6 +79,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     if queue:
         refuse_in_callback(session, f"acquire() of {shape.name!r}")
     until = None if timeout is None else began + timeout
+    # Without a queue there is still time for round trips, for all ids together.
+    end = until if queue else limit or began + shape.wait_ttl
     dead = 0
     reference = weakref.ref(bearer if block is None else block)
     while True:
@@ -85,13 +89,11 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
         try:
             claims.register(live, now)
             live.copies = 1
-            # Without a queue there is still time for round trips, for all ids together.
-            limit = until if queue else began + shape.wait_ttl
             try:
-                deadline = session.deadline(now, limit, shape.wait_ttl)
+                deadline = session.deadline(now, end, shape.wait_ttl)
                 standing = await session.engine.claim(live, deadline)
             except EngineUnavailable as error:
-                now, standing = await _claim_again(session, live, limit, error)
+                now, standing = await _claim_again(session, live, end, error)
             claims.answered(live, now, standing, runtime.now())
             if standing is None:
                 _forget(session, live)  # that id is dead; go on with another

@@ -7,6 +7,8 @@ from enum import Enum
 from lockfast.breaks import Break
 from lockfast.plain import plain
 
+LONGEST = 4_000  # characters of a message: to make a megabyte of one printable takes a second
+
 
 class Loss(Enum):
     """Why a lease is no longer held. A supervisor acts differently on each (TRAPS 18)."""
@@ -21,6 +23,10 @@ class Loss(Enum):
 
 class LockfastError(Exception):
     """The root: catch this to catch everything that lockfast raises."""
+
+    def __init__(self, message: str = "") -> None:
+        """Keep the message; the first LONGEST characters of it, if a server has said more."""
+        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}...")
 
     def __str__(self) -> str:
         """Give the message in one line: it quotes holders and servers, who may write anything."""

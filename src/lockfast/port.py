@@ -15,6 +15,7 @@ SHORTEST, LONGEST = 0.05, 86_400.0  # seconds a lease may last between two renew
 RECORD = 4096  # bytes of the record of a break, at most
 RECORDS = 16  # of them that are kept for a name: the newest
 REMEMBERED = 86_400.0  # seconds for which they are kept
+CLOSING = 0.5  # seconds that closing an engine may take
 LONGEST_WAIT = 10.0  # a crashed waiter blocks its queue for no longer than this
 
 
@@ -242,5 +243,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connections. Bounded; never raises."""
+        """Close the connections, within CLOSING seconds. Never raises."""
         ...

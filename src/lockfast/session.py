@@ -21,7 +21,7 @@ from lockfast.errors import (
 from lockfast.guarantees import Guarantees, Level
 from lockfast.heart import Heart, named
 from lockfast.live import ENDED, Live
-from lockfast.port import Engine
+from lockfast.port import CLOSING, Engine
 from lockfast.runtime.base import Runtime
 from lockfast.runtime.mutex import Mutex
 from lockfast.url import Target
@@ -155,7 +155,7 @@ class Session:
         if engine is None:
             return
         now = self.runtime.now()
-        end = now + patience
+        end = now + max(patience - CLOSING, patience / 2.0)
         if heart is not None:
             heart.stop()
             engine.rouse()

@@ -55,6 +55,7 @@ class Together(Generic[B]):
         self._bearer_type = bearer_type
         self._keeper = keeper
         self._bearers: list[B] = []
+        self._life = min(shape.wait_ttl for shape in shapes)
 
     async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
         """Make all claims in one round trip if all are free; else one by one, in the order given.
@@ -71,13 +72,15 @@ class Together(Generic[B]):
             await session.prove(session.unproven)
         now = session.runtime.now
         began = now()
-        if timeout is None or timeout > 0.0:
+        wait = timeout is None or timeout > 0.0
+        if wait:
             refuse_in_callback(session, f"acquire() of {self._shapes[0].name!r}")
-        until = None if timeout is None else began + timeout
-        done = await self._at_once(wait=until is None or until > began)
+        # Without waiting, there is still time for round trips, for all of them together.
+        limit = None if timeout is None else began + (timeout if wait else self._life)
+        done = await self._at_once(limit, wait=wait)
         while not done:
             try:
-                done = await self._in_order(until)
+                done = await self._in_order(limit, wait=wait)
             except NotAcquired as error:
                 raise NotAcquired(error.name, now() - began, error.holder) from None
         try:
@@ -91,7 +94,7 @@ class Together(Generic[B]):
             raise
         return found
 
-    async def _in_order(self, until: float | None) -> bool:
+    async def _in_order(self, until: float | None, *, wait: bool) -> bool:
         """Claim one after the other. False: it met others in a circle, or lost one while it waited
         for the next, and is to begin again.
         """
@@ -99,22 +102,29 @@ class Together(Generic[B]):
         self._bearers = []
         try:
             for shape in self._shapes:
-                left = None if until is None else max(until - now(), 0.0)
-                self._bearers.append(
-                    await acquire(
-                        session, shape, left, self._purpose, self._bearer_type, self._keeper
-                    )
+                left = None if until is None else until - now()
+                if left is not None and left <= 0.0:
+                    raise busy(shape, None, 0.0)
+                bearer = await acquire(
+                    session,
+                    shape,
+                    left if wait else 0.0,
+                    self._purpose,
+                    self._bearer_type,
+                    self._keeper,
+                    limit=until,
                 )
+                self._bearers.append(bearer)
         except Deadlock as error:
             ours = {"", *(bearer.live.id for bearer in self._bearers)}
-            await self._put_back()
+            await self._put_back(until)
             pause = random.uniform(0.0, WELL_MET)  # noqa: S311  # no secret
             if error.claim not in ours or (until is not None and now() + pause >= until):
                 raise
             await session.runtime.sleep(pause)
             return False
         except (NotAcquired, CapacityMismatch, EngineError):
-            await self._put_back()
+            await self._put_back(until)
             raise
         except BaseException:
             self._give_up()
@@ -122,33 +132,37 @@ class Together(Generic[B]):
         # While the last was waited for, the first may have been lost: then it is not all.
         if not any(bearer.live.expired(now()) for bearer in self._bearers):
             return True
-        await self._put_back()
+        await self._put_back(until)
         return False
 
-    async def _at_once(self, *, wait: bool) -> bool:
+    async def _at_once(self, until: float | None, *, wait: bool) -> bool:
         """Claim all without standing in line. False if any was busy: then nothing is kept."""
         session = self._session
         sent = session.runtime.now()
         self._ask(sent)
         lives = [bearer.live for bearer in self._bearers]
-        life = min(shape.wait_ttl for shape in self._shapes)
         standings: Standings = ()
         try:
             for live in lives:
                 session.claims.register(live, sent)
                 live.copies = 1
-            standings = await session.engine.claim_all(lives, session.deadline(sent, None, life))
+            deadline = session.deadline(sent, until, self._life)
+            standings = await session.engine.claim_all(lives, deadline)
             for live, standing in zip(lives, standings, strict=True):
                 self._answered(live, sent, standing)
             if all(live.phase is HELD for live in lives):
                 self._granted(lives, sent)
                 return True
         except EngineUnavailable:
-            pass  # one by one, each is tried until its deadline
+            if until is not None and session.runtime.now() >= until:
+                self._give_up()
+                raise
+            # Otherwise each is tried until its deadline, one by one.
         except BaseException:
             self._give_up()
             raise
-        await self._put_back()
+        await self._put_back(until)
+        wait = wait and (until is None or session.runtime.now() < until)
         for shape, standing in zip(self._shapes, standings, strict=False):
             if isinstance(standing, (CapacityMismatch, EngineRefused)):
                 raise self._failed(shape, sent, standing)
@@ -192,7 +206,7 @@ class Together(Generic[B]):
         for bearer in self._bearers:
             give_up(self._session, bearer.live)
 
-    async def _put_back(self) -> None:
+    async def _put_back(self, until: float | None) -> None:
         """Release what was taken in vain, in one attempt; the heart does the rest."""
         session = self._session
         now = session.runtime.now()
@@ -200,7 +214,7 @@ class Together(Generic[B]):
             held = [b.live for b in self._bearers if session.claims.releasing(b.live, now)]
             if held:
                 doubt = any(live.copies for live in held)
-                deadline = session.deadline(now, None, min(live.shape.ttl for live in held))
+                deadline = session.deadline(now, until, min(live.shape.ttl for live in held))
                 await session.engine.resign(held, deadline, doubt=doubt)
                 for live in held:
                     session.claims.end(live)

@@ -11,7 +11,7 @@ import pytest
 from lockfast import LockfastError
 from lockfast.engines.postgres import install
 from lockfast.testing import COLOURS, Stage, UrlBench
-from lockfast.testing.verbs import acquire
+from lockfast.testing.verbs import acquire, close, release
 from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
 from tests.servers.process import Server
 
@@ -85,3 +85,65 @@ def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began
         stage.colour.close()
         assert short < 0.8
         assert long < 3.5
+
+
+@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_closing_a_client_whose_server_is_silent_takes_two_seconds(
+    place: Callable[[], AbstractContextManager[Place]], colour: str
+) -> None:
+    with place() as (url, server):
+        stage = Stage(Anywhere(url), COLOURS[colour]())
+        client = stage.client()
+
+        async def play() -> float:
+            for ttl in (2.0, 30.0):
+                await acquire(client.lock(f"x{ttl}", ttl=ttl), 5.0)
+            server.pause()
+            await stage.colour.sleep(2.5)  # one of them is lost, and is to be resigned
+            began = time.monotonic()
+            await close(client)
+            return time.monotonic() - began
+
+        try:
+            took = stage.colour.run(play())
+        finally:
+            server.resume()
+        stage.colour.close()
+        assert took < 2.25
+
+
+@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("when", ["before", "while it waits"])
+def test_lock_all_keeps_its_timeout_though_the_server_falls_silent(
+    place: Callable[[], AbstractContextManager[Place]], colour: str, when: str
+) -> None:
+    with place() as (url, server):
+        stage = Stage(Anywhere(url), COLOURS[colour]())
+        client = stage.client()
+
+        async def timed() -> float:
+            began = time.monotonic()
+            with pytest.raises(LockfastError):
+                await acquire(client.lock_all("a", "b", ttl=30.0), 1.0)
+            return time.monotonic() - began
+
+        async def play() -> float:
+            await acquire(stage.client().lock("b", ttl=30.0), 5.0)
+            await release(await acquire(client.lock("a", ttl=30.0), 5.0))
+            if when == "before":
+                server.pause()
+            job = stage.colour.start(timed())
+            await stage.colour.sleep(0.5)
+            if when != "before":
+                server.pause()
+            return await job.result()
+
+        try:
+            took = stage.colour.run(play())
+        finally:
+            server.resume()
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+        assert took < 1.5

@@ -23,6 +23,7 @@ from lockfast.errors import (
     LeaseLost,
     Loss,
 )
+from lockfast.port import EVERYONE
 from lockfast.testing import COLOURS, Actor, Stage
 from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
@@ -604,9 +605,32 @@ def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
         proxy.delay(0.0, replies=0.3)
         await holder.resign(held)
         engine._ears._worth_a_look(mine.session, mine.folder)
-        pushes = await engine.listen(stage.bench.now())
+        pushes = await engine.listen(stage.bench.now() + 1.0)
         pushes += await engine.listen(stage.bench.now() + 1.0)
         assert [wake.id for wake in pushes if wake.granted] == [asked.id]
+
+    stage.colour.run(play())
+
+
+def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals(
+    stage: Stage, proxy: Proxy
+) -> None:
+    async def play() -> None:
+        past = through(stage, proxy)
+        waiter = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        holder = stage.actor()
+        await holder.claim(holder.ask(ttl=30))
+        assert not (await waiter.claim(waiter.ask(ttl=30))).granted
+        engine = waiter.engine
+        assert isinstance(engine, ZooKeeperEngine)
+        (mine,) = engine._ledger.within(nodes.folder(engine._address.root, "x"))
+        proxy.cut()
+        engine._ears._worth_a_look(mine.session, mine.folder)
+        began = stage.bench.now()
+        assert EVERYONE in await engine.listen(began + 0.5)
+        assert stage.bench.now() < began + 1.0
+        proxy.heal()
 
     stage.colour.run(play())
 

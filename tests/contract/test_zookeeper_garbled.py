@@ -8,14 +8,18 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Create2, Exists, GetData
+from kazoo.protocol.states import ZnodeStat
 
 import lockfast
-from lockfast.engines.zookeeper import nodes, session
+from lockfast.engines.zookeeper import engine, nodes
 from lockfast.engines.zookeeper.handler import LARGEST, PATIENCE, Handler
+from lockfast.engines.zookeeper.reading import SHAPES
 from lockfast.errors import EngineUnavailable, LockfastError
 from tests.servers import ZooKeeper
 
@@ -34,6 +38,8 @@ class Garbler:
         self._left = 0
         self._sockets: list[socket.socket] = [self._listener]
         self.garbled = 0
+        self.greeting: Garble = lambda frame: frame
+        """Changes the first answer of a connection: the session's number, password and timeout."""
 
     def __enter__(self) -> Self:
         self._start(self._accept)
@@ -77,6 +83,8 @@ class Garbler:
                     frame = self._garble(frame)
                     self._left -= 1
                     self.garbled += 1
+                if first:
+                    frame = self.greeting(frame)
                 first = False
                 client.sendall(frame)
         self._end(server, client)
@@ -149,10 +157,9 @@ def test_an_answer_that_cannot_be_read_costs_a_connection_and_nothing_else(
 
 
 def test_a_transaction_number_that_is_too_high_does_not_lock_its_client_out_for_ever(
-    server: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+    server: ZooKeeper,
 ) -> None:
     """Servers do not take back a client that has seen more than they have."""
-    monkeypatch.setattr(session, "OUTLIVED", 1.0)
     with Garbler(server) as relay, lockfast.connect(f"zookeeper://{relay.address}/x") as client:
         client.lock("x", ttl=2).acquire(timeout=SOON).release()
         ahead = struct.pack(">q", 2**62)
@@ -171,6 +178,60 @@ def test_a_transaction_number_that_is_too_high_does_not_lock_its_client_out_for_
                 client.lock("y", ttl=2).acquire(timeout=SOON).release()
                 return
         pytest.fail("it never comes back")
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        lambda frame: frame[:20] + struct.pack(">i", -1) + frame[24:],  # no password
+        lambda _: _framed(b"\0"),
+    ],
+    ids=["no password", "nothing"],
+)
+def test_a_greeting_that_cannot_be_read_costs_a_connection(
+    server: ZooKeeper, greeting: Garble
+) -> None:
+    """kazoo's thread must not end of it: nobody would ever connect again."""
+    with Garbler(server) as relay, lockfast.connect(f"zookeeper://{relay.address}/x") as client:
+        held = client.lock("held", ttl=8).acquire(timeout=SOON)
+        plain, relay.greeting = relay.greeting, greeting
+        relay.cut()
+        with pytest.raises(EngineUnavailable):
+            client.lock("y", ttl=8).acquire(timeout=1.0)
+        relay.greeting = plain
+        client.lock("y", ttl=8).acquire(timeout=SOON).release()
+        held.ensure_held()
+        held.release()
+
+
+@pytest.mark.parametrize("zxid", [-1, 2**52, 2**63 - 1])
+def test_a_transaction_number_that_no_token_can_be_made_of_is_no_answer(zxid: int) -> None:
+    stat = ZnodeStat(zxid, *[1] * 10)
+    assert not SHAPES[Exists](stat)
+    assert not SHAPES[GetData]((b"", stat))
+    assert not SHAPES[Create2](("/x", stat))
+    assert SHAPES[Exists](stat._replace(czxid=2**52 - 1))
+
+
+def test_looks_keep_their_deadline_while_an_answer_has_not_come_to_its_end(
+    server: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo's thread waits for the rest of it, and sends nothing: no caller may wait for that."""
+    monkeypatch.setattr(engine, "IO", 0.5)
+    with Garbler(server) as relay, lockfast.connect(f"zookeeper://{relay.address}/x") as client:
+        client.lock("x", ttl=30).acquire(timeout=SOON)
+
+        def look() -> float:
+            began = time.monotonic()
+            with contextlib.suppress(EngineUnavailable):
+                client.inspect()
+            return time.monotonic() - began
+
+        relay.garble(lambda frame: struct.pack(">i", len(frame) + 1000) + frame[4:])
+        with ThreadPoolExecutor(12) as pool:
+            took = [each.result() for each in [pool.submit(look) for _ in range(12)]]
+        assert relay.garbled == 1
+        assert max(took) < 2 * 0.5 + 0.5  # it looks twice
 
 
 def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeeper) -> None:

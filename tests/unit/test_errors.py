@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -48,3 +49,13 @@ def test_an_error_of_a_worker_process_reaches_whoever_waits_for_its_result() -> 
             pool.submit(fail).result()
         assert caught.value.reason is Loss.GONE
         assert pool.submit(int).result() == 0  # the pool goes on
+
+
+def test_a_message_is_short_however_much_a_server_says() -> None:
+    error = EngineUnavailable("etcd at h: " + "\x07" * 2_000_000, sent=True)
+    began = time.monotonic()
+    assert len(str(error)) < 20_000
+    assert time.monotonic() - began < 0.05
+    assert len(pickle.dumps(error)) < 20_000
+    assert str(error).startswith("etcd at h: ")
+    assert str(error).endswith("...")

@@ -17,12 +17,11 @@ from lockfast.engines.etcd.wire import Wire
 from lockfast.engines.singly import singly
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.port import CLOSING, EVERYONE, Ask, Page, Standing, Wake
 
 log = logging.getLogger("lockfast")
 
 CALM = 0.1  # seconds between attempts to do what has failed
-PARTING = 0.5  # seconds for giving leases back
 
 
 class EtcdEngine:
@@ -195,7 +194,7 @@ class EtcdEngine:
         """Give the leases back, if nothing is on them any more, and close the connections."""
         try:
             if not len(self._holdings):
-                await self._sessions.revoke(self._now() + PARTING)
+                await self._sessions.revoke(self._now() + CLOSING)
         except EngineError:
             pass  # they expire by themselves
         finally:

@@ -16,6 +16,7 @@ from lockfast.errors import EngineError
 from lockfast.port import EVERYONE, Wake
 
 IO = 5.0  # seconds after which an unanswered look is given up
+LEAST = 0.05  # seconds that it gets though renewals are due
 
 
 class Ears:
@@ -64,13 +65,17 @@ class Ears:
         self._colour.ring()
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep until a watch fires, and look whom that lets in."""
+        """Sleep until a watch fires, and look whom that lets in: by `deadline`, since then leases
+        are to be renewed, and one server that is silent must not cost those of all sessions.
+        """
         if not self._pushes and not self._dirty:
             await self._colour.rest(deadline)
         while self._dirty:
             (session, folder), _ = self._dirty.popitem()  # kazoo's threads may add to it meanwhile
+            now = self._colour.now()
+            until = now + IO if deadline is None else min(now + IO, max(deadline, now + LEAST))
             try:
-                await self._glance(session, folder, self._colour.now() + IO)
+                await self._glance(session, folder, until)
             except SessionLost:
                 continue
             except EngineError:

@@ -25,10 +25,9 @@ from lockfast.engines.zookeeper.show import Show
 from lockfast.engines.zookeeper.talk import listed, remove
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import Ask, Page, Standing, Wake
+from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 
 IO = 5.0  # seconds after which an unanswered look is given up
-PARTING = 1.0  # seconds that closing may take
 CHUNK = 64  # requests under way at once
 RECENT = 0.02  # of the timeout: a crowd is renewed chunk by chunk, on one transaction
 Found = Standing | Exception | None
@@ -297,7 +296,7 @@ class ZooKeeperEngine:
         for session in self._pool.close():
             ended.append(self._colour.reply())
             session.retire(ended[-1], alive=bool(self._ledger.on(session)))
-        until = self._now() + PARTING
+        until = self._now() + CLOSING
         for reply in ended:
             try:
                 await self._colour.wait(reply, until)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import socket
 import ssl
 import time
@@ -10,6 +12,26 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 PATIENCE = 2.0  # seconds that a four-letter word may take
 LARGEST = 65_536  # bytes of its answer that are read
+
+
+class PipeEnd:
+    """One end of the pipe that wakes kazoo's thread, in place of a socket.
+
+    kazoo writes a byte for each request, and reads one for each that it sends. Its own pair of
+    sockets is full after 278 bytes (Linux): while its thread waits for a server that is silent, the
+    callers then block, past their deadlines. A pipe takes 65,536 bytes and never blocks here.
+    """
+
+    def __init__(self, descriptor: int, mode: str) -> None:
+        """Own a descriptor. A file object checks under the interpreter's lock that it is still
+        open: `os.write` could hit a descriptor that was closed and given to somebody else.
+        """
+        os.set_blocking(descriptor, False)
+        self._file = io.FileIO(descriptor, mode)
+        self.fileno = self._file.fileno
+        self.send = self._file.write
+        self.recv = self._file.read
+        self.close = self._file.close
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
@@ -22,6 +44,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         self.trouble = ""
         """Why the last attempt failed."""
         self._peer: tuple[tuple[str, int], str | None] | None = None
+
+    def create_socket_pair(self) -> tuple[PipeEnd, PipeEnd]:
+        """Make what wakes kazoo's thread: the end that it reads, and the one that others write."""
+        read, write = os.pipe()
+        return PipeEnd(read, "r"), PipeEnd(write, "w")
 
     def create_connection(
         self,

@@ -8,7 +8,7 @@ must do no more harm than a connection that is lost, after which kazoo connects 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss, KazooException
@@ -16,15 +16,18 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Create2, Exists, GetACL, GetChildren, GetData, Transaction
 from kazoo.protocol.states import ZnodeStat
 
+from lockfast.core.token import LIMIT
 from lockfast.engines.zookeeper.colour import Reply
 
+T = TypeVar("T")
 LARGEST = 64 * 2**20  # bytes of an answer; a server's own limit is one megabyte as it comes
 INT = 4  # bytes of a number
 KNOWN = (KazooException, KazooTimeoutError, OSError)  # what kazoo's thread survives
 
 
 def _is_stat(value: object) -> bool:
-    return isinstance(value, ZnodeStat) and value.czxid >= 0  # of the root it is 0
+    # Of the root it is 0. It becomes a token, with a base that is below half of the limit too.
+    return isinstance(value, ZnodeStat) and 0 <= value.czxid < LIMIT // 2
 
 
 def _pair(first: type | tuple[type, ...]) -> Callable[[Any], bool]:
@@ -122,12 +125,20 @@ class Reading:
     def _survived(self, timeout: float) -> Any:  # noqa: ANN401  # kazoo's
         """Read what has come."""
         pending = self._client._pending  # noqa: SLF001  # the same
-        first = pending[0] if pending else None
+        first = pending[0] if pending else (None, None, 0)
         try:
-            return self._any(timeout)
-        except KNOWN:
-            raise
-        except Exception as error:
-            if first is not None and not (pending and pending[0] is first):
+            return survive(lambda: self._any(timeout))
+        except ConnectionDropped:
+            if first[1] is not None and not (pending and pending[0] is first):
                 first[1].set_exception(ConnectionLoss())  # kazoo has forgotten that one already
-            raise ConnectionDropped(f"an answer that cannot be read: {error!r}") from error
+            raise
+
+
+def survive(work: Callable[[], T]) -> T:
+    """Read, and make of every error that would end kazoo's thread the end of a connection."""
+    try:
+        return work()
+    except KNOWN:
+        raise
+    except Exception as error:
+        raise ConnectionDropped(f"an answer that cannot be read: {error!r}") from error

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
+    ConnectionDropped,
     ConnectionLoss,
     InvalidACLError,
     KazooException,
@@ -34,12 +35,12 @@ from kazoo.retry import KazooRetry
 from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.colour import Colour, Late, Reply
 from lockfast.engines.zookeeper.handler import Handler
-from lockfast.engines.zookeeper.reading import Reading
+from lockfast.engines.zookeeper.reading import Reading, survive
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
 PATIENCE = 1.5  # seconds that connecting to one host may always take
-OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
+OUTLIVED = 2.0  # seconds without a connection after which a session without claims is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
 HINTS = {
     AuthFailedError: ": wrong credentials",
@@ -155,8 +156,10 @@ class Session:
             request = Opening(*request._replace(time_out=self.asked))
         elif isinstance(request, Auth):
             request = Login(*request)
-        answer = self._invoke(timeout, request, xid)
+        answer = survive(lambda: self._invoke(timeout, request, xid))
         if isinstance(request, Connect):
+            if not isinstance(answer[0].passwd, bytes):  # kazoo's thread would end of it
+                raise ConnectionDropped("a session without a password")
             self.negotiated = answer[0].time_out
         return answer
 
@@ -202,12 +205,13 @@ class Session:
             self.check()
 
     def _outlive(self) -> None:
-        """Give a session up that has been without a connection for long: it has expired.
+        """Give a session up that has been without a connection for long: without claims at once,
+        else when two timeouts have passed and it has expired.
 
         It is not for the driver to find out. A reply whose transaction number was garbled, higher
         than any that the ensemble has given, keeps every server from taking its client back.
         """
-        down, longest = self._down, max(OUTLIVED, self.timeout * 2.0)
+        down, longest = self._down, self.timeout * 2.0 if self.claims else OUTLIVED
         if down is not None and not self.lost and self._now() > down + longest:
             self.lost = True
             self._opened.set()

@@ -36,7 +36,7 @@ class TogetherFaultContract(Contract):
     ) -> None:
         client, way = stage.shaky_client()
         blocker = await acquire(stage.client().lock("a", ttl=LONG))
-        job = stage.colour.start(acquire(client.lock_all(*NAMES, ttl=LONG), 0.5))
+        job = stage.colour.start(acquire(client.lock_all(*NAMES, ttl=LONG), 2.0))
         await self.until_waiting(stage)
         way.after_claim = lambda: setattr(way, "cut", True)  # b is granted, and not answered
         way.lost_replies = 1
