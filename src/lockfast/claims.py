@@ -39,6 +39,8 @@ class Work(NamedTuple):
     wanted: list[Live]
     patience: float
     """Seconds for which the heart may be kept from renewing."""
+    shortest: float
+    """The shortest interval, in seconds, at which anything else is renewed."""
 
 
 class Claims:
@@ -192,6 +194,13 @@ class Claims:
         with self._lock:
             return [each for live in lives for each in self._unanswered(live, now)]
 
+    def postpone(self, lives: Iterable[Live], now: float) -> None:
+        """Put claims back whose renewal is due, and was not tried."""
+        with self._lock:
+            for live in lives:
+                if live.phase in (HELD, WAITING):
+                    self._pulse.appoint(live, now)
+
     def lose(self, live: Live, reason: Loss) -> None:
         """End a lease from outside: a guard has refused its token."""
         with self._lock:
@@ -332,10 +341,11 @@ class Claims:
             for live, over in list(self._leaving.items()):
                 if now > over:
                     self._end(live)  # every copy has expired by itself
-            patience = min(1.0, self._pulse.shortest() / 2.0)
+            shortest = self._pulse.shortest()
+            patience = min(1.0, shortest / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
             renew = [batch for batch in batches if batch]
-            return Work(renew, leaving, lost, dropped, wanted, patience)
+            return Work(renew, leaving, lost, dropped, wanted, patience, shortest)
 
     def resigned(self, lives: Iterable[Live]) -> None:
         """Forget claims that the engine has confirmed to be gone."""

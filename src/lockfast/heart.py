@@ -7,9 +7,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Protocol
 
-from lockfast.claims import Claims
+from lockfast.claims import Claims, Work
 from lockfast.errors import EngineError, Loss
 from lockfast.live import Live
 from lockfast.port import Engine
@@ -120,19 +121,38 @@ class Heart:
         self.calling = False
         for live in work.dropped:
             live.account()
-        for batch in work.renew:
-            for start in range(0, len(batch), CHUNK):
-                if start:  # a crowd of renewals must not hold a wake-up up
-                    await self._listen(0.0)
-                await self._renew(batch[start : start + CHUNK])
+        await self._renew_all(work)
         if work.resign:  # last, and briefly: a renewal that is late costs more
             await self._resign(work.resign, work.patience)
         await self._explain(work.patience)
 
-    async def _renew(self, lives: Sequence[Live]) -> None:
+    async def _renew_all(self, work: Work) -> None:
+        """Renew what is due, the shortest ttl first.
+
+        A part of the engine may be silent while others answer: a server of an ensemble, a shard.
+        What waits for it must not cost a lease of a short ttl that another server would renew.
+        """
+        batches = sorted(work.renew, key=lambda batch: batch[0].shape.wait_ttl)
+        chunks = [
+            batch[start : start + CHUNK]
+            for batch in batches
+            for start in range(0, len(batch), CHUNK)
+        ]
+        limit = min([work.shortest / 2.0, *map(_patience, batches)])
+        began = self._runtime.now()
+        for place, chunk in enumerate(chunks):
+            if place:
+                if self._runtime.now() > began + limit:  # others may be due by now
+                    self._claims.postpone(chain.from_iterable(chunks[place:]), began)
+                    return
+                await self._listen(0.0)  # a crowd of renewals must not hold a wake-up up
+            await self._renew(chunk, limit)
+
+    async def _renew(self, lives: Sequence[Live], limit: float) -> None:
         sent = self._runtime.now()
-        # A sixth of the ttl, so that a lost request leaves time for two more attempts.
-        deadline = sent + min(5.0, min(live.shape.wait_ttl for live in lives) / 6.0)
+        # At first there is time for another attempt; later it may be the connection that is slow.
+        early = all(sent < live.until - live.shape.wait_ttl / 2.0 for live in lives)
+        deadline = sent + min(_patience(lives), limit if early else 2.0 * limit)
         late: list[Live] = []
         try:
             standings = await self._engine.renew(lives, deadline)
@@ -180,6 +200,13 @@ class Heart:
         except EngineError as error:
             log.info("resignation of %d claims failed: %s", len(lives), error)
             self._claims.unresigned(self._runtime.now())
+
+
+def _patience(lives: Sequence[Live]) -> float:
+    """Return how long a renewal may take: a sixth of the ttl, so that a lost request leaves time
+    for two more attempts.
+    """
+    return min(5.0, min(live.shape.wait_ttl for live in lives) / 6.0)
 
 
 async def explain(engine: Engine, live: Live, deadline: float) -> None:

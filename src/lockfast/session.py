@@ -198,7 +198,10 @@ class Session:
                     "closed without an answer from the engine: %s may stay taken for up to %.3g s, "
                     "until the ttl is over: %s",
                     named(leaving),
-                    max(max(live.until for live in leaving) - now, 0.0),
+                    max(
+                        0.0,
+                        *(live.until - now if live.until else live.shape.ttl for live in leaving),
+                    ),
                     error,
                 )
             return

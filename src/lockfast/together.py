@@ -55,6 +55,8 @@ class Together(Generic[B]):
         self._bearer_type = bearer_type
         self._keeper = keeper
         self._bearers: list[B] = []
+        self._trouble: EngineUnavailable | None = None
+        """The last request that was not answered."""
         self._life = min(shape.wait_ttl for shape in shapes)
 
     async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
@@ -104,7 +106,7 @@ class Together(Generic[B]):
             for shape in self._shapes:
                 left = None if until is None else until - now()
                 if left is not None and left <= 0.0:
-                    raise busy(shape, None, 0.0)
+                    raise self._trouble or busy(shape, None, 0.0)
                 bearer = await acquire(
                     session,
                     shape,
@@ -162,13 +164,19 @@ class Together(Generic[B]):
             self._give_up()
             raise
         await self._put_back(until)
-        wait = wait and (until is None or session.runtime.now() < until)
+        over = until is not None and session.runtime.now() >= until
+        self._refuse(standings, sent, busy_too=over or not wait)
+        return False
+
+    def _refuse(self, standings: Standings, sent: float, *, busy_too: bool) -> None:
+        """Raise what speaks against going on one by one."""
         for shape, standing in zip(self._shapes, standings, strict=False):
+            if isinstance(standing, EngineUnavailable):
+                self._trouble = standing
             if isinstance(standing, (CapacityMismatch, EngineRefused)):
                 raise self._failed(shape, sent, standing)
-            if isinstance(standing, Standing) and not standing.granted and not wait:
+            if isinstance(standing, Standing) and not standing.granted and busy_too:
                 raise self._failed(shape, sent, busy(shape, standing.blocker, 0.0))
-        return False
 
     def _granted(self, lives: Sequence[Live], sent: float) -> None:
         if hook.watcher is not None:

@@ -18,6 +18,7 @@ from lockfast.errors import EngineUnavailable
 SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
 """Schemes that do not encrypt, each with the one that does."""
 LONGEST = 65_536  # bytes that are read of a file with a URL or a password
+HIGHEST_PORT = 65_535
 _OPTION = re.compile("[a-z0-9_]{1,40}")
 ENCODE = "If there are / ? # [ ] @ : % in the password, percent-encode them: %2F for /"
 
@@ -110,8 +111,13 @@ def _read(path: str, what: str) -> str:
         with Path(path).open(encoding="utf-8") as stream:
             return stream.read(LONGEST)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ValueError(f"{what}, {path!r}, cannot be read: {why}") from None
+        raise ValueError(unreadable(what, path, error)) from None
+
+
+def unreadable(what: str, path: str, error: OSError | UnicodeDecodeError) -> str:
+    """Say which file cannot be read, and why."""
+    why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return f"{what}, {path!r}, cannot be read: {why}"
 
 
 def _from_environment() -> str | None:
@@ -139,4 +145,6 @@ def _host(text: str) -> tuple[str, int | None]:
         host, _, port = text.partition(":")
     if port and not re.fullmatch("[0-9]{1,5}", port):
         raise ValueError(f"not a port: what follows the : of a host is no number. {ENCODE}")
+    if port and not 1 <= int(port) <= HIGHEST_PORT:
+        raise ValueError(f"not a port: what follows the : of a host is not 1 to 65535. {ENCODE}")
     return unquote(host), int(port) if port else None

@@ -63,6 +63,8 @@ def payload(  # noqa: PLR0913, PLR0917  # each is a part of the description; a h
     Of a worker that holds many hundreds only the first are written.
     `value`: what a leader publishes.
     """
+    if not isinstance(purpose, str):
+        raise TypeError(f"purpose is a str, not {type(purpose).__name__}")
     if len(purpose) > LONGEST_PURPOSE:
         purpose = purpose[:LONGEST_PURPOSE]
     known = _written.get((worker, purpose, ttl))

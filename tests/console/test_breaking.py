@@ -53,6 +53,15 @@ def test_the_reason_goes_to_the_log(call: Calls, caplog: pytest.LogCaptureFixtur
     assert "(why)" in caplog.text
 
 
+def test_a_ticket_in_the_reason_is_not_taken_for_the_leases(call: Calls) -> None:
+    with lockfast.connect(call.url) as client:
+        lease = client.lock("x", ttl=LONG).acquire()
+        assert call("break", "x", "--reason", "web-3 hangs, ticket 4711", "--yes").code == 0
+        lines = call("who", "x").out.splitlines()
+        assert lines[-2].endswith(": web-3 hangs, ticket 4711")
+        assert lines[-1].strip() == f"the lease that was ended had ticket {lease.token}"
+
+
 def test_who_names_the_one_who_broke_it_and_why(call: Calls) -> None:
     with lockfast.connect(call.url) as client:
         lease = client.lock("x", ttl=LONG).acquire()

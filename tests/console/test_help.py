@@ -50,6 +50,16 @@ def test_the_list_of_commands_says_what_each_is_for(capsys: pytest.CaptureFixtur
         assert len(line.split()) > 4
 
 
+@pytest.mark.parametrize("command", ["", "run", "elect", *SEEING])
+def test_a_flag_is_not_shown_as_if_it_took_a_value(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert launch([*filter(None, [command]), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "<bool>" not in said
+    assert re.search(r"│ +--help +Show this message", said)
+
+
 def completed(url: str, *words: str) -> list[str]:
     """Ask as bash does when TAB is pressed."""
     done = subprocess.run(

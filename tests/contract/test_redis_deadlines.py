@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import lockfast
 from lockfast import aio
 from lockfast.engines.redis.aio import AioWire, Connection
 from lockfast.engines.redis.wire import Address
-from lockfast.errors import EngineUnavailable, NotAcquired
+from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
 from lockfast.testing import COLOURS, Stage
 from lockfast.testing.verbs import acquire
 from tests.contract.benches import RedisBench
@@ -197,3 +198,36 @@ def test_a_call_does_not_hang_if_its_connection_ends_before_its_task_goes_on(
 
     with Redis() as server:
         asyncio.run(main(server.url))
+
+
+def test_an_unreachable_network_does_not_stop_the_event_loop() -> None:
+    """Connecting failed without a pause, and so did the heart's next attempt, for ever."""
+
+    async def main(server: Redis) -> int:
+        attempts = 0
+
+        async def unreachable(*_: object, **__: object) -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 500:  # otherwise this test would hang
+                raise SystemExit("the loop stands still")
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+        loop = asyncio.get_running_loop()
+        async with aio.connect(server.url) as client, aio.connect(server.url) as other:
+            held = await other.lock("x", ttl=30.0).acquire()
+            waiting = asyncio.create_task(client.lock("x", ttl=30.0).acquire(timeout=20))
+            await asyncio.sleep(0.3)
+            loop.create_connection = unreachable  # type: ignore[method-assign, assignment]
+            server.kill()
+            await asyncio.sleep(2.0)
+            counted = attempts
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError, LockfastError):
+                await waiting
+            with contextlib.suppress(LockfastError):
+                await held.release()
+        return counted
+
+    with Redis() as server:
+        assert asyncio.run(main(server)) < 100  # two clients, ten times a second each

@@ -563,6 +563,56 @@ def test_sixteen_ttls_at_once_are_enough_and_an_idle_session_makes_room(
             lease.release()
 
 
+def test_a_session_in_use_does_not_make_room_for_another(ensemble: ZooKeeperEnsemble) -> None:
+    """It has no claim yet. One that is granted meanwhile would go with it, unknown to anybody."""
+    ensemble.start()
+    with lockfast.connect(f"{ensemble.url}/room") as client:
+        client.lock("warm", ttl=6.0).acquire().release()
+        engine = engine_of(client)
+        with engine._pool.of(6.0) as session:
+            for number in range(20):
+                client.lock("x", ttl=7.0 + number / 10.0).acquire().release()
+            assert not session.lost
+        for number in range(20):
+            client.lock("x", ttl=7.0 + number / 10.0).acquire().release()
+        assert session.lost  # afterwards it does
+
+
+@pytest.mark.parametrize("colour", sorted(COLOURS))
+def test_callers_on_a_silent_server_cost_no_lease_on_another(colour: str) -> None:
+    """A hundred of them took all turns, and the heart waited for one."""
+    with (
+        ZooKeeper() as server,
+        Proxy(server.host, server.port) as one,
+        Proxy(server.host, server.port) as two,
+    ):
+        stage = Stage(ZooKeeperBench(server), COLOURS[colour]())
+        stage.bench.url = f"zookeeper://{one.address},{two.address}/many"  # type: ignore[attr-defined]  # of that bench
+
+        async def attempt(client: AnyClient, number: int, ttl: float) -> None:
+            with pytest.raises(EngineUnavailable):
+                await acquire(client.lock(f"m{number}", ttl=ttl), 3.0)
+
+        async def play() -> None:
+            client = stage.client()
+            lease = await acquire(client.lock("held", ttl=4.0))
+            good = one if one.open_connections else two
+            bad = two if good is one else one
+            for ttl in range(8, 20):
+                await release(await acquire(client.lock("w", ttl=ttl)))
+                if bad.open_connections:
+                    break
+            assert bad.open_connections
+            bad.cut()
+            await stage.colour.together(*(attempt(client, each, ttl) for each in range(100)))
+            lease.ensure_held()
+            bad.heal()
+
+        stage.colour.run(play())
+        stage.colour.run(stage.clear())
+        stage.colour.close()
+
+
 def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
     stage: Stage, ensemble: ZooKeeperEnsemble
 ) -> None:

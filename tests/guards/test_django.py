@@ -137,6 +137,46 @@ def test_a_transaction_that_ends_within_its_block_is_not_taken_for_a_commit(
         cursor.execute(how)
 
 
+@pytest.mark.parametrize("chain", ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_second_transaction_that_the_block_has_begun_by_itself_is_not_committed(
+    client: lockfast.Client,
+    chain: str,
+    nested: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    before = value()
+    held = lease(client, f"{chain} {nested}")
+    outer = transaction.atomic() if nested else nullcontext()
+    with pytest.raises((Unguarded, DatabaseError)), outer, guarded(held):
+        with connections["default"].cursor() as cursor:
+            cursor.execute(chain)
+        set_value("stale")
+    assert value() == before
+    with guarded(held):
+        set_value(before)
+
+
+def test_a_block_in_a_block_does_not_vouch_for_the_outer_ones_transaction(
+    client: lockfast.Client,
+) -> None:
+    before = value()
+    outer, inner = lease(client, "outer"), lease(client, "inner")
+    with guarded(outer):
+        with guarded(inner):
+            set_value("inner")
+        set_value("outer")
+    assert value() == "outer"
+    with pytest.raises(Unguarded, match="had ended"), guarded(outer):
+        with connections["default"].cursor() as cursor:
+            cursor.execute("COMMIT AND CHAIN")
+        with pytest.raises(Unguarded, match="had ended"), guarded(inner):
+            set_value("stale")
+        set_value("stale")
+    assert value() == "outer"
+    with guarded(outer):
+        set_value(before)
+
+
 def test_djangos_own_commit_is_refused_in_the_block(client: lockfast.Client) -> None:
     with (
         pytest.raises(transaction.TransactionManagementError),
@@ -186,6 +226,19 @@ def test_a_fenced_model_is_saved_and_deleted_only_under_its_own_lock(
     with guarded(again := lease(client, "invoice:3")), guarded(again, lease(client, "invoice:4")):
         Invoice.objects.get(pk=3).save(using="default")
         Invoice.objects.get(pk=4).delete(using="default")
+
+
+def test_a_database_that_is_named_by_its_place_is_not_taken_for_the_default(
+    client: lockfast.Client,
+) -> None:
+    """`save(force_insert, force_update, using)` and `delete(using)`: old code says no names."""
+    with guarded(lease(client, "invoice:50")):
+        one = Invoice.objects.create(pk=50)
+        with pytest.raises(Unguarded, match="invoice:50"):
+            one.save(False, False, "elsewhere")  # noqa: FBT003  # as old code does
+        with pytest.raises(Unguarded, match="invoice:50"):
+            one.delete("elsewhere")
+        one.delete("default")
 
 
 def test_what_goes_past_the_model_is_stopped_by_the_trigger(

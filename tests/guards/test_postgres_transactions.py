@@ -149,6 +149,95 @@ def test_the_same_for_asyncio(server: Postgres, client: lockfast.Client) -> None
     assert value(server) == before
 
 
+CHAINS = ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN", "ROLLBACK; BEGIN"]
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_second_transaction_that_the_block_has_begun_by_itself_is_not_committed(
+    server: Postgres,
+    client: lockfast.Client,
+    connection: Connection,
+    chain: str,
+    autocommit: bool,  # noqa: FBT001  # a parameter
+) -> None:
+    """Its status is that of the guarded one, so only the server knows that it is another."""
+    connection.autocommit = autocommit
+    stale, fresh = usurped(client, f"{chain}, {autocommit}")
+    with (
+        pytest.raises(Unguarded, match="had ended before its block"),
+        PostgresGuard(connection).transaction(stale) as cursor,
+    ):
+        cursor.execute(chain.encode())
+        with psycopg.connect(server.url) as other:
+            PostgresGuard(other).seal(fresh)
+        cursor.execute(UPDATE, ["stale"])
+    assert value(server) == "none"
+    assert connection.autocommit is autocommit
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    with PostgresGuard(connection).transaction(fresh) as cursor:
+        cursor.execute(UPDATE, ["fresh"])
+    assert value(server) == "fresh"
+
+
+def test_what_the_block_has_committed_unguarded_does_not_pass_without_an_error(
+    server: Postgres, client: lockfast.Client, connection: Connection
+) -> None:
+    with (
+        pytest.raises(Unguarded),
+        PostgresGuard(connection).transaction(lease(client, "twice")) as cursor,
+    ):
+        cursor.execute("COMMIT AND CHAIN")
+        cursor.execute(UPDATE, ["too late"])
+        cursor.execute("COMMIT AND CHAIN")
+    assert value(server) == "too late"  # it cannot be undone
+
+
+def test_several_leases_and_savepoints_are_not_taken_for_a_second_transaction(
+    server: Postgres, client: lockfast.Client, connection: Connection
+) -> None:
+    held = [lease(client, name) for name in ("several b", "several a")]
+    guard = PostgresGuard(connection)
+    with guard.transaction(*held) as cursor:
+        with suppress(ZeroDivisionError), connection.transaction():
+            cursor.execute(UPDATE, ["undone"])
+            raise ZeroDivisionError
+        cursor.execute(UPDATE, ["several"])
+    assert value(server) == "several"
+    with pytest.raises(Unguarded), guard.transaction(*held) as cursor:
+        cursor.execute("COMMIT AND CHAIN")
+    connection.execute("CREATE TABLE IF NOT EXISTS late (n int PRIMARY KEY, one int)")
+    connection.execute(
+        "CREATE OR REPLACE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM current_setting('not.there'); RETURN NULL; END $$"
+    )
+    connection.execute(
+        "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION late()"
+    )
+    connection.commit()
+    with pytest.raises(psycopg.errors.UndefinedObject), guard.transaction(*held) as cursor:
+        cursor.execute("INSERT INTO late VALUES (1, 1)")  # the commit's own error is the caller's
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_second_transaction_is_not_committed_by_asyncio_either(
+    server: Postgres, client: lockfast.Client, chain: str
+) -> None:
+    held = lease(client, f"{chain}, async")
+
+    async def play() -> None:
+        async with await psycopg.AsyncConnection.connect(server.url) as connection:
+            with pytest.raises(Unguarded):
+                async with AsyncPostgresGuard(connection).transaction(held) as cursor:
+                    await cursor.execute(chain.encode())
+                    await cursor.execute(UPDATE, ["stale"])
+
+    before = value(server)
+    asyncio.run(play())
+    assert value(server) == before
+
+
 def test_a_guard_begins_its_own_transaction_and_says_so(
     connection: Connection, client: lockfast.Client
 ) -> None:

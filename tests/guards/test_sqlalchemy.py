@@ -221,6 +221,46 @@ def test_the_same_for_asyncio(
     assert server.command("SELECT value FROM register") == [("none",)]
 
 
+CHAINS = ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN"]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_second_transaction_that_the_block_has_begun_by_itself_is_not_committed(
+    server: Postgres, engine: Engine, client: lockfast.Client, chain: str
+) -> None:
+    server.command("UPDATE register SET value = 'none'")
+    stale, fresh = usurped(client, chain)
+    with Session(engine) as session, Session(engine) as other:
+        with pytest.raises(Unguarded, match="had ended"), guard.transaction(session, stale):
+            session.execute(text(chain))
+            guard.seal(other, fresh)
+            session.execute(text("UPDATE register SET value = 'stale'"))
+        assert server.command("SELECT value FROM register") == [("none",)]
+        with guard.transaction(session, fresh):  # it is as before
+            session.get_one(Row, 1).value = "fresh"
+        assert session.get_one(Row, 1).value == "fresh"
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_second_transaction_is_not_committed_by_asyncio_either(
+    server: Postgres, client: lockfast.Client, chain: str
+) -> None:
+    server.command("UPDATE register SET value = 'none'")
+    held = lease(client, f"{chain}, async")
+
+    async def play() -> None:
+        engine = create_async_engine(url(server.url))
+        async with AsyncSession(engine) as session:
+            with pytest.raises(Unguarded):
+                async with guard.async_transaction(session, held):
+                    await session.execute(text(chain))
+                    await session.execute(text("UPDATE register SET value = 'stale'"))
+        await engine.dispose()
+
+    asyncio.run(play())
+    assert server.command("SELECT value FROM register") == [("none",)]
+
+
 def test_a_session_on_a_connection_of_the_callers_leaves_it_usable(
     engine: Engine, client: lockfast.Client
 ) -> None:

@@ -155,7 +155,7 @@ def test_of_two_beats_one_sends_and_when_it_is_killed_the_other_does(
         sent += said(beats, SENT)
 
     def polled() -> int:
-        found = redis.command("GET", "polls")
+        found = redis.command("GET", "celery:polls")
         return int(found) if isinstance(found, bytes) else 0
 
     # Who is killed, or told to end, may have said that it sends, and not done it; or the reverse.

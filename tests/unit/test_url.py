@@ -39,6 +39,9 @@ def test_a_password_is_not_shown() -> None:
         "etcds://user:123/hunter2@host",
         "redis://app:12/hunter2@host:6379",
         "redis://app:hunter2@host:port",
+        "redis://app:hunter2@host:65536",
+        "redis://app:hunter2@[::1]:99999",
+        "redlock://app:hunter2@h1:1,h2:0",
         "zookeeper://u:p@h?ssl_key_passwrd=hunter2",
         "postgresql://u@h/db?password=hunter2&sslmod=x",
         "postgresql://u:[hunter2@h/db",
@@ -98,6 +101,12 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("", "no URL"),
         ("localhost:6379", "not a URL"),
         ("redis://h:port", "not a port"),
+        ("redis://h:0", "not a port: .* not 1 to 65535"),
+        ("redis://h:65536", "not a port: .* not 1 to 65535"),
+        ("redlock://h1:6379,h2:99999,h3", "not a port"),
+        ("etcd://[::1]:70000", "not a port"),
+        ("postgresql://h:70000/db", "not a port"),
+        ("zookeeper://h:00000", "not a port"),
         ("redis://h?tll=3", "does not know tll"),
         ("redis://h1,h2", "redis\\+cluster"),
         ("redis+sentinel://h1", "name the primary"),
@@ -134,3 +143,30 @@ def test_options_of_tls_are_refused_on_a_scheme_without_it(scheme: str, secure: 
     said = f"ssl_ca_certs would have no effect: write {re.escape(secure)}://"
     with pytest.raises(ValueError, match=said):
         lockfast.connect(f"{scheme}://:secret@h/x?ssl_ca_certs=/nowhere")
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "valkeys", "redlocks", "etcds"])
+def test_a_file_for_tls_that_cannot_be_used_is_named_with_its_option(
+    scheme: str, tmp_path: Path
+) -> None:
+    none, text = tmp_path / "none.pem", tmp_path / "text.pem"
+    text.write_text("hello", "utf-8")
+    url = f"{scheme}://:hunter2@h"
+    for asked, option, path, why in (
+        (f"ssl_ca_certs={none}", "ssl_ca_certs", none, "No such file"),
+        (f"ssl_certfile={none}&ssl_keyfile={text}", "ssl_certfile", none, "No such file"),
+        (f"ssl_ca_certs={text}", "ssl_ca_certs", text, "PEM format"),
+        (f"ssl_certfile={text}&ssl_keyfile={text}", "ssl_certfile", text, "PEM format"),
+    ):
+        with pytest.raises(ValueError, match=why) as wrong:
+            lockfast.connect(f"{url}?{asked}")
+        assert f"{option}, {str(path)!r}, " in str(wrong.value)
+        assert "hunter2" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "redlocks"])
+def test_of_a_certificate_and_its_key_the_missing_one_is_named(scheme: str, tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text("-----BEGIN CERTIFICATE-----", "utf-8")
+    with pytest.raises(ValueError, match=f"ssl_keyfile, {str(key)!r}, cannot be read: No such"):
+        lockfast.connect(f"{scheme}://h?ssl_certfile={cert}&ssl_keyfile={key}")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lockfast
 from lockfast import who
 
 NAMES = st.text(min_size=1, max_size=100)
@@ -120,3 +121,11 @@ def test_an_age_is_never_told_wrong_by_more_than_a_second(monkeypatch: pytest.Mo
         monkeypatch.setattr("time.time", lambda at=wall + step * 0.07: at)
         since = who.read(who.payload("punctual", "why", 1000.0 + step * 0.07)).since
         assert abs(wall + step * 0.07 - since) <= 0.5001
+
+
+@pytest.mark.parametrize("purpose", [5, b"bytes", None])
+def test_a_purpose_that_is_no_text_is_named_in_the_error(purpose: object) -> None:
+    with lockfast.connect("memory://") as client:
+        lock = client.lock("x", purpose=purpose)  # type: ignore[call-overload]  # the mistake
+        with pytest.raises(TypeError, match=f"purpose is a str, not {type(purpose).__name__}"):
+            lock.acquire(timeout=1)

@@ -11,6 +11,7 @@ import typer
 
 from lockfast.cli import breaking, deadlocks, demo, doctor, elect, install, ls, run, watch, who
 from lockfast.cli.codes import Code, Misconfigured, code_of
+from lockfast.cli.flags import FlaggedCommand, FlaggedGroup
 from lockfast.cli.manual import manual
 from lockfast.cli.paper import show
 from lockfast.cli.place import Url, UrlFile, chosen
@@ -20,6 +21,7 @@ from lockfast.errors import LockfastError
 
 app = typer.Typer(
     name="lockfast",
+    cls=FlaggedGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Locks for many machines: run a command under one, see who holds what.",
@@ -49,7 +51,7 @@ Version = Annotated[
     typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end."),
 ]
 for name, command in SEEING.items():
-    app.command(name, help=manual(command))(command)
+    app.command(name, cls=FlaggedCommand, help=manual(command))(command)
 
 
 @app.callback()

@@ -10,14 +10,19 @@ from rich.text import Text
 
 from lockfast import Holder
 from lockfast.cli.claims import described, fields
-from lockfast.cli.names import Name
+from lockfast.cli.names import Name, readable
 from lockfast.cli.paper import Json, show, tell
 from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
 from lockfast.plain import plain
 
 Reason = Annotated[
-    str, typer.Option(help="Why: it is stored, and shown to the old holder.", show_default=False)
+    str,
+    typer.Option(
+        help="Why: it is stored, and shown to the old holder.",
+        callback=readable,
+        show_default=False,
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Id = Annotated[

@@ -14,6 +14,7 @@ from lockfast.cli.job.keeper import Outcome
 from lockfast.cli.job.plan import Plan
 from lockfast.cli.job.signals import Interrupted, Signals
 from lockfast.cli.job.stage import leave, staged
+from lockfast.cli.names import readable
 from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
 from lockfast.cli.place import connect
 from lockfast.cli.stderr import say
@@ -30,7 +31,12 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
     *,
     value: Annotated[
         str,
-        typer.Option("--value", metavar="TEXT", help="What the others should know of a leader."),
+        typer.Option(
+            "--value",
+            metavar="TEXT",
+            callback=readable,
+            help="What the others should know of a leader.",
+        ),
     ] = "",
     ttl: Ttl = 30.0,
     freeze: Freeze = False,

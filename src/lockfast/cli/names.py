@@ -23,16 +23,32 @@ def complete(context: typer.Context, incomplete: str) -> list[str]:
     return sorted(name for name in names if plain(name) == name)
 
 
+def readable(said: str | None) -> str | None:
+    """Refuse bytes that are no text: Python hands them over as halves of surrogate pairs."""
+    try:
+        (said or "").encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(
+            f"{plain(said or '')!r} is not valid UTF-8 text: write it in UTF-8"
+        ) from None
+    return said
+
+
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="The lock's name.", autocompletion=complete, show_default=False
+        metavar="NAME",
+        help="The lock's name.",
+        callback=readable,
+        autocompletion=complete,
+        show_default=False,
     ),
 ]
 Prefix = Annotated[
     str,
     typer.Argument(
         metavar="[PREFIX]",
+        callback=readable,
         help="Only names that begin so.",
         autocompletion=complete,
         show_default=False,

@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="What is locked.")]
+from lockfast.cli.names import readable
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", callback=readable, show_default=False, help="What is locked."),
+]
 Ttl = Annotated[
     float,
     typer.Option(

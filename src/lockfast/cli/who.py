@@ -69,4 +69,8 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
 
 def _breaks(broken: list[Break]) -> list[str]:
     """Tell of the last break: an operator asks why the holder has changed."""
-    return [f"It was last {broken[0]} (ticket {broken[0].ticket})."] if broken else []
+    if not broken:
+        return []
+    # On a line of its own: the reason is whatever somebody has written, also "ticket 4711".
+    last = broken[0]
+    return [f"It was last {last}", f"    the lease that was ended had ticket {last.ticket}"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
+
+from lockfast.cli.flags import FlaggedCommand
 
 Command = Annotated[
     list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", show_default=False)
 ]
 
 
-class Wrapping(TyperCommand):
+class Wrapping(FlaggedCommand):
     """Insists on `--`: in `run NAME tail -n 5` the -n would be taken for lockfast's."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # Typer's Context is the only one there is

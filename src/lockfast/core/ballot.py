@@ -63,18 +63,21 @@ class Ballot:
         self.holders[node] = (holder, left)
         self.marks[node] = mark
 
-    def highest(self, plausible: int) -> int:
+    def highest(self, plausible: int, possible: int) -> int:
         """Return the highest mark of a node, above which the next proposal has to be.
 
-        A mark above `plausible` is left out if a majority can be won without that node, and if no
-        other node has such a mark. Otherwise one garbled reply would raise the numbers of all
-        clients, up to the limit of tokens, and no claim could ever be numbered again.
+        A mark above `plausible` is left out if a majority of those that have answered can be won
+        without that node. One above `possible` counts only if two nodes have such a mark and a
+        majority needs one of them: a garbled reply must not raise the numbers of all clients to
+        the limit of tokens, since no claim could ever be numbered again.
         """
-        spare = max(1, len(self.lefts) + len(self.marks) - self.quorum)
+        spare = max(0, len(self.lefts) + len(self.marks) - self.quorum)
+        strange = 0
         for mark in sorted(self.marks.values(), reverse=True):
-            if mark <= plausible or not spare:
+            strange += mark > possible
+            if mark <= plausible or (not spare and (mark <= possible or strange > 1)):
                 return mark
-            spare -= 1
+            spare = max(0, spare - 1)
         return 0
 
     @property

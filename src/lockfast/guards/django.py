@@ -12,10 +12,12 @@ from django.db.utils import Error
 
 from lockfast.errors import LockfastError, Unguarded
 from lockfast.guards.mark import Holder
-from lockfast.guards.postgres.bolt import Bolt, refuse
+from lockfast.guards.postgres.bolt import Bolt, bolted, refuse
 from lockfast.guards.postgres.statements import (
     AGAIN,
+    BLOCK,
     READ_COMMITTED,
+    block_of,
     ensure_held,
     entering,
     refusal,
@@ -57,9 +59,10 @@ def guarded(
     allowed = _open.set(_open.get() | {(using, lease.name) for lease in leases})
     try:
         with transaction.atomic(using, durable=durable):
-            _run(using, entering(leases, check_lease=check_lease))
+            within = bolted(transaction.get_connection(using).connection)
+            _run(using, entering(leases, check_lease=check_lease, within=within))
             ensure_held(leases)
-            yield from _bolted(using)
+            yield from _bolted(using, block_of(leases))
     except Error as error:
         _explain(error, leases)
         if not nested and getattr(error.__cause__, "sqlstate", None) in AGAIN:
@@ -69,16 +72,23 @@ def guarded(
         _open.reset(allowed)
 
 
-def _bolted(using: str) -> Iterator[None]:
+def _bolted(using: str, name: str) -> Iterator[None]:
     """Have the block run in this transaction, and in no other."""
     connection = transaction.get_connection(using)
-    bolt = Bolt(connection.connection)
+    bolt = Bolt(connection.connection, name)
     try:
         yield
-        if bolt.broken and not connection.needs_rollback:
+        if not connection.needs_rollback and (bolt.broken or _block(using) != bolt.block):
             refuse()
     finally:
         bolt.open()
+
+
+def _block(using: str) -> object:
+    """Ask the server which block the transaction is for."""
+    with transaction.get_connection(using).cursor() as cursor:
+        cursor.execute(BLOCK)
+        return cursor.fetchone()[0]
 
 
 def _run(using: str, statements: list[str]) -> None:
@@ -124,12 +134,12 @@ class Fenced:
 
     def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Django's
         """Save, within `guarded`."""
-        self._demand(kwargs.get("using"))
+        self._demand(_using(args, kwargs, 2))
         super().save(*args, **kwargs)  # type: ignore[misc]  # the model's
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # Django's
         """Delete, within `guarded`."""
-        self._demand(kwargs.get("using"))
+        self._demand(_using(args, kwargs, 0))
         return super().delete(*args, **kwargs)  # type: ignore[misc]  # the model's
 
     def _demand(self, using: str | None) -> None:
@@ -139,6 +149,12 @@ class Fenced:
             raise Unguarded(
                 f"a write to {self!r} needs the lock {name!r}: write within `with guarded(lease):`"
             )
+
+
+def _using(args: tuple[Any, ...], kwargs: dict[str, Any], place: int) -> str | None:
+    """Find the database, by its name or, as older code calls Django, by its place."""
+    using: str | None = args[place] if len(args) > place else kwargs.get("using")
+    return using
 
 
 class _Fields:

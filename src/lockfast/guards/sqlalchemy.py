@@ -17,7 +17,15 @@ from sqlalchemy.orm import Session
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import over, refuse, refuse_next
-from lockfast.guards.postgres.statements import AGAIN, ensure_held, entering, refusal, sealing
+from lockfast.guards.postgres.statements import (
+    AGAIN,
+    BLOCK,
+    block_of,
+    ensure_held,
+    entering,
+    refusal,
+    sealing,
+)
 
 
 def seal(session: Session, *leases: Holder) -> None:
@@ -139,8 +147,11 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None
                 "guarded"
             )
         session.flush()
-        driver: Any = session.connection().connection.driver_connection
+        connection = session.connection()
+        driver: Any = connection.connection.driver_connection
         if over(driver):  # also by an error that was caught: a COMMIT would roll back, silently
+            refuse()
+        if connection.exec_driver_sql(BLOCK).scalar() != block_of(leases):
             refuse()
         block.open()
         block.transaction.__exit__(None, None, None)

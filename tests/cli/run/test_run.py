@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 import lockfast
 from lockfast.cli.app import launch
 from tests.cli.run.family import Family
-from tests.cli.run.program import Program, run
+from tests.cli.run.program import Program, argv_of, run
 from tests.servers import free_port, wait_until
 
 
@@ -90,6 +93,14 @@ def test_a_wrong_url_is_78(url: str) -> None:
         (["run", "job", "--"], "Missing argument"),
         (["run", "job", "-n", "-w", "1", "--", "true"], "say one of them"),
         (["run", "job", "--grace", "20", "--", "true"], "a longer --ttl"),
+        (["run", "job", "--ttl", "-1", "--", "true"], "--ttl is 0.05 to 86400 seconds, not -1"),
+        (["elect", "job", "--ttl", "0", "--", "true"], "--ttl is 0.05 to 86400 seconds, not 0"),
+        (["run", "\udcff", "--", "true"], "not valid UTF-8 text"),
+        (["elect", "job", "--value", "\udcff", "--", "true"], "not valid UTF-8 text"),
+        (["ls", "\udcff"], "not valid UTF-8 text"),
+        (["watch", "\udcff", "--count", "1"], "not valid UTF-8 text"),
+        (["who", "\udcff"], "not valid UTF-8 text"),
+        (["break", "job", "--reason", "\udcff", "--yes"], "not valid UTF-8 text"),
         (["run", "job", "--slots", "2", "--at-least", "1", "--", "true"], "--slots"),
         (["nosuch"], "nosuch"),
     ],
@@ -99,6 +110,32 @@ def test_a_wrong_command_line_is_64_and_says_what_is_wrong(
 ) -> None:
     assert launch(["--url", "memory://", *args]) == 64
     assert complaint in capsys.readouterr().err
+
+
+def test_more_than_a_thousand_inherited_descriptors_do_not_keep_a_command_from_running(
+    url: str,
+) -> None:
+    """`select.select` takes none above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("the machine allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    null = os.open(os.devnull, os.O_RDONLY)
+    inherited = [null] + [os.dup(null) for _ in range(1100)]
+    try:
+        done = subprocess.run(
+            argv_of(url, "run", "crowded", "--", "sh", "-c", "sleep 0.2; echo ran; exit 3"),
+            pass_fds=inherited,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        for each in inherited:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (done.returncode, done.stdout, done.stderr) == (3, "ran\n", "")
 
 
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(

@@ -203,7 +203,7 @@ def test_one_that_cannot_win_waits_a_moment_to_learn_who_has_it() -> None:
     assert ballot.patience > GRACE
     ballot.busy(4, 8, "third", 2.0)
     assert (ballot.verdict, ballot.patience) == (Verdict.SPLIT, 0.0)
-    assert (ballot.highest(99), ballot.leader(), ballot.free_in) == (9, "other", 1.0)
+    assert (ballot.highest(99, 999), ballot.leader(), ballot.free_in) == (9, "other", 1.0)
     assert ballot.loose == {0, 1}
 
 
@@ -211,8 +211,11 @@ def test_one_that_cannot_win_waits_a_moment_to_learn_who_has_it() -> None:
     ("accepted", "marks", "highest"),
     [
         (4, [900], 0),  # one node alone, and a majority without it
-        (2, [900], 0),  # the majority needs it, but nobody else says so
-        (0, [7, 8, 900], 8),
+        (2, [900], 900),  # a majority of those that answer needs it
+        (0, [7, 8, 900], 900),
+        (2, [9000], 0),  # the same, but it is too far ahead for one node to say so
+        (0, [7, 8, 9000], 8),
+        (1, [9000, 9001], 9000),  # two nodes say so
         (2, [900, 901], 900),  # one node is down, and one of the two is needed
         (0, [7, 8, 9, 900, 901], 9),
         (0, [7, 8, 900, 901, 902], 900),  # a majority has it
@@ -227,7 +230,7 @@ def test_a_mark_far_ahead_counts_only_if_a_majority_needs_it(
         ballot.lefts[node] = 1.0
     for node, mark in enumerate(marks, accepted):
         ballot.refuse(node, mark)
-    assert ballot.highest(plausible=100) == highest
+    assert ballot.highest(plausible=100, possible=1000) == highest
 
 
 @pytest.mark.parametrize(

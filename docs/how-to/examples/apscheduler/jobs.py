@@ -18,7 +18,7 @@ leader = leading(scheduler, client.election("jobs", ttl=3))
 @scheduler.scheduled_job("interval", seconds=1)
 def poll() -> None:
     if lease := leader.lease:
-        books.rpush("polls", f"{os.getpid()} {lease.token}")
+        books.rpush("apscheduler:polls", f"{os.getpid()} {lease.token}")
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block and resigns

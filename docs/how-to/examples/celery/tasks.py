@@ -22,7 +22,7 @@ def report(day: str, lease: lockfast.Lease = lockfast.INJECTED) -> None:
 
 @app.task
 def poll() -> None:
-    books.incr("polls")
+    books.incr("celery:polls")
 
 
 app.conf.beat_schedule = {"poll": {"task": "tasks.poll", "schedule": 1.0}}

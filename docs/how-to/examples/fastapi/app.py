@@ -16,7 +16,7 @@ async def poll(lease: aio.AsyncLease) -> None:
     async with Redis.from_url(URL) as books:
         while True:
             lease.ensure_held()
-            await books.rpush("polls", f"{os.getpid()} {lease.token}")
+            await books.rpush("fastapi:polls", f"{os.getpid()} {lease.token}")
             await asyncio.sleep(1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 import traceback
@@ -16,6 +15,7 @@ from typing import Self
 from lockfast.cli.job import tree
 from lockfast.cli.job.line import Order, OrderLine, Report
 from lockfast.cli.job.plan import Plan
+from lockfast.cli.job.ready import ready
 from lockfast.cli.job.signals import Signals
 from lockfast.cli.job.watchdog import HASTE, NAP, Watchdog
 
@@ -57,8 +57,7 @@ class Handle:
     def hear(self, signals: Signals, seconds: float) -> Report | None:
         """Sleep until it reports, a signal comes or the time is over."""
         line = self._line.fileno()
-        ready, _, _ = select.select([line, signals.fileno()], [], [], seconds)
-        if line not in ready:
+        if line not in ready([line, signals.fileno()], seconds):
             return None
         try:
             return self._line.recv()

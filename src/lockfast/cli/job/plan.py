@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from lockfast.port import LONGEST, SHORTEST
+
 MARGIN = 2.0  # seconds from KILL to the end of the lease: for the kernel, and for a busy machine
 GRACE = 5.0  # seconds from TERM to KILL
 
@@ -24,6 +26,8 @@ class Plan:
         A lease that is renewed in time never has less than half of its ttl left. The plan must fit
         into that half, or it would end a command whose lease is well.
         """
+        if not SHORTEST <= ttl <= LONGEST:
+            raise ValueError(f"--ttl is {SHORTEST:g} to {LONGEST:.0f} seconds, not {ttl:g}")
         margin = min(MARGIN, ttl / 6.0)
         longest = ttl / 2.0 - margin
         if grace is None:

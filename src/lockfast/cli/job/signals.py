@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import threading
@@ -12,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from types import FrameType, TracebackType
 from typing import NoReturn, Self, TypeVar
+
+from lockfast.cli.job.ready import ready
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Signals:
         name = threading.current_thread().name
         threading.Thread(target=settle, name=name, daemon=True).start()
         while not done:
-            select.select([self._out], [], [])
+            ready([self.fileno()])
             for number in self.take():
                 if number == signal.SIGTSTP:
                     self.pause()

@@ -7,7 +7,6 @@ alive to ask for it. It ends by itself when lockfast has ended and nothing of th
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from lockfast.cli.job.line import (
     Until,
 )
 from lockfast.cli.job.plan import Plan
+from lockfast.cli.job.ready import ready
 from lockfast.runtime.base import now
 
 NAP = 0.5  # seconds of sleep at most: poll does not count those that the machine was suspended
@@ -107,7 +107,7 @@ class Watchdog:
 
     def _listen(self, seconds: float) -> None:
         watched = [self._gong.fileno()] + ([] if self._alone else [self._line.fileno()])
-        select.select(watched, [], [], seconds)
+        ready(watched, seconds)
         with suppress(BlockingIOError):
             self._gong.recv(4096)
         try:

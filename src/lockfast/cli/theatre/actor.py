@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from lockfast.cli.job.ready import ready
 from lockfast.cli.theatre.leash import leashed
 
 TICK = 0.1  # seconds between two looks while a worker is at work
@@ -47,7 +47,7 @@ class Actor:
     def hear(self) -> tuple[str, str]:
         """Wait for its answer: the word and what came of it, or an error's name and words."""
         assert self._process.stdout is not None  # noqa: S101  # for the type checker
-        while not select.select([self._process.stdout], [], [], TICK)[0]:
+        while not ready([self._process.stdout.fileno()], TICK):
             self._tick()
         line = self._process.stdout.readline()
         if not line:

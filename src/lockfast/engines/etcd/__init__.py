@@ -14,10 +14,11 @@ from lockfast.engines.etcd.wire import Login
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
-from lockfast.url import Target
+from lockfast.url import Target, unreadable
 
 OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
 """What a URL may say; the names are those of redis-py."""
+PEM = b"-----BEGIN "
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
@@ -54,10 +55,19 @@ def _address(host: str, port: int) -> str:
 
 def _credentials(options: dict[str, str]) -> grpc.ChannelCredentials:
     def read(name: str) -> bytes | None:
-        return Path(options[name]).read_bytes() if name in options else None
+        if name not in options:
+            return None
+        path = options[name]
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise ValueError(unreadable(name, path, error)) from None
+        if PEM not in text:  # gRPC would say nothing, and never connect
+            wanted = "a key" if name == "ssl_keyfile" else "a certificate"
+            raise ValueError(f"{name}, {path!r}, cannot be used: put {wanted} in PEM format there")
+        return text
 
+    authority, certificate, key = map(read, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"))
     return grpc.ssl_channel_credentials(
-        root_certificates=read("ssl_ca_certs"),
-        private_key=read("ssl_keyfile"),
-        certificate_chain=read("ssl_certfile"),
+        root_certificates=authority, private_key=key, certificate_chain=certificate
     )

@@ -64,6 +64,8 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.channel: str | None = None
         self.open = False
+        self.served = False
+        """Whether it was greeted: who has not used it need not be told that it ended."""
         self._loop = asyncio.get_running_loop()
         self._on_push = on_push
         self._reader = Parser()
@@ -173,7 +175,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         pending, self._pending = self._pending, deque()
         self._fail(pending, why, sent=True)
-        self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
+        if self.served:
+            self.served = False
+            self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
 
     def _fail(self, pending: Iterable[Pending | None], why: str, *, sent: bool) -> None:
         for future in pending:
@@ -243,6 +247,7 @@ class AioWire:
                 futures = [connection.send(each) for each in self._login.greeting(address)]
                 replies = [await future for future in futures]
             self.offsets[address] = self._login.welcome(address, replies, self._now())
+            connection.served = True
         except BaseException as error:
             connection.drop("the greeting failed")
             if isinstance(error, Exception) and not isinstance(error, EngineError):

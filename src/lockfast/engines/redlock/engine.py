@@ -136,7 +136,9 @@ class RedlockEngine:
 
         `told`: a node has told that it is free. The others may not have known yet: look soon.
         """
-        self._highest = max(self._highest, poll.highest(self._clock() + AHEAD))
+        self._highest = max(
+            self._highest, poll.highest(self._clock() + AHEAD, self._clock() + 36_500 * AHEAD)
+        )
         for node, key in poll.missing.items():
             self._meet(node, key)
         verdict = poll.verdict

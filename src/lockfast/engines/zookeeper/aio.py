@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lockfast.engines.zookeeper.colour import AT_ONCE, Late, Reply
-from lockfast.runtime.aio import TaskTurns
-from lockfast.runtime.base import Clock, Turns
+from lockfast.engines.zookeeper.colour import Late, Reply
+from lockfast.runtime.base import Clock
 
 
 class TaskReply:
@@ -47,7 +46,6 @@ class TaskColour:
         self.now = clock
         self._loop = asyncio.get_running_loop()
         self._bell = asyncio.Event()
-        self.turns: Turns = TaskTurns(AT_ONCE, clock)
 
     def reply(self) -> TaskReply:
         """Make a reply to come."""

@@ -1,12 +1,10 @@
-"""What the engine asks of its colour: a reply to wait for, a bell, and a turn."""
+"""What the engine asks of its colour: a reply to wait for, and a bell."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-from lockfast.runtime.base import Clock, Turns
-
-AT_ONCE = 64  # turns: kazoo's way to its thread holds a few hundred requests, then it blocks
+from lockfast.runtime.base import Clock
 
 
 class Late(Exception):
@@ -29,7 +27,6 @@ class Colour(Protocol):
     """One colour."""
 
     now: Clock
-    turns: Turns
 
     def reply(self) -> Reply:
         """Make a reply to come."""

@@ -53,34 +53,26 @@ class ZooKeeperEngine:
         """Append and report: two requests on one way."""
         if self._ledger.is_dead(ask, self._now()):
             return None
-        await self._enter(deadline)
+        folder = nodes.folder(self._address.root, ask.shape.name)
         try:
-            folder = nodes.folder(self._address.root, ask.shape.name)
-            session = await self._session(ask.shape.ttl, deadline)
-            await self._recipe.prune(folder, deadline)
-            mine = self._ledger.get(ask.id)
-            if mine is None:
-                return await self._recipe.enter(ask, session, folder, deadline)
-            return await self._recipe.find(mine, deadline)
+            with self._pool.of(ask.shape.ttl) as session:
+                await self._prepare(session, ask.shape.ttl, deadline)
+                await self._recipe.prune(folder, deadline)
+                mine = self._ledger.get(ask.id)
+                if mine is None:
+                    return await self._recipe.enter(ask, session, folder, deadline)
+                return await self._recipe.find(mine, deadline)
         except SessionLost:
             return None  # it is gone with its session, and its id with it
-        finally:
-            self._colour.turns.leave()
 
-    async def _enter(self, deadline: float) -> None:
-        if not await self._colour.turns.enter(deadline):
-            raise EngineUnavailable("too many requests are under way", sent=False)
-
-    async def _session(self, ttl: float, deadline: float) -> Session:
-        """Give a connected session of that timeout."""
-        session = self._pool.of(ttl)
+    async def _prepare(self, session: Session, ttl: float, deadline: float) -> None:
+        """Wait until a session is connected, and has read the token base."""
         if not session.usable or session.checked != session.changes:
             await session.ready(deadline)
             if session.negotiated != session.asked:
                 self._pool.drop(session)
                 raise _out_of_bounds(ttl, session)
             await self._base.check(session, deadline)
-        return session
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
@@ -96,14 +88,15 @@ class ZooKeeperEngine:
             mine = self._ledger.get(ask.id)
             if mine is not None:
                 sessions.setdefault(mine.session, []).append((place, mine))
-        await self._enter(deadline)
-        try:
-            for session, all_mine in sessions.items():
-                for start in range(0, len(all_mine), CHUNK):
-                    chunk = all_mine[start : start + CHUNK]
-                    await self._renew(session, chunk, found, deadline)
-        finally:
-            self._colour.turns.leave()
+        left = len(sessions)
+        # A session whose server is silent must cost no other its renewal: it comes last, and none
+        # has more than its share of the time.
+        for session in sorted(sessions, key=lambda each: each.silent):
+            all_mine, now = sessions[session], self._now()
+            end = now + max(deadline - now, 0.0) / left
+            left -= 1
+            for start in range(0, len(all_mine), CHUNK):
+                await self._renew(session, all_mine[start : start + CHUNK], found, end)
         return found
 
     async def _renew(
@@ -177,14 +170,10 @@ class ZooKeeperEngine:
             now = self._now()
             for ask in asks:
                 self._ledger.entomb(ask, now)
-        await self._enter(deadline)
-        try:
-            removed: list[bool] = []
-            for start in range(0, len(asks), CHUNK):
-                removed += await self._resign(asks[start : start + CHUNK], deadline)
-            return removed
-        finally:
-            self._colour.turns.leave()
+        removed: list[bool] = []
+        for start in range(0, len(asks), CHUNK):
+            removed += await self._resign(asks[start : start + CHUNK], deadline)
+        return removed
 
     async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
         for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:
@@ -220,10 +209,10 @@ class ZooKeeperEngine:
 
     async def _break(self, ask: Ask, deadline: float) -> bool:
         """Remove what is not ours, or no longer."""
-        session = self._pool.any()
-        await session.ready(deadline)
         folder = nodes.folder(self._address.root, ask.shape.name)
-        return await remove(self._colour, Mine(ask, folder, session, 0.0), deadline)
+        with self._pool.any() as session:
+            await session.ready(deadline)
+            return await remove(self._colour, Mine(ask, folder, session, 0.0), deadline)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Write a resignation behind the claim, where its node is known."""
@@ -243,42 +232,43 @@ class ZooKeeperEngine:
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or on the next names with a prefix."""
         deadline = self._now() + IO
-        session = self._pool.any()
         try:
-            await session.ready(deadline)
-            show = Show(self._colour, session, deadline)
-            root, now = self._address.root, self._now()
-            if exact:
-                return Page(await show.one(root, names, self._ledger, now), None)
-            return await show.page(root, names, cursor, self._ledger, now)
+            with self._pool.any() as session:
+                await session.ready(deadline)
+                show = Show(self._colour, session, deadline)
+                root, now = self._address.root, self._now()
+                if exact:
+                    return Page(await show.one(root, names, self._ledger, now), None)
+                return await show.page(root, names, cursor, self._ledger, now)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
         """Keep it: a read and a write."""
         try:
-            await (await self._records(deadline)).keep(name, record)
+            with self._pool.any() as session:
+                await (await self._records(session, deadline)).keep(name, record)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=True) from error
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
         try:
-            return await (await self._records(deadline)).read(name)
+            with self._pool.any() as session:
+                return await (await self._records(session, deadline)).read(name)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
-    async def _records(self, deadline: float) -> Records:
-        session = self._pool.any()
+    async def _records(self, session: Session, deadline: float) -> Records:
         await session.ready(deadline)
         return Records(self._colour, session, self._address.root, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the ensemble for its members and its bounds."""
-        session = self._pool.any()
         try:
-            await session.ready(deadline)
-            return await guarantees.ask(self._colour, session, self._address, deadline)
+            with self._pool.any() as session:
+                await session.ready(deadline)
+                return await guarantees.ask(self._colour, session, self._address, deadline)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 

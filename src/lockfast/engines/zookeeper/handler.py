@@ -7,31 +7,48 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 PATIENCE = 2.0  # seconds that a four-letter word may take
 LARGEST = 65_536  # bytes of its answer that are read
+PIPE = 65_536  # bytes that a pipe holds
 
 
-class PipeEnd:
-    """One end of the pipe that wakes kazoo's thread, in place of a socket.
+class WriteEnd:
+    """What wakes kazoo's thread: the end of a pipe that callers write to.
 
-    kazoo writes a byte for each request, and reads one for each that it sends. Its own pair of
-    sockets is full after 278 bytes (Linux): while its thread waits for a server that is silent, the
-    callers then block, past their deadlines. A pipe takes 65,536 bytes and never blocks here.
+    kazoo writes a byte for each request, and reads one for each that it sends. Its own sockets are
+    full after 278 bytes (Linux): while its thread waits for a server that is silent, callers then
+    block past their deadlines. Writing to this pipe never blocks, also when it is full.
     """
 
-    def __init__(self, descriptor: int, mode: str) -> None:
+    def __init__(self, descriptor: int) -> None:
         """Own a descriptor. A file object checks under the interpreter's lock that it is still
         open: `os.write` could hit a descriptor that was closed and given to somebody else.
         """
         os.set_blocking(descriptor, False)
-        self._file = io.FileIO(descriptor, mode)
-        self.fileno = self._file.fileno
-        self.send = self._file.write
-        self.recv = self._file.read
-        self.close = self._file.close
+        file = io.FileIO(descriptor, "w")
+        self.send, self.close = file.write, file.close
+
+
+class ReadEnd:
+    """The other end, which kazoo's thread reads. It is readable as long as requests wait."""
+
+    def __init__(self, descriptor: int, writer: WriteEnd, waiting: Callable[[], object]) -> None:
+        """Own a descriptor. `waiting`: what is true while requests wait to be sent."""
+        os.set_blocking(descriptor, False)
+        file = io.FileIO(descriptor, "r")
+        self.fileno, self.close = file.fileno, file.close
+        self._read, self._writer, self._waiting = file.read, writer, waiting
+
+    def recv(self, size: int) -> None:  # noqa: ARG002  # kazoo's, which wants one byte
+        """Take the wake-ups in, unless requests wait: one byte stands for any number of them."""
+        if not self._waiting():
+            self._read(PIPE)
+            if self._waiting():  # its wake-up may have been among those
+                self._writer.send(b"\0")
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
@@ -41,14 +58,17 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         """Speak TLS if there is a context."""
         super().__init__()
         self._context = context
+        self.waiting: Callable[[], object] = bool
+        """What is true while requests wait to be sent."""
         self.trouble = ""
         """Why the last attempt failed."""
         self._peer: tuple[tuple[str, int], str | None] | None = None
 
-    def create_socket_pair(self) -> tuple[PipeEnd, PipeEnd]:
+    def create_socket_pair(self) -> tuple[ReadEnd, WriteEnd]:
         """Make what wakes kazoo's thread: the end that it reads, and the one that others write."""
         read, write = os.pipe()
-        return PipeEnd(read, "r"), PipeEnd(write, "w")
+        writer = WriteEnd(write)
+        return ReadEnd(read, writer, self.waiting), writer
 
     def create_connection(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kazoo.protocol.states import KazooState, WatchedEvent
 
@@ -29,16 +31,36 @@ class Pool:
         self._sessions: dict[int | None, Session] = {}
         self._closed = False
 
-    def of(self, ttl: float) -> Session:
-        """Give the session whose timeout is `ttl`; it may not be connected yet."""
-        return self._sessions.get(int(ttl * 1000)) or self._open(int(ttl * 1000), ttl)
+    @contextmanager
+    def of(self, ttl: float) -> Iterator[Session]:
+        """Use the session whose timeout is `ttl`; it may not be connected yet.
 
-    def any(self) -> Session:
-        """Give a session to read with, whatever its timeout."""
-        for session in list(self._sessions.values()):
-            if session.usable:
-                return session
-        return self._sessions.get(None) or self._open(None, READING)
+        A session in use is not retired to make room for another. Otherwise the node of a claim
+        that is granted meanwhile would go with its session, and its holder would not know.
+        """
+        with self._lock:
+            session = self._open(int(ttl * 1000), ttl)
+            session.users += 1
+        with self._used(session):
+            yield session
+
+    @contextmanager
+    def any(self) -> Iterator[Session]:
+        """Use a session to read with, whatever its timeout."""
+        with self._lock:
+            usable = (each for each in list(self._sessions.values()) if each.usable)
+            session = next(usable, None) or self._open(None, READING)
+            session.users += 1
+        with self._used(session):
+            yield session
+
+    @contextmanager
+    def _used(self, session: Session) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self._lock:
+                session.users -= 1
 
     def _open(self, key: int | None, ttl: float) -> Session:
         with self._lock:
@@ -57,7 +79,7 @@ class Pool:
 
     def _make_room(self) -> None:
         for key, session in list(self._sessions.items()):
-            if not session.claims:
+            if not session.claims and not session.users:
                 self._sessions.pop(key, None)
                 session.retire()
                 return

@@ -119,6 +119,8 @@ class Session:
         """How many of them had been when it was read. Not a flag: others must not pass before the
         first one has read it, and a change that comes while it is read must count.
         """
+        self.users = 0
+        """How many calls use it now. The pool counts them, under its lock."""
         self.claims: set[str] = set()
         """The ids of claims that live on it, or may."""
         self._up = False
@@ -143,6 +145,7 @@ class Session:
             connection_retry=retry,
             auth_data=address.login,
         )
+        self._handler.waiting = lambda: self._client._queue  # noqa: SLF001  # kazoo has no other
         self._client.add_listener(self._changed)
         connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
         self._invoke, connection._invoke = connection._invoke, self._spy  # noqa: SLF001  # the same
@@ -191,6 +194,12 @@ class Session:
     def usable(self) -> bool:
         """Whether a request would be sent at once."""
         return self._up and not self.lost
+
+    @property
+    def silent(self) -> bool:
+        """Whether somebody waits, and nothing was answered for a while."""
+        since = self._silent
+        return since is not None and self._now() - since > NUDGE
 
     async def ready(self, deadline: float) -> None:
         """Wait for a connection: what is not sent need not be doubted."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lockfast.engines.zookeeper.colour import AT_ONCE, Late, Reply
-from lockfast.runtime.base import Clock, Turns
-from lockfast.runtime.threads import ThreadEvent, ThreadTurns
+from lockfast.engines.zookeeper.colour import Late, Reply
+from lockfast.runtime.base import Clock
+from lockfast.runtime.threads import ThreadEvent
 
 
 class ThreadReply:
@@ -47,7 +47,6 @@ class ThreadColour:
         # No `threading.Event`: its lock is not re-entrant, and whatever a garbage collection or a
         # signal handler runs in the thread that has it may ring too.
         self._bell = ThreadEvent(clock)
-        self.turns: Turns = ThreadTurns(AT_ONCE, clock)
 
     def reply(self) -> ThreadReply:
         """Make a reply to come."""

@@ -2,7 +2,8 @@
 
 A `commit()` or `rollback()` in the block, or in a helper that it calls, ends the guarded
 transaction. psycopg would begin the next one by itself, and nothing would have checked the lease
-for that one.
+for that one. One that the block begins by SQL of its own (COMMIT AND CHAIN, or COMMIT and BEGIN in
+one text) the bolt does not see: before the commit, the server is asked if it is still the same.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ ENDED = (
 )
 
 
+NAME = "_lockfast_block"
+
+
 class Bolt:
     """Closed from the check to the end of the block, on a connection that is not in autocommit."""
 
-    def __init__(self, connection: BaseConnection[Any]) -> None:
-        """Close it."""
+    def __init__(self, connection: BaseConnection[Any], block: str) -> None:
+        """Close it, for the block of that name, or for the one that this is within."""
         self._words = vars(connection)
         self._connection = connection
         self._outer = self._words.get(HOOK)  # a block within a block
         self._words[HOOK] = refuse
+        self.block: str = self._words.setdefault(NAME, block)
+        """Which block the transaction was begun for."""
 
     @property
     def broken(self) -> bool:
@@ -44,8 +50,14 @@ class Bolt:
         """Open it: the block has come to its end."""
         if self._outer is None:
             self._words.pop(HOOK, None)
+            self._words.pop(NAME, None)
         else:
             self._words[HOOK] = self._outer
+
+
+def bolted(connection: BaseConnection[Any]) -> bool:
+    """Tell whether a block is open on this connection."""
+    return HOOK in vars(connection)
 
 
 def over(connection: BaseConnection[Any]) -> bool:

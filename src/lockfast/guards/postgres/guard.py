@@ -29,10 +29,6 @@ class ThreadLine(Generic[Row]):
         with self.connection.lock:
             self.connection.wait(exchange(self.connection.pgconn, statements))
 
-    async def commit(self) -> None:
-        """Commit."""
-        self.connection.commit()
-
     async def rollback(self) -> None:
         """Roll back."""
         self.connection.rollback()
@@ -54,10 +50,6 @@ class AioLine(Generic[Row]):
         """Run statements."""
         async with self.connection.lock:
             await self.connection.wait(exchange(self.connection.pgconn, statements))
-
-    async def commit(self) -> None:
-        """Commit."""
-        await self.connection.commit()
 
     async def rollback(self) -> None:
         """Roll back."""

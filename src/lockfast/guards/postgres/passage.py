@@ -13,16 +13,18 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 
-from lockfast.errors import LockfastError
+from lockfast.errors import LockfastError, Unguarded
 from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import ENDED, Bolt
 from lockfast.guards.postgres.statements import (
     AGAIN,
     READ_COMMITTED,
+    block_of,
     ensure_held,
     entering,
     refusal,
     sealing,
+    still,
 )
 
 
@@ -35,9 +37,6 @@ class Line(Protocol):
 
     async def run(self, *statements: str) -> None:
         """Run `exchange`."""
-
-    async def commit(self) -> None:
-        """Commit."""
 
     async def rollback(self) -> None:
         """Roll back."""
@@ -78,7 +77,7 @@ class Passage:
             # In the same message as the BEGIN: the check costs no round trip.
             calls = entering(self._leases, check_lease=check_lease)
             await self._line.run(beginning(connection), *calls)
-            self._bolt = Bolt(connection)
+            self._bolt = Bolt(connection, block_of(self._leases))
             ensure_held(self._leases)
         except BaseException as error:
             await self.end(error)
@@ -96,13 +95,27 @@ class Passage:
                 return
             if ended:
                 raise psycopg.ProgrammingError(ENDED)
-            await self._line.commit()
+            await self._commit()
         except psycopg.Error as failure:
             if error is None:  # the commit was refused, perhaps by a trigger
                 await self._fail(failure)
             raise
         finally:
             await self._restore()
+
+    async def _commit(self) -> None:
+        """Commit the transaction that was checked, and no other.
+
+        In the same message as the COMMIT: to ask costs no round trip.
+        """
+        try:
+            await self._line.run(still(block_of(self._leases)), "COMMIT")
+        except psycopg.errors.UndefinedObject as error:
+            status = self._line.connection.pgconn.transaction_status
+            if status != TransactionStatus.INERROR:  # the COMMIT's own error has ended it
+                raise
+            await self._fail(error)
+            raise Unguarded(ENDED) from None
 
     async def _fail(self, error: BaseException) -> None:
         """Roll back; raise what the error means, if it means that the lease is lost."""

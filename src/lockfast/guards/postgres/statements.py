@@ -27,6 +27,10 @@ AFAR = 10.0
 holder knows how much of its lease is left."""
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """In front of a seal: at a higher level it would fail whenever another is at the mark."""
+BLOCK = "SELECT pg_catalog.current_setting('lockfast.block', true)"
+"""Ask which block this transaction was begun for. The setting ends with the transaction: behind a
+COMMIT AND CHAIN, or a COMMIT and a BEGIN, in the block there is none, though the status is the same
+as before."""
 
 
 class Diagnosis(Protocol):
@@ -57,19 +61,39 @@ _entries: WeakKeyDictionary[LeaseCore, str] = WeakKeyDictionary()
 """What stays the same in front of all writes of a lease. Weakly: a lease lives by its holder."""
 
 
-def entering(leases: Sequence[Holder], *, check_lease: bool = False) -> list[str]:
-    """Write the check that opens a transaction: the first thing in it, ahead of every read."""
-    lease = leases[0] if len(leases) == 1 and not check_lease else None
+def entering(
+    leases: Sequence[Holder], *, check_lease: bool = False, within: bool = False
+) -> list[str]:
+    """Write the check that opens a transaction: the first thing in it, ahead of every read.
+
+    It also says for which block the transaction is, unless it is `within` another block.
+    """
+    lease = leases[0] if len(leases) == 1 and not check_lease and not within else None
     if isinstance(lease, LeaseCore):  # in front of nearly every write, so it is short
         entry = _entries.get(lease)
         if entry is None:
-            entry = _entries[lease] = _call("enter_v1", shown(lease))
+            at = shown(lease)
+            entry = _entries[lease] = _call("enter_v1", at, _named(_id(at)))
         return [f"{entry}'{math.ceil(lease.remaining * 1000.0) or 1}')"]
-    calls = _each("enter_v1", leases)
+    calls = _each("enter_v1", leases, named=not within)
     if check_lease:
         shows = map(shown, leases)
         calls += [f"CALL lockfast_guard.held_v1({_name(at)}, '{_id(at)}')" for at in shows]
     return calls
+
+
+def block_of(leases: Sequence[Holder]) -> str:
+    """Give what `BLOCK` answers in the transaction that these leases have entered."""
+    return leases[0].id if len(leases) == 1 else min(map(shown, leases)).id
+
+
+def still(block: str) -> str:
+    """Write a statement that fails where `BLOCK` answers something else."""
+    return (
+        "SELECT pg_catalog.current_setting(CASE WHEN pg_catalog.current_setting('lockfast.block', "
+        f"true) OPERATOR(pg_catalog.=) '{block}' THEN 'lockfast.block' "
+        "ELSE 'lockfast: the guarded transaction has ended' END)"
+    )
 
 
 def sealing(leases: Sequence[Holder]) -> list[str]:
@@ -88,19 +112,29 @@ def _left(lease: Holder) -> float:
     return lease.remaining if isinstance(lease, LeaseCore) else AFAR
 
 
-def _each(procedure: str, leases: Sequence[Holder]) -> list[str]:
+def _each(procedure: str, leases: Sequence[Holder], *, named: bool = False) -> list[str]:
     if not leases:
         raise TypeError("a guard needs a lease")
     ms = math.ceil(min(map(_left, leases)) * 1000.0) or 1  # 0 would be for ever
     # In the order of names: two transactions under the same two locks must not block each other.
-    return [f"{_call(procedure, at)}'{ms}')" for at in sorted(map(shown, leases))]
+    shows = sorted(map(shown, leases))
+    ids = [f"'{_id(at)}'" for at in shows]
+    if named:
+        ids[0] = _named(_id(shows[0]))
+    pairs = zip(shows, ids, strict=True)
+    return [f"{_call(procedure, at, id_)}'{ms}')" for at, id_ in pairs]
 
 
-def _call(procedure: str, at: Shown) -> str:
+def _call(procedure: str, at: Shown, id_: str) -> str:
     return (
-        f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, '{_id(at)}', {at.floor:d}, "
+        f"CALL lockfast_guard.{procedure}({_name(at)}, {at.token:d}, {id_}, {at.floor:d}, "
         f"{'true' if at.shared else 'false'}, "
     )
+
+
+def _named(id_: str) -> str:
+    """Write an id so that it also names the block: `set_config` gives back what it has set."""
+    return f"pg_catalog.set_config('lockfast.block', '{id_}', true)"
 
 
 def _name(at: Shown) -> str:
