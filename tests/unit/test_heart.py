@@ -9,7 +9,7 @@ import lockfast
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Standing
 
-SILENT, SHORT = 3.0, 0.6  # seconds of ttl, of leases on a part that is silent, and on another
+SILENT, SHORT = 6.0, 1.2  # seconds of ttl, of leases on a part that is silent, and on another
 
 
 def test_renewals_that_nobody_answers_cost_no_lease_of_a_shorter_ttl() -> None:

@@ -22,6 +22,7 @@ from lockfast.engines.zookeeper.colour import Reply
 T = TypeVar("T")
 LARGEST = 64 * 2**20  # bytes of an answer; a server's own limit is one megabyte as it comes
 INT = 4  # bytes of a number
+JUMP = 2**20  # transactions between two answers; more are believed when the next answer says so too
 KNOWN = (KazooException, KazooTimeoutError, OSError)  # what kazoo's thread survives
 
 
@@ -92,6 +93,7 @@ class Reading:
     def __init__(self, client: KazooClient) -> None:
         """Take kazoo's three methods over."""
         self._client = client
+        self._seen = 0
         connection = client._connection  # noqa: SLF001  # kazoo has no hook for it
         self._bytes, connection._read = connection._read, self._bounded  # noqa: SLF001  # the same
         self._answer = connection._read_response  # noqa: SLF001  # the same
@@ -110,6 +112,9 @@ class Reading:
 
         A server that a session has moved to may leave out an answer (ZOOKEEPER-2684). ZooKeeper's
         own client connects anew then; kazoo's thread would end, and all leases with it (#254).
+
+        A client tells each server it connects to the last transaction it has seen, and no server
+        takes back one that has seen more than itself: a single garbled number is not believed.
         """
         pending = self._client._pending  # noqa: SLF001  # what kazoo waits for
         if not pending or pending[0][2] != header.xid:
@@ -120,7 +125,13 @@ class Reading:
             raise ConnectionDropped("a list that is cut off")
         if type(request) in SHAPES and reply is not None:
             pending[0] = request, Checked(reply, SHAPES[type(request)]), xid
-        return self._answer(header, buffer, offset)
+        believed = self._client.last_zxid
+        try:
+            return self._answer(header, buffer, offset)
+        finally:
+            if self._seen and header.zxid > self._seen + JUMP:
+                self._client.last_zxid = believed
+            self._seen = header.zxid
 
     def _survived(self, timeout: float) -> Any:  # noqa: ANN401  # kazoo's
         """Read what has come."""

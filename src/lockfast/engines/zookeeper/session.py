@@ -40,7 +40,7 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
 PATIENCE = 1.5  # seconds that connecting to one host may always take
-OUTLIVED = 2.0  # seconds without a connection after which a session without claims is given up
+OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
 HINTS = {
     AuthFailedError: ": wrong credentials",
@@ -214,13 +214,12 @@ class Session:
             self.check()
 
     def _outlive(self) -> None:
-        """Give a session up that has been without a connection for long: without claims at once,
-        else when two timeouts have passed and it has expired.
+        """Give a session up that has been without a connection for long: it has expired.
 
-        It is not for the driver to find out. A reply whose transaction number was garbled, higher
-        than any that the ensemble has given, keeps every server from taking its client back.
+        It is not for the driver to find out. Replies whose transaction numbers were garbled, higher
+        than any that the ensemble has given, keep every server from taking their client back.
         """
-        down, longest = self._down, self.timeout * 2.0 if self.claims else OUTLIVED
+        down, longest = self._down, max(OUTLIVED, self.timeout * 2.0)
         if down is not None and not self.lost and self._now() > down + longest:
             self.lost = True
             self._opened.set()
