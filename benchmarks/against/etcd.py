@@ -14,7 +14,6 @@ import grpc
 from benchmarks.against import Against
 from benchmarks.fight import NAME, TTL, fight_in_a_task
 from benchmarks.rounds import Work
-from lockfast.engines.etcd.codec import number, numbers
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -27,6 +26,7 @@ from lockfast.engines.etcd.messages import (
     put,
     txn,
 )
+from lockfast.engines.etcd.protobuf import number, numbers
 from lockfast.url import parse
 from tests.servers import EtcdCluster
 

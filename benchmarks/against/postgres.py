@@ -13,7 +13,7 @@ from psycopg import pq
 from benchmarks.against import Against
 from benchmarks.fight import fight
 from benchmarks.rounds import Work
-from lockfast.engines.postgres import install, statements
+from lockfast.engines.postgres import install, messages
 from lockfast.port import Ask, Shape
 from tests.servers import Postgres
 
@@ -53,7 +53,7 @@ def _bare(connection: psycopg.Connection) -> Work:
     ask = Ask("0" * 32, Shape("bare", 30.0), queue=True, not_after=0.0, payload=b"p" * 120)
     claim, resign = (
         sql.split(ask.id.encode())
-        for sql in (statements.claim(ask, FAR, 0, ""), statements.resign([ask], None))
+        for sql in (messages.claim(ask, FAR, 0, ""), messages.resign([ask], None))
     )
     call, numbers = connection.pgconn.exec_, itertools.count()
 

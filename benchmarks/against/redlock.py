@@ -15,9 +15,9 @@ from benchmarks.against import Against
 from benchmarks.fight import NAME, fight
 from benchmarks.rounds import Work
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.wire import Address, Login
-from lockfast.engines.redlock.fleet import Answer
+from lockfast.engines.redis.transport import Address, Login
 from lockfast.engines.redlock.threads import ThreadFleet
+from lockfast.engines.redlock.transport import Answer
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.url import parse

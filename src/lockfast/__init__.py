@@ -1,7 +1,6 @@
 """lockfast: a distributed lock manager that fences. `connect(url)`, `client.lock(name)`, `with`."""
 
-from lockfast.breaks import Break
-from lockfast.client import (
+from lockfast.blocking.client import (
     Candidacy,
     Client,
     Election,
@@ -13,6 +12,8 @@ from lockfast.client import (
     RLock,
     connect,
 )
+from lockfast.breaks import Break
+from lockfast.claims.payload import Who
 from lockfast.core.validity import State
 from lockfast.errors import (
     CapacityMismatch,
@@ -31,12 +32,11 @@ from lockfast.errors import (
     WrongLoop,
 )
 from lockfast.guarantees import Finding, Guarantees, Level
-from lockfast.nouns.election import Leader
-from lockfast.nouns.lock import Holder
-from lockfast.nouns.overview import Tie
-from lockfast.nouns.rwlock import RWLock
-from lockfast.nouns.template import INJECTED
-from lockfast.who import Who
+from lockfast.primitives.election import Leader
+from lockfast.primitives.inspection import Tie
+from lockfast.primitives.lock import Holder
+from lockfast.primitives.name_template import INJECTED
+from lockfast.primitives.rwlock import RWLock
 
 __all__ = [
     "INJECTED",

@@ -19,14 +19,14 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import MeterProvider, Observation
 from opentelemetry.trace import SpanKind, StatusCode, TracerProvider
 
-from lockfast import hook
-from lockfast.core.templates import Templates
+from lockfast.claims import observer
+from lockfast.claims.claim import HELD, WAITING, Live, Phase
+from lockfast.claims.observer import Watched
+from lockfast.claims.session import sessions
+from lockfast.core.name_templates import Templates
 from lockfast.engines import system
 from lockfast.errors import Loss
-from lockfast.hook import Watched
-from lockfast.live import HELD, WAITING, Live, Phase
 from lockfast.port import Shape
-from lockfast.session import sessions
 
 log = logging.getLogger("lockfast")
 P = ParamSpec("P")
@@ -52,7 +52,7 @@ def instrument(
     needs no mention.
     Without providers, those that OpenTelemetry was set up with. The last call counts.
     """
-    hook.watcher = Otel(
+    observer.watcher = Otel(
         Templates(templates),
         metrics.get_meter("lockfast", meter_provider=meter_provider),
         trace.get_tracer("lockfast", tracer_provider=tracer_provider),
@@ -61,7 +61,7 @@ def instrument(
 
 def uninstrument() -> None:
     """Tell no more."""
-    hook.watcher = None
+    observer.watcher = None
 
 
 def harmless(method: Callable[P, None]) -> Callable[P, None]:
@@ -173,7 +173,7 @@ class Otel:
 
     def _count(self, phase: Phase) -> Iterator[Observation]:
         """Count claims. One that was seen once is told of for ever: gone is 0, and not unknown."""
-        if hook.watcher is not self:
+        if observer.watcher is not self:
             return
         found: Counter[frozenset[tuple[str, str | int]]] = Counter()
         for reference in sessions.valuerefs():

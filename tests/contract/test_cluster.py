@@ -12,7 +12,7 @@ from lockfast.core.validity import State
 from lockfast.engines.redis.keys import keys, slot
 from lockfast.errors import EngineUnavailable
 from lockfast.testing import Stage
-from lockfast.testing.verbs import acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench
 from tests.servers import Cluster, ServerClock
 

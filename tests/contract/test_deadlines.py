@@ -11,7 +11,7 @@ import pytest
 from lockfast import EngineUnavailable, LockfastError
 from lockfast.engines.postgres import install
 from lockfast.testing import COLOURS, Stage, UrlBench
-from lockfast.testing.verbs import acquire, close, release
+from lockfast.testing.harness.verbs import acquire, close, release
 from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
 from tests.servers.process import Server
 

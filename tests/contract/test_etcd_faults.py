@@ -13,7 +13,7 @@ from lockfast.core.validity import State
 from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
-from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import EtcdBench
 from tests.servers import Etcd, EtcdCluster, Proxy, free_port, wait_until
 

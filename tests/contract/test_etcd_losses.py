@@ -13,10 +13,10 @@ from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import CapacityMismatch, EngineUnavailable
 from lockfast.port import Ask, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
-from lockfast.testing.colour import COLOURS
-from lockfast.testing.machine import SHAPES, TTLS
-from lockfast.testing.twins import NAMES, Claim
-from lockfast.testing.verbs import acquire, release
+from lockfast.testing.harness.mode import COLOURS
+from lockfast.testing.harness.state_machine import SHAPES, TTLS
+from lockfast.testing.harness.twins import NAMES, Claim
+from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import EtcdBench
 from tests.servers import EtcdCluster
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lockfast
-from lockfast.engines.etcd import forms, messages
-from lockfast.engines.etcd.codec import Malformed, fields, number, text
+from lockfast.engines.etcd import claim_transaction, messages
+from lockfast.engines.etcd.protobuf import Malformed, fields, number, text
 from lockfast.errors import EngineRefused, LockfastError
 from lockfast.port import Shape
 from lockfast.testing import COLOURS, Stage
@@ -21,7 +21,10 @@ from tests.contract.benches import EtcdBench
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
 
-LOCK, PERMITS = forms.Form(Shape("x", 5.0)), forms.Form(Shape("x", 5.0, 3, 1))
+LOCK, PERMITS = (
+    claim_transaction.Form(Shape("x", 5.0)),
+    claim_transaction.Form(Shape("x", 5.0, 3, 1)),
+)
 ROUNDS = 120
 
 
@@ -123,9 +126,9 @@ READERS: list[Callable[[bytes], object]] = [
     messages.deleted,
     messages.term,
     messages.heard,
-    lambda said: forms.claimed(said, LOCK),
-    lambda said: forms.claimed(said, PERMITS),
-    forms.squeezed,
+    lambda said: claim_transaction.claimed(said, LOCK),
+    lambda said: claim_transaction.claimed(said, PERMITS),
+    claim_transaction.squeezed,
 ]
 
 

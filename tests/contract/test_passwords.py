@@ -11,7 +11,7 @@ import pytest
 import lockfast
 from lockfast import LockfastError, State
 from lockfast.testing import COLOURS, Stage, UrlBench
-from lockfast.testing.verbs import acquire, release
+from lockfast.testing.harness.verbs import acquire, release
 from tests.servers import EtcdCluster, Redis, RedlockSet
 
 OLD, NEW = "p@ss/w:rd", "n%w w#rd"

@@ -15,7 +15,7 @@ import pytest
 import lockfast
 from lockfast import EngineUnavailable, LockfastError, NotAcquired, aio
 from lockfast.engines.postgres import install
-from lockfast.engines.postgres.address import Address
+from lockfast.engines.postgres.url import Address
 from lockfast.url import parse
 from tests.servers import Postgres, wait_until
 from tests.servers.process import free_port
@@ -279,7 +279,7 @@ def test_a_password_that_went_to_an_unproven_server_is_a_finding(
 
         wait_until(lambda: _refuses(server), "passwords are asked for")
         assert "sslmode = prefer" not in settings()  # on this machine
-        monkeypatch.setattr("lockfast.engines.postgres.address.is_local", lambda _host: False)
+        monkeypatch.setattr("lockfast.engines.postgres.url.is_local", lambda _host: False)
         assert "sslmode = prefer" in settings()
 
 

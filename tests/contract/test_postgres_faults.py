@@ -25,7 +25,7 @@ from lockfast.testing import (
     Stage,
     WakeContract,
 )
-from lockfast.testing.verbs import acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import PostgresBench
 from tests.servers import PgBouncer, Postgres, ServerClock, wait_until
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lockfast.engines.postgres import install, replies, statements
+from lockfast.engines.postgres import install, messages, replies
 from lockfast.port import SHARED, Ask, Shape, Standing
 from tests.servers import Postgres
 
@@ -87,17 +87,17 @@ class Desk:
         return [[raw.get_value(0, 0)]]
 
     def claim(self, ask: Ask) -> Standing:
-        _, standing = replies.claimed(self._rows(statements.claim(ask, FAR, 0, "")), ask)
+        _, standing = replies.claimed(self._rows(messages.claim(ask, FAR, 0, "")), ask)
         assert isinstance(standing, Standing)
         return standing
 
     def renew(self, ask: Ask) -> Standing:
-        ((_, standing),) = replies.renewed(self._rows(statements.renew([ask])), [ask])
+        ((_, standing),) = replies.renewed(self._rows(messages.renew([ask])), [ask])
         assert standing is not None
         return standing
 
     def resign(self, *asks: Ask) -> None:
-        removed, _ = replies.resigned(self._rows(statements.resign(asks, None)), asks)
+        removed, _ = replies.resigned(self._rows(messages.resign(asks, None)), asks)
         assert all(removed)
 
     def delete_by_hand(self, ask: Ask) -> None:

@@ -18,10 +18,10 @@ import pytest
 import lockfast
 from lockfast import aio
 from lockfast.engines.redis.aio import AioWire, Connection
-from lockfast.engines.redis.wire import Address
+from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
 from lockfast.testing import COLOURS, Stage
-from lockfast.testing.verbs import acquire
+from lockfast.testing.harness.verbs import acquire
 from tests.contract.benches import RedisBench
 from tests.servers import Redis, RedlockSet
 

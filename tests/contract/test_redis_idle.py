@@ -11,7 +11,7 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.testing import COLOURS, Stage
-from lockfast.testing.verbs import acquire, release, try_acquire
+from lockfast.testing.harness.verbs import acquire, release, try_acquire
 from tests.contract.benches import RedisBench
 from tests.servers import Proxy, Redis, RedlockSet
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockfast.errors import EngineUnavailable
 from lockfast.testing import COLOURS, Stage
-from lockfast.testing.verbs import acquire, release
+from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import RedisBench
 from tests.servers import Redis
 from tests.servers.process import wait_until

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import hiredis
 import pytest
 
-from lockfast.engines.redis import packets
-from lockfast.engines.redis.parser import MISSING, Parser
-from lockfast.engines.redlock import packets as redlock_packets
+from lockfast.engines.redis import messages
+from lockfast.engines.redis.reply_parser import MISSING, Parser
+from lockfast.engines.redlock import messages as redlock_packets
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Shape
 from lockfast.testing import COLOURS, Stage
@@ -289,9 +289,9 @@ def test_an_id_that_somebody_else_has_written_is_neither_shown_nor_sent() -> Non
     """A resignation sends it behind a fixed length: it ran commands as whoever broke the lock."""
     evil = "0" * 30 + "\r\n*2\r\n$3\r\nDEL\r\n$8\r\nprecious\r\n"
     row = [evil.encode(), b"5", 1, 1000, b"1", b"1", b""]
-    assert packets.entries("x", [row]) == []
+    assert messages.entries("x", [row]) == []
     ask = Ask(evil, Shape("x", 5.0), queue=True, not_after=0.0, payload=b"")
     with pytest.raises(ValueError, match="not the id"):
-        packets.resign(packets.resign_form("x"), ask, 0)
+        messages.resign(messages.resign_form("x"), ask, 0)
     with pytest.raises(ValueError, match="not the id"):
         redlock_packets.resign("x", evil, 5)

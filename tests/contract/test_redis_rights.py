@@ -12,7 +12,7 @@ import lockfast
 from lockfast.errors import EngineRefused
 from lockfast.port import Standing
 from lockfast.testing import COLOURS, Actor, Stage
-from lockfast.testing.verbs import acquire, release
+from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import RedisBench, RedlockBench
 from tests.servers import Redis, RedlockSet
 from tests.servers.node import rows

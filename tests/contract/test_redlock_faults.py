@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from lockfast.core.validity import State
-from lockfast.engines.redlock import install, packets
+from lockfast.engines.redlock import install, messages
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.scripts import INSTALL
 from lockfast.errors import EngineRefused, EngineUnavailable, NotAcquired
 from lockfast.port import LONGEST_WAIT, Ask, Shape
 from lockfast.testing import COLOURS, Actor, Stage
-from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench, RedlockBench
 from tests.servers import Proxy, Redis, RedlockSet, ServerClock
 
 TTL = 2.0
-SETTLED = packets.SETTLED / 1000
+SETTLED = messages.SETTLED / 1000
 
 
 class Nodes(RedlockSet):
@@ -33,7 +33,7 @@ class Nodes(RedlockSet):
 
     def member(self, number: int) -> bool:
         """Tell whether a node is a member: it has the marks of all its buckets."""
-        marks = self.nodes[number].command("MGET", *(packets.mark_key(b) for b in range(1024)))
+        marks = self.nodes[number].command("MGET", *(messages.mark_key(b) for b in range(1024)))
         assert isinstance(marks, list)
         return None not in marks
 
@@ -71,7 +71,7 @@ async def meet(client: AnyClient, node: Redis) -> None:
     """Be at work until a node is known to be no member; a slow one is met later."""
     await work_until(
         client,
-        lambda: str(node.command("GET", packets.MEMBER)).startswith("b'J"),
+        lambda: str(node.command("GET", messages.MEMBER)).startswith("b'J"),
         "a client has met it",
     )
 
@@ -146,7 +146,7 @@ def test_one_node_with_a_number_near_the_limit_does_not_raise_the_tokens(
         client = stage.client()
         tokens = await tokens_of(client, 2)
         for bucket in range(1024):
-            servers.nodes[0].command("SET", packets.mark_key(bucket), f"{near:016d} 2000")
+            servers.nodes[0].command("SET", messages.mark_key(bucket), f"{near:016d} 2000")
         kept = await acquire(client.lock("kept", ttl=TTL))
         with pytest.raises(NotAcquired):  # the one that is in the way shows that mark too
             await acquire(stage.client().lock("kept", ttl=TTL), 0.2)
@@ -294,7 +294,7 @@ def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
             assert node.command("KEYS", "*=x") == []  # it has accepted nothing
             servers.clocks[number].advance(SETTLED + TTL)  # as if so much time had passed
             await stage.colour.until(lambda n=number: servers.member(n), "it has joined")  # type: ignore[misc]  # the same
-            mark = node.command("GET", packets.mark_key(packets.keys("x").bucket))
+            mark = node.command("GET", messages.mark_key(messages.keys("x").bucket))
             assert isinstance(mark, bytes)
             assert int(mark.split()[0]) >= grants[seen][1]
         stop.append(True)
@@ -314,8 +314,8 @@ def test_a_wiped_node_waits_for_the_longest_ttl_that_was_ever_granted(
         servers.nodes[0].command("FLUSHALL")
         await meet(client, servers.nodes[0])
         servers.clocks[0].advance(SETTLED + 1)
-        marks = [packets.mark_key(bucket) for bucket in (0, packets.keys("x").bucket)]
-        assert packets.keys("x").bucket != 0
+        marks = [messages.mark_key(bucket) for bucket in (0, messages.keys("x").bucket)]
+        assert messages.keys("x").bucket != 0
         node = servers.nodes[0]
         await work_until(client, lambda: node.command("EXISTS", marks[0]), "the rest has joined")
         assert not node.command("EXISTS", marks[1])  # where the long one may be held
@@ -410,7 +410,7 @@ def test_a_late_copy_of_a_claim_that_was_broken_is_refused(colour: str) -> None:
                 broken = Ask(mine.id, shape, True, stage.bench.now() + LONGEST_WAIT, b"")  # noqa: FBT003  # queue
                 assert await other.resign(broken, doubt=True) == [True]
                 way.release_requests()
-                lock = packets.mark_key(packets.keys("x").bucket) + "=x"
+                lock = messages.mark_key(messages.keys("x").bucket) + "=x"
                 assert [node.command("GET", lock) for node in servers.nodes] == [None] * 3
                 await holder.engine.close()
 
@@ -503,7 +503,7 @@ def test_a_node_joins_with_the_help_of_one_that_joined_after_it_was_asked(
             await actor.engine.listen(stage.bench.now() + 0.3)
             for clock in servers.clocks[3:]:
                 clock.advance(1.0)
-        made = ("EVAL", INSTALL.source, 1, packets.MEMBER, packets.PREFIX, 1024, f"{2**51:016d}")
+        made = ("EVAL", INSTALL.source, 1, messages.MEMBER, messages.PREFIX, 1024, f"{2**51:016d}")
         helper.command(*made)  # as if another client had let it in
         while not servers.member(4):
             assert time.monotonic() < end, "not joined within 30 s"

@@ -9,7 +9,7 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.testing import Stage
-from lockfast.testing.verbs import acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench
 from tests.servers import SentinelSet
 

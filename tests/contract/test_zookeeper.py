@@ -22,7 +22,7 @@ from lockfast.testing import (
     ShapeContract,
     SteadyMachine,
 )
-from lockfast.testing.twins import NAMES
+from lockfast.testing.harness.twins import NAMES
 from tests.contract.benches import ZooKeeperBench, ZooKeeperMovedBench
 from tests.servers import ZooKeeperEnsemble
 

@@ -15,7 +15,7 @@ from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
-from lockfast.engines.zookeeper.ledger import Mine
+from lockfast.engines.zookeeper.own_claims import Mine
 from lockfast.errors import (
     EngineRefused,
     EngineUnavailable,
@@ -25,7 +25,7 @@ from lockfast.errors import (
 )
 from lockfast.port import EVERYONE
 from lockfast.testing import COLOURS, Actor, Stage
-from lockfast.testing.verbs import AnyClient, acquire, queue, release, try_acquire
+from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
 from tests.robustness.hosts import Network, host_of
 from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, wait_until

@@ -18,8 +18,8 @@ from kazoo.protocol.states import ZnodeStat
 
 import lockfast
 from lockfast.engines.zookeeper import engine, nodes, session
-from lockfast.engines.zookeeper.handler import LARGEST, PATIENCE, Handler
-from lockfast.engines.zookeeper.reading import SHAPES
+from lockfast.engines.zookeeper.kazoo_handler import LARGEST, PATIENCE, Handler
+from lockfast.engines.zookeeper.kazoo_replies import SHAPES
 from lockfast.errors import EngineUnavailable, LockfastError
 from tests.servers import ZooKeeper
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lockfast
-from lockfast.engines.redlock import install, packets
+from lockfast.engines.redlock import install, messages
 from tests.docs.rights import do_everything, documented_acl
 from tests.servers import Redis, RedlockSet, ServerClock, wait_until
 
@@ -27,7 +27,7 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
 
         def noticed() -> bool:
             client.lock("x").acquire().release()
-            return nodes[0].command("GET", packets.MEMBER) is not None
+            return nodes[0].command("GET", messages.MEMBER) is not None
 
         wait_until(noticed, "it is noticed")
         clock.advance(60.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import lockfast
-from lockfast.client import Lease, Lock
+from lockfast.blocking.client import Lease, Lock
 from lockfast.guards.postgres import install
 from lockfast.port import SHARED, Shape
 from lockfast.runtime.drive import drive

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import lockfast
-from lockfast.client import Lease, Lock
+from lockfast.blocking.client import Lease, Lock
 from lockfast.guards.mark import Shown
 from lockfast.port import SHARED, Shape
 from tests.traps.colours import Loop

@@ -24,7 +24,7 @@ from typing import Any, Protocol, Self
 
 import lockfast
 from lockfast import LeaseLost, StaleToken, aio
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from lockfast.runtime.drive import drive
 from tests.servers import wait_until
 

@@ -15,7 +15,7 @@ from psycopg import IsolationLevel
 
 import lockfast
 from lockfast import StaleToken
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.postgres import PostgresGuard
 from tests.guards.database import lease, usurped
 from tests.guards.registers.postgres import SELECT, UPDATE

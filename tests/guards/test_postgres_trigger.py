@@ -12,7 +12,7 @@ from psycopg import sql
 import lockfast
 from lockfast import StaleToken, State, Unguarded
 from lockfast.guards.postgres import PostgresGuard
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from tests.guards.database import database, lease, usurped
 from tests.servers import Postgres
 

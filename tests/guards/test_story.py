@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lockfast.guards.mark import Mark, Shown, admit, shown
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from tests.guards import story
 from tests.servers import Redis
 

@@ -18,8 +18,8 @@ import yaml
 
 import lockfast
 from lockfast.cli.app import app
-from lockfast.cli.codes import Code
-from lockfast.cli.job.plan import Plan
+from lockfast.cli.exit_codes import Code
+from lockfast.cli.supervise.plan import Plan
 from tests.servers import Redis, wait_until
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 
 import lockfast
-from lockfast.heart import Heart
+from lockfast.claims.heart import Heart
 
 TTL = 3.0
 _PACKAGE = str(Path(lockfast.__file__).parent)

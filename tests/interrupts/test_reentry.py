@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 import lockfast
-from lockfast import claims, live, owners
-from lockfast.core import pulse
+from lockfast.claims import claim, owners, table
+from lockfast.core import timetable
 from lockfast.engines import memory
 from tests.servers import Redis, wait_until
 
-TABLE = {str(module.__file__) for module in (claims, live, owners, pulse)}
+TABLE = {str(module.__file__) for module in (table, claim, owners, timetable)}
 MEMORY = {str(memory.__file__)}
 pytestmark = pytest.mark.timeout(240)
 ENGINES = count()
@@ -83,7 +83,7 @@ def settled(client: lockfast.Client) -> bool:
     """Tell whether the table and the engine are as they were before anything was acquired."""
     table = client._session.claims
     lanes = [each for lane in table._pulse._lanes.values() for each in lane]
-    alive = [each for each in lanes if each.phase is not live.ENDED]
+    alive = [each for each in lanes if each.phase is not claim.ENDED]
     return not (table._by_id or table._owners or table._leaving or alive or client.inspect())
 
 

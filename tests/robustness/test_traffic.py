@@ -9,8 +9,8 @@ import pytest
 
 import lockfast
 from lockfast import aio
-from lockfast.testing import verbs
-from lockfast.testing.colour import COLOURS
+from lockfast.testing.harness import verbs
+from lockfast.testing.harness.mode import COLOURS
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.history import Kind, Outcome, Record, gathered, read, settled

@@ -16,8 +16,8 @@ import pytest
 import lockfast
 from lockfast.errors import LeaseLost, NotAcquired
 from lockfast.testing import Contract, Stage, driven
+from lockfast.testing.harness.verbs import acquire, release
 from lockfast.testing.lab import AsyncLab, Lab
-from lockfast.testing.verbs import acquire, release
 from tests.servers.process import wait_until
 
 

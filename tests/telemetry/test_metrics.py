@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 import lockfast
-from lockfast import hook, telemetry
-from lockfast.core.templates import Templates
+from lockfast import telemetry
+from lockfast.claims import observer
+from lockfast.core.name_templates import Templates
 from lockfast.guards.mark import Shown, refused
 from lockfast.testing import Contract, Stage, driven
+from lockfast.testing.harness.verbs import acquire, release, try_acquire, within
 from lockfast.testing.lab import Lab
-from lockfast.testing.verbs import acquire, release, try_acquire, within
 from tests.telemetry.seen import Seen, instrumented
 
 
@@ -83,8 +84,8 @@ class TestBothColours(Contract):
         def fail(*_: object, **__: object) -> None:
             raise ZeroDivisionError
 
-        assert isinstance(hook.watcher, telemetry.Otel)
-        monkeypatch.setattr(hook.watcher, "_span", fail)
+        assert isinstance(observer.watcher, telemetry.Otel)
+        monkeypatch.setattr(observer.watcher, "_span", fail)
         await release(await acquire(stage.client().lock("report")))
         assert seen.counts("lock.hold.duration") == {"report": 1}
 

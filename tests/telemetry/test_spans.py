@@ -8,7 +8,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import lockfast
 from lockfast.testing import Contract, Stage, driven
-from lockfast.testing.verbs import acquire, release, try_acquire
+from lockfast.testing.harness.verbs import acquire, release, try_acquire
 from tests.telemetry.seen import Seen
 
 

@@ -17,7 +17,7 @@ from typing import Self
 
 import lockfast
 from lockfast import LeaseLost, aio
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from tests.servers import wait_until
 
 _ROOT = Path(__file__).parents[2]

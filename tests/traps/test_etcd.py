@@ -18,9 +18,9 @@ import lockfast
 from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
-from lockfast.engines.etcd.codec import number, numbers
 from lockfast.engines.etcd.engine import EtcdEngine
 from lockfast.engines.etcd.messages import DELETE, GRANT, KEEP, REVOKE, TXN, term
+from lockfast.engines.etcd.protobuf import number, numbers
 from lockfast.errors import EngineUnavailable
 from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
 from lockfast.runtime.base import now

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import lockfast
-from lockfast.live import Live
+from lockfast.claims.claim import Live
 from tests.servers import Proxy, Redis
 from tests.traps.wire import via
 

@@ -12,7 +12,7 @@ from lockfast.core.validity import State
 from lockfast.engines.redlock.scripts import CLAIM, RENEW
 from lockfast.errors import EngineRefused, LeaseLost, Loss
 from lockfast.testing import COLOURS, Stage
-from lockfast.testing.verbs import acquire, queue, release, try_acquire, wait_lost
+from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire, wait_lost
 from tests.contract.benches import RedlockBench
 from tests.servers import Proxy, Redis, RedlockSet
 from tests.servers.redlock import url_of

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockfast import Deadlock, EngineRefused, EngineUnavailable, LockfastError, NotAcquired
+from lockfast.claims.payload import Who
 from lockfast.plain import plain
-from lockfast.who import Who
 
 ANY = st.text(st.characters(codec=None))
 SCREEN = "\x1b[2J\r\n\x9b1m\u202e\x07\u2028"

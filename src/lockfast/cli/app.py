@@ -9,14 +9,25 @@ from typing import Annotated
 
 import typer
 
-from lockfast.cli import breaking, deadlocks, demo, doctor, elect, install, ls, run, watch, who
-from lockfast.cli.codes import Code, Misconfigured, code_of
+from lockfast.cli.commands import (
+    break_lock,
+    deadlocks,
+    demo,
+    doctor,
+    elect,
+    install,
+    ls,
+    run,
+    watch,
+    who,
+)
+from lockfast.cli.dash_dash import Wrapping
+from lockfast.cli.engine_url import Url, UrlFile, chosen
+from lockfast.cli.exit_codes import Code, Misconfigured, code_of
 from lockfast.cli.flags import FlaggedCommand, FlaggedGroup
-from lockfast.cli.manual import manual
-from lockfast.cli.paper import show
-from lockfast.cli.place import Url, UrlFile, chosen
-from lockfast.cli.stderr import keep_log_quiet, say
-from lockfast.cli.wrapped import Wrapping
+from lockfast.cli.render.help_text import manual
+from lockfast.cli.render.stderr import keep_log_quiet, say
+from lockfast.cli.render.stdout import show
 from lockfast.errors import LockfastError
 
 app = typer.Typer(
@@ -32,7 +43,7 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "ls": ls.ls,
     "who": who.who,
     "watch": watch.watch,
-    "break": breaking.breaks,
+    "break": break_lock.breaks,
     "deadlocks": deadlocks.deadlocks,
     "doctor": doctor.doctor,
     "install": install.install,

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 import typer
 
 import lockfast
-from lockfast.cli.place import chosen
+from lockfast.cli.engine_url import chosen
 from lockfast.plain import plain
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from lockfast.core.queue import Queues
-from lockfast.engines.singly import singly
+from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees, Level
 from lockfast.port import EVERYONE, RECORDS, REMEMBERED, Ask, Engine, Page, Standing, Wake

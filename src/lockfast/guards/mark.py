@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from lockfast import hook
+from lockfast.claims import observer
 from lockfast.errors import StaleToken
-from lockfast.nouns.lease import LeaseCore
 from lockfast.port import SHARED
+from lockfast.primitives.lease import LeaseCore
 
 
 class Mark(NamedTuple):
@@ -80,7 +80,7 @@ def refused(lease: Holder, current: int) -> StaleToken:
     After a failover a zombie's renewals may well succeed, so the engine would not tell it. What
     was shown from afar has its lease elsewhere: whoever passes the error on tells it there.
     """
-    watcher = hook.watcher
+    watcher = observer.watcher
     if isinstance(lease, Shown):
         if watcher is not None:
             watcher.refused(None, lease.name, "")

@@ -10,7 +10,7 @@ from alembic import context
 from alembic.util import to_tuple
 from sqlalchemy import Engine
 
-from lockfast.client import Lease, Lock
+from lockfast.blocking.client import Lease, Lock
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, overload
 from apscheduler.schedulers.base import BaseScheduler
 
 from lockfast.aio import AsyncCandidacy, AsyncElection
-from lockfast.client import Candidacy, Election
+from lockfast.blocking.client import Candidacy, Election
 
 
 @overload

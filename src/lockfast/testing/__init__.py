@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lockfast.testing.suite import *  # noqa: F403  # its names are listed there
+    from lockfast.testing.contract.suite import *  # noqa: F403  # its names are listed there
 else:
 
     def __getattr__(name: str) -> object:
@@ -34,5 +34,5 @@ else:
         pytest imports this package, for the plugin.
         """
         if name[0].isupper() or name == "driven":  # all that the suite offers
-            return getattr(import_module("lockfast.testing.suite"), name)
+            return getattr(import_module("lockfast.testing.contract.suite"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

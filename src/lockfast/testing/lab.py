@@ -13,13 +13,13 @@ from functools import partial
 from typing import Self
 
 from lockfast.aio import AsyncClient, AsyncMultiLease
-from lockfast.client import Client, MultiLease
+from lockfast.blocking.client import Client, MultiLease
+from lockfast.claims.session import DEADLOCK, Session
 from lockfast.engines.memory import Memory
 from lockfast.errors import Loss
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from lockfast.runtime.base import Bell
 from lockfast.runtime.drive import blocking
-from lockfast.session import DEADLOCK, Session
 from lockfast.testing.clock import AsyncClock, Clock, LabEngine, LabTasks, LabThreads, Time
 
 AnyLease = LeaseCore | MultiLease | AsyncMultiLease

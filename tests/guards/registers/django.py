@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import connections, models
 
 from lockfast.guards.django import Fenced, guarded, seal
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 
 if not settings.configured:
     settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}})

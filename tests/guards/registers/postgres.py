@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from lockfast.guards.postgres import AsyncPostgresGuard, Columns, PostgresGuard
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 
 TABLES = """
 CREATE TABLE register (

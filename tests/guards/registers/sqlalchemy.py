@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from lockfast.guards import sqlalchemy as guard
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 
 
 class Base(DeclarativeBase):

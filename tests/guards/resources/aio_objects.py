@@ -7,7 +7,7 @@ from typing import Self
 import aiobotocore.session
 from aiobotocore.config import AioConfig
 
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.objects import AsyncObjectGuard
 from tests.guards.resources.objects import BUCKET, KEY, LOGIN, Client
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.files import AsyncFileGuard, FileGuard
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.http.httpx import Fencing
 
 

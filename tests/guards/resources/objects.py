@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.objects import ObjectGuard
 
 Client: TypeAlias = Any

@@ -7,7 +7,7 @@ from typing import ClassVar
 import redis
 import redis.asyncio
 
-from lockfast.client import Lease
+from lockfast.blocking.client import Lease
 from lockfast.guards.redis import AsyncRedisGuard, RedisGuard
 
 KEY = "{story}:register"

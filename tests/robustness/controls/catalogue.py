@@ -7,7 +7,7 @@ from functools import partial
 
 import lockfast
 from lockfast.engines.redis.scripts import RENEW
-from lockfast.engines.redlock.packets import MEMBER
+from lockfast.engines.redlock.messages import MEMBER
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.controls.trial import START, Control, Trial

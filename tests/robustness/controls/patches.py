@@ -8,17 +8,18 @@ from typing import Any
 
 from kazoo.protocol.serialization import Sync
 
-from lockfast import acquire, port
-from lockfast.claims import Claims
+from lockfast import port
+from lockfast.claims import acquire
+from lockfast.claims.claim import Live
+from lockfast.claims.table import Claims
 from lockfast.core.ballot import Ballot
-from lockfast.engines.redis import packets
+from lockfast.engines.redis import messages
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.keys import command
 from lockfast.engines.zookeeper.proof import Proof
 from lockfast.guards.mark import Holder
 from lockfast.guards.redis.guard import RedisGuardCore
-from lockfast.live import Live
-from lockfast.nouns import lock
+from lockfast.primitives import lock
 from tests.robustness.simulation.mutants import (
     answered_from_the_reply,
     observe_the_whole_ttl,
@@ -63,7 +64,7 @@ def of_the_whole_ttl() -> None:
 
 
 def short_waits() -> None:
-    for module in (port, packets):  # both have the name
+    for module in (port, messages):  # both have the name
         vars(module)["LONGEST_WAIT"] = WAIT
 
 

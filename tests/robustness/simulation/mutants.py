@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from lockfast import acquire, deadlock, together
-from lockfast.claims import Claims
+from lockfast.claims import acquire, acquire_all, deadlock
+from lockfast.claims.claim import Live
+from lockfast.claims.session import Session
+from lockfast.claims.table import Claims
 from lockfast.core.queue import Member, Queues, _find, _standing
 from lockfast.core.token import mint
 from lockfast.core.validity import DRIFT
 from lockfast.errors import StaleToken
 from lockfast.guards import mark
 from lockfast.guards.mark import Mark, Shown
-from lockfast.live import Live
 from lockfast.port import Ask, Standing
-from lockfast.session import Session
 from tests.robustness.simulation.remote import Remote
 from tests.robustness.simulation.server import Request
 
@@ -220,7 +220,7 @@ MUTANTS: dict[str, Sequence[Patch]] = {
     "permits counted by heads": ((Queues, "_grant", grant_by_heads),),
     "readers that raise the mark": ((mark, "admit", admit_readers_as_writers),),
     "readers that do not seal": ((mark, "admit", admit_readers_without_a_seal),),
-    "all taken when one is": ((together, "all", any),),
+    "all taken when one is": ((acquire_all, "all", any),),
     "kept not long enough": ((Claims, "linger", linger_not),),
     "deadlock not looked for": ((deadlock, "check", look_for_no_circle),),
 }

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from random import Random
 
 from lockfast.aio import AsyncClient
+from lockfast.claims.claim import Live
+from lockfast.claims.session import Session
 from lockfast.errors import LockfastError
-from lockfast.live import Live
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
-from lockfast.session import Session
 from tests.robustness.simulation.deeds import Deeds
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.plan import FAULTY, Plan

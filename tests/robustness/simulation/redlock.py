@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from lockfast.engines.redis.keys import BUCKETS
-from lockfast.engines.redis.wire import Address
+from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock import engine as engine_module
 from lockfast.engines.redlock.aio import AioFleet
 from lockfast.engines.redlock.engine import RedlockEngine
-from lockfast.engines.redlock.fleet import Introduction
-from lockfast.engines.redlock.packets import MEMBER, mark_key
+from lockfast.engines.redlock.messages import MEMBER, mark_key
+from lockfast.engines.redlock.transport import Introduction
 from lockfast.errors import LockfastError
 from lockfast.port import Engine
 from tests.robustness.simulation.network import Network

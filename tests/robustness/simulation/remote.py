@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from lockfast.engines.singly import singly
+from lockfast.engines.one_by_one import singly
 from lockfast.errors import CapacityMismatch, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake

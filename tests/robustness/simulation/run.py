@@ -12,9 +12,10 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from lockfast import acquire, port, session
+from lockfast import port
+from lockfast.claims import acquire, session
+from lockfast.claims.heart import log
 from lockfast.errors import LockfastError
-from lockfast.heart import log
 from lockfast.port import Engine
 from tests.robustness.simulation.deeds import TTLS
 from tests.robustness.simulation.network import Network

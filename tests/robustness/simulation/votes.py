@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lockfast.claims.claim import HELD, Live
 from lockfast.guards.mark import Shown
-from lockfast.live import HELD, Live
 from tests.robustness.simulation.world import Broken, World
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lockfast.claims.claim import HELD, Live
 from lockfast.core.queue import Queues
 from lockfast.errors import Loss
 from lockfast.guards.mark import Shown
-from lockfast.live import HELD, Live
 from lockfast.port import Ask
 from tests.robustness.simulation.world import Broken, Process, World
 

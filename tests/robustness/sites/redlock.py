@@ -3,7 +3,7 @@
 import contextlib
 
 from lockfast.engines.redlock import install
-from lockfast.engines.redlock.packets import MEMBER
+from lockfast.engines.redlock.messages import MEMBER
 from tests.robustness.sites.redis import emptied
 from tests.robustness.sites.site import COMMON, PROXIED, Site
 from tests.servers.clock import ServerClock

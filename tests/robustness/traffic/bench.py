@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
-from lockfast.nouns.lease import LeaseCore
 from lockfast.port import Shape
-from lockfast.testing import verbs
-from lockfast.testing.colour import Colour
-from lockfast.testing.verbs import AnyClient, AnyElection, AnyLease, AnyLock, AnyMultiLock
+from lockfast.primitives.lease import LeaseCore
+from lockfast.testing.harness import verbs
+from lockfast.testing.harness.mode import Colour
+from lockfast.testing.harness.verbs import AnyClient, AnyElection, AnyLease, AnyLock, AnyMultiLock
 from tests.robustness.history import Kind, Outcome
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder

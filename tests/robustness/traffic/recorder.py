@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lockfast.nouns.lease import LeaseCore
 from lockfast.port import Shape
+from lockfast.primitives.lease import LeaseCore
 from tests.robustness.history import Kind, Outcome, Record, dumped
 from tests.robustness.traffic.clock import now
 

@@ -14,8 +14,8 @@ from redis.retry import Retry
 
 from lockfast.errors import StaleToken
 from lockfast.guards.redis import AsyncRedisGuard, RedisGuard
-from lockfast.nouns.lease import LeaseCore
-from lockfast.testing.colour import Colour, Threaded
+from lockfast.primitives.lease import LeaseCore
+from lockfast.testing.harness.mode import Colour, Threaded
 from tests.robustness.history import Kind, Outcome
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import lockfast
 from lockfast import aio
-from lockfast.testing import verbs
-from lockfast.testing.colour import COLOURS, Colour
+from lockfast.testing.harness import verbs
+from lockfast.testing.harness.mode import COLOURS, Colour
 from tests.robustness.traffic.bench import Bench
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder

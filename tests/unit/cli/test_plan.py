@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockfast.cli.job.plan import Plan
+from lockfast.cli.supervise.plan import Plan
 
 
 @pytest.mark.parametrize("ttl", [0.5, 3.0, 30.0, 3600.0])

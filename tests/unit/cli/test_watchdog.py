@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from lockfast.cli.job.handle import Handle
-from lockfast.cli.job.line import Ended, Forward, Start
-from lockfast.cli.job.plan import Plan
-from lockfast.cli.job.signals import Signals
+from lockfast.cli.supervise.messages import Ended, Forward, Start
+from lockfast.cli.supervise.plan import Plan
+from lockfast.cli.supervise.signals import Signals
+from lockfast.cli.supervise.watchdog_handle import Handle
 from lockfast.runtime.base import now
 
 PATIENCE = 20.0  # seconds for a command to end

@@ -152,7 +152,7 @@ def test_pytest_finds_the_fixture_by_itself_and_loads_nothing_heavy_for_it(tmp_p
         "        lease.ensure_held()\n"
         "    assert 'hypothesis' not in sys.modules\n"
         "    assert 'hiredis' not in sys.modules\n"
-        "    assert 'lockfast.testing.suite' not in sys.modules\n",
+        "    assert 'lockfast.testing.contract.suite' not in sys.modules\n",
         "utf-8",
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ import grpc
 from lockfast.engines.etcd.aio import AioWire
 from lockfast.engines.etcd.engine import EtcdEngine
 from lockfast.engines.etcd.threads import ThreadWire
-from lockfast.engines.etcd.wire import Login
+from lockfast.engines.etcd.transport import Login
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.wire import OPTIONS, Link, Login, T, Wire, crowded
+from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Wire, crowded
 from lockfast.runtime.base import Clock
 
 _buried: list[object] = []  # see `threads`

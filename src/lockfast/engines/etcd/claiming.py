@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from lockfast.engines.etcd import forms
-from lockfast.engines.etcd.codec import Malformed
-from lockfast.engines.etcd.forms import Claimed, Form
-from lockfast.engines.etcd.holdings import Holdings, Mine
+from lockfast.engines.etcd import claim_transaction
+from lockfast.engines.etcd.claim_transaction import Claimed, Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
-from lockfast.engines.etcd.places import Places
+from lockfast.engines.etcd.own_claims import Holdings, Mine
+from lockfast.engines.etcd.protobuf import Malformed
+from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Session, Sessions
-from lockfast.engines.etcd.standings import blocker, granted
+from lockfast.engines.etcd.standing import blocker, granted
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Standing
 
@@ -87,7 +87,11 @@ class Attempt:
     def request(self, holder: Session) -> bytes:
         """Write the claim as a part of a transaction: it is put if nobody is there."""
         ask, same_base = self.ask, self._sessions.same_base()
-        return inner(forms.claim(self.form, ask.id.encode(), ask.payload, holder, None, same_base))
+        return inner(
+            claim_transaction.claim(
+                self.form, ask.id.encode(), ask.payload, holder, None, same_base
+            )
+        )
 
     async def send(self, asks: list[Ask], request: bytes) -> bytes:
         """Send a transaction that carries these claims."""
@@ -99,7 +103,7 @@ class Attempt:
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
         """Take in that the claim was put where nobody was; None if it was not put."""
-        said = forms.claimed(reply, self.form)
+        said = claim_transaction.claimed(reply, self.form)
         if said is None:
             return None
         return self._alone(said.alone, holder)
@@ -114,16 +118,16 @@ class Attempt:
         ask, form, same_base = self.ask, self.form, self._sessions.same_base()
         id_ = ask.id.encode()
         if ask.queue:
-            request = forms.claim(form, id_, ask.payload, holder, waiter, same_base)
+            request = claim_transaction.claim(form, id_, ask.payload, holder, waiter, same_base)
         else:
-            request = forms.attempt(form, id_, ask.payload, holder, same_base)
+            request = claim_transaction.attempt(form, id_, ask.payload, holder, same_base)
         reply = await self._holdings.send(ask, request, self._deadline)
-        said = forms.claimed(reply, form)
+        said = claim_transaction.claimed(reply, form)
         if said is not None:
             return said
         if not ask.queue:
             return done(reply)
-        reads = forms.learn(form, holder, waiter)
+        reads = claim_transaction.learn(form, holder, waiter)
         return await self._holdings.ask(txn(b"", reads, []), self._deadline)
 
     def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
@@ -171,9 +175,11 @@ class Attempt:
             head = blocker(queue[0], self._base)
             return Standing(0, granted=False, left=0.0, ahead=len(queue), blocker=head)
         same_base = self._sessions.same_base()
-        request = forms.squeeze(self.form, ask.id, ask.payload, holder, same_base, revision)
+        request = claim_transaction.squeeze(
+            self.form, ask.id, ask.payload, holder, same_base, revision
+        )
         reply = await self._holdings.send(ask, request, self._deadline)
-        said = forms.squeezed(reply)
+        said = claim_transaction.squeezed(reply)
         return None if said is None else await self._entered(said, holder, None)
 
     async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:

@@ -6,15 +6,15 @@ import logging
 import math
 from collections.abc import Sequence
 
-from lockfast.engines.etcd import guarantees, records, shown
+from lockfast.engines.etcd import break_records, guarantees, inspection
+from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.claiming import MOST, Attempt, together
-from lockfast.engines.etcd.ears import Ears
-from lockfast.engines.etcd.forms import form_of
-from lockfast.engines.etcd.holdings import Holdings
-from lockfast.engines.etcd.places import Places
+from lockfast.engines.etcd.listener import Ears
+from lockfast.engines.etcd.own_claims import Holdings
+from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Sessions
-from lockfast.engines.etcd.wire import Wire
-from lockfast.engines.singly import singly
+from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, EVERYONE, Ask, Page, Standing, Wake
@@ -171,16 +171,18 @@ class EtcdEngine:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
-            return await shown.one(self._wire, self._holdings, self._base, names, deadline)
-        return await shown.page(self._wire, self._holdings, self._base, names, cursor, deadline)
+            return await inspection.one(self._wire, self._holdings, self._base, names, deadline)
+        return await inspection.page(
+            self._wire, self._holdings, self._base, names, cursor, deadline
+        )
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
         """Keep it: two round trips."""
-        await records.keep(self._wire, name, claim, record, deadline)
+        await break_records.keep(self._wire, name, claim, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
-        return await records.read(self._wire, name, deadline)
+        return await break_records.read(self._wire, name, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the members what they are."""

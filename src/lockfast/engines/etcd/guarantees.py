@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from lockfast.engines.etcd.codec import fields, numbers, parts
 from lockfast.engines.etcd.messages import MEMBERS, STATUS
-from lockfast.engines.etcd.wire import Wire
+from lockfast.engines.etcd.protobuf import fields, numbers, parts
+from lockfast.engines.etcd.transport import Wire
 from lockfast.errors import EngineError
 from lockfast.guarantees import Finding, Guarantees, Level
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.codec import Malformed, fields, number, numbers, part, parts, text
+from lockfast.engines.etcd.protobuf import Malformed, fields, number, numbers, part, parts, text
 
 TXN = "/etcdserverpb.KV/Txn"
 RANGE = "/etcdserverpb.KV/Range"

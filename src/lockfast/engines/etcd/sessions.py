@@ -36,7 +36,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.codec import Malformed, number, numbers
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -56,7 +55,8 @@ from lockfast.engines.etcd.messages import (
     touch,
     txn,
 )
-from lockfast.engines.etcd.wire import Leaseless, Wire
+from lockfast.engines.etcd.protobuf import Malformed, number, numbers
+from lockfast.engines.etcd.transport import Leaseless, Wire
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 DUE = 3.0  # keepalives in the life of a lease

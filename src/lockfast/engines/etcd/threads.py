@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.wire import Link, Login, T, Wire, crowded
+from lockfast.engines.etcd.transport import Link, Login, T, Wire, crowded
 from lockfast.runtime.base import Clock
 from lockfast.runtime.mutex import Mutex
 

@@ -7,11 +7,11 @@ from importlib.resources import files
 
 import psycopg
 
-from lockfast.engines.postgres.address import LIBPQ, Address
 from lockfast.engines.postgres.aio import AioWire
+from lockfast.engines.postgres.connection import failed, unconnected
 from lockfast.engines.postgres.engine import PostgresEngine
-from lockfast.engines.postgres.link import failed, unconnected
 from lockfast.engines.postgres.threads import ThreadWire
+from lockfast.engines.postgres.url import LIBPQ, Address
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from socket import SOCK_STREAM
 
-from lockfast.engines.postgres.address import Address
 from lockfast.engines.postgres.steps import READ, WRITE, Socket
-from lockfast.engines.postgres.wire import Wire
+from lockfast.engines.postgres.transport import Wire
+from lockfast.engines.postgres.url import Address
 from lockfast.runtime.base import Bell, Clock, Turns
 
 

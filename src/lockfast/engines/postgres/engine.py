@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from lockfast.engines.hearing import CALM, before
-from lockfast.engines.postgres import guarantees, replies, statements
-from lockfast.engines.postgres.link import Row
+from lockfast.engines.postgres import guarantees, messages, replies
+from lockfast.engines.postgres.connection import Row
 from lockfast.engines.postgres.pushes import Pushes
-from lockfast.engines.postgres.wire import Wire
+from lockfast.engines.postgres.transport import Wire
+from lockfast.engines.pushes import CALM, before
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -36,7 +36,7 @@ class PostgresEngine:
         """Append and report, in one round trip."""
         await self._begin(ask, deadline)
         late = self._late(ask)
-        sql = statements.claim(ask, late, self._base, self._pushes.word(ask.id))
+        sql = messages.claim(ask, late, self._base, self._pushes.word(ask.id))
         micros, found = await self._wire.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
         if isinstance(found, CapacityMismatch):
@@ -50,7 +50,7 @@ class PostgresEngine:
         await self._begin(asks[0], deadline)
         lates = [self._late(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]
-        sql = statements.claim_all(asks, lates, self._base, words)
+        sql = messages.claim_all(asks, lates, self._base, words)
         answers = await self._wire.call(sql, deadline, partial(replies.claimed_all, asks=asks))
         for ask, (micros, found) in zip(asks, answers, strict=True):
             self._claimed(micros, found, ask)
@@ -97,7 +97,7 @@ class PostgresEngine:
         if not asks:
             return []
         read = partial(replies.renewed, asks=asks)
-        answers = await self._wire.call(statements.renew(asks), deadline, read, heart=True)
+        answers = await self._wire.call(messages.renew(asks), deadline, read, heart=True)
         received = self._now()
         for ask, (micros, standing) in zip(asks, answers, strict=True):
             self._wire.offset = micros / 1e6 - received
@@ -116,12 +116,12 @@ class PostgresEngine:
             # Never before what a copy said: a reply that was read late has since made the
             # server's time look earlier than it is.
             untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
-        sql = statements.resign(asks, untils)
+        sql = messages.resign(asks, untils)
         read = partial(replies.resigned, asks=asks)
         removed, notes = await self._wire.call(sql, deadline, read)
         if notes:
             with suppress(EngineError):  # they are gone all the same
-                await self._wire.call(statements.tell(notes), deadline, len)
+                await self._wire.call(messages.tell(notes), deadline, len)
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
@@ -154,18 +154,18 @@ class PostgresEngine:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
-            found = await self._wire.call(statements.show_one(names), deadline, replies.entries)
+            found = await self._wire.call(messages.show_one(names), deadline, replies.entries)
             return Page(found, None)
-        sql = statements.show_page(names, cursor)
+        sql = messages.show_page(names, cursor)
         return await self._wire.call(sql, deadline, replies.page)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
         """Keep it: one call, one transaction."""
-        await self._wire.call(statements.record(name, claim, record), deadline, len)
+        await self._wire.call(messages.record(name, claim, record), deadline, len)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
-        return await self._wire.call(statements.records(name), deadline, replies.records)
+        return await self._wire.call(messages.records(name), deadline, replies.records)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockfast.engines.postgres.link import Row
+from lockfast.engines.postgres.connection import Row
 from lockfast.guarantees import Finding, Guarantees, Level
 
 ASK = b"""SELECT pg_catalog.current_setting('server_version'),

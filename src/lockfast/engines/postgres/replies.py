@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lockfast.engines.postgres.link import Row
-from lockfast.engines.postgres.statements import PAGE
+from lockfast.engines.postgres.connection import Row
+from lockfast.engines.postgres.messages import PAGE
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 

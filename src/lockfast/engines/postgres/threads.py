@@ -6,7 +6,7 @@ import select
 from socket import SOCK_STREAM, getaddrinfo
 
 from lockfast.engines.postgres.steps import READ, WRITE, Socket
-from lockfast.engines.postgres.wire import Wire
+from lockfast.engines.postgres.transport import Wire
 
 EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 

@@ -12,7 +12,7 @@ from lockfast.engines.redis.aio import AioWire
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.threads import ThreadWire
 from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
-from lockfast.engines.redis.wire import Address, Login
+from lockfast.engines.redis.transport import Address, Login
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads

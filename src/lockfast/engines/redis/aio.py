@@ -13,10 +13,10 @@ from typing import Any, Protocol, cast
 
 import hiredis
 
-from lockfast.engines.hearing import patience
+from lockfast.engines.pushes import patience
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.parser import MISSING, Parser
-from lockfast.engines.redis.wire import (
+from lockfast.engines.redis.reply_parser import MISSING, Parser
+from lockfast.engines.redis.transport import (
     DOUBT,
     FRESH,
     IO,

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.parser import MISSING, Parser
-from lockfast.engines.redis.wire import IO, Address, failure, keep_alive
+from lockfast.engines.redis.reply_parser import MISSING, Parser
+from lockfast.engines.redis.transport import IO, Address, failure, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from lockfast.engines.hearing import CALM, before, patience, wakes
-from lockfast.engines.redis import packets
+from lockfast.engines.pushes import CALM, before, patience, wakes
+from lockfast.engines.redis import messages
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import PAUSE, Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import Address, Wire, code, failure
+from lockfast.engines.redis.transport import Address, Wire, code, failure
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
@@ -53,27 +53,27 @@ class RedisEngine(Routes):
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
         shape = ask.shape
-        form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+        form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket)
         offset = self._wire.offsets.get(address) if address else None
         if address is None or offset is None:
             address, offset = await self._meet(ask, form.bucket, deadline)
         late = int((ask.not_after + offset) * 1000)
         ask.late = max(ask.late, late)
-        packet = packets.claim(form, ask, late, self._base)
+        packet = messages.claim(form, ask, late, self._base)
         reply = await self._wire.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
             address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
         try:
             if type(reply) is list:
-                told = packets.refusal(reply, ask)
+                told = messages.refusal(reply, ask)
                 if told is not None:
                     # The id is dead, or the server's clock was moved: learn it for the next id.
                     self._wire.offsets[address] = told / 1000 - self._now()
                     return None
-            return packets.standing(reply, ask)
-        except packets.Malformed as error:
+            return messages.standing(reply, ask)
+        except messages.Malformed as error:
             raise self._malformed(error, address) from error
 
     async def claim_all(
@@ -84,11 +84,11 @@ class RedisEngine(Routes):
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
-            await self._meet(asks[order[0]], packets.renewal(asks[order[0]]).bucket, end)
+            await self._meet(asks[order[0]], messages.renewal(asks[order[0]]).bucket, end)
             calls = []
             for i in order:
                 shape = asks[i].shape
-                form = packets.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+                form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
                 calls.append(self._claim(form, asks[i], address))
             replies = await self._scripts(CLAIM, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
@@ -100,16 +100,16 @@ class RedisEngine(Routes):
         if isinstance(reply, hiredis.ReplyError):
             return self._failure(reply, address)
         try:
-            dead = packets.refusal(reply, ask) is not None
+            dead = messages.refusal(reply, ask) is not None
         except CapacityMismatch as error:
             return error
-        return None if dead else packets.standing(reply, ask)
+        return None if dead else messages.standing(reply, ask)
 
-    def _claim(self, form: packets.ClaimForm, ask: Ask, address: Address) -> bytes:
+    def _claim(self, form: messages.ClaimForm, ask: Ask, address: Address) -> bytes:
         """Pack a claim as that server's clock has it."""
         late = int((ask.not_after + self._wire.offsets[address]) * 1000)
         ask.late = max(ask.late, late)
-        return packets.claim(form, ask, late, self._base)
+        return messages.claim(form, ask, late, self._base)
 
     async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, float]:
         """Find the bucket's server and learn its clock; from here on there is something to hear."""
@@ -128,7 +128,7 @@ class RedisEngine(Routes):
         found: list[Standing | Exception | None] = [None] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
-            calls = [packets.renew([packets.renewal(asks[i]) for i in group]) for group in groups]
+            calls = [messages.renew([messages.renewal(asks[i]) for i in group]) for group in groups]
             replies = await self._scripts(RENEW, address, calls, end, heart=True)
             received = self._now()
             for group, reply in zip(groups, replies, strict=True):
@@ -136,7 +136,7 @@ class RedisEngine(Routes):
                     for i in group:
                         found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
-                standings, told = packets.renewed(reply, len(group))
+                standings, told = messages.renewed(reply, len(group))
                 self._wire.offsets[address] = told / 1000 - received
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
@@ -151,7 +151,7 @@ class RedisEngine(Routes):
         While a slot moves, a script whose keys are not all there is refused with TRYAGAIN, and a
         sole holder has one key alone. Where that has gone, ASK tells.
         """
-        part, alone, asking = packets.renewal(ask), False, False
+        part, alone, asking = messages.renewal(ask), False, False
         for _ in range(4):
             what = code(reply)
             there = self._topology.moved(part.bucket, str(reply), address)
@@ -161,11 +161,11 @@ class RedisEngine(Routes):
                 alone = True
             else:
                 break
-            packet = packets.renew_alone(ask) if alone else RENEW.whole(packets.renew([part]))
+            packet = messages.renew_alone(ask) if alone else RENEW.whole(messages.renew([part]))
             calls = [command("ASKING"), packet] if asking else [packet]
             reply = (await self._wire.pipeline(address, calls, deadline, heart=True))[-1]
             if not isinstance(reply, hiredis.ReplyError):
-                return self._renewed(packets.renewed(reply, 1)[0][0], ask, address)
+                return self._renewed(messages.renewed(reply, 1)[0][0], ask, address)
         return self._failure(reply, address)
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
@@ -173,23 +173,23 @@ class RedisEngine(Routes):
             return None
         if isinstance(reply, hiredis.ReplyError):
             return self._failure(reply, address)
-        return packets.standing(reply, ask)
+        return messages.standing(reply, ask)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
         if len(asks) == 1:
-            form = packets.resign_form(asks[0].shape.name)
+            form = messages.resign_form(asks[0].shape.name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
                 await self._meet(asks[0], form.bucket, deadline)
-            packet = packets.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
+            packet = messages.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
             reply = await self._wire.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)
                 _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
             try:
-                return [packets.resigned(reply)]
-            except packets.Malformed as error:
+                return [messages.resigned(reply)]
+            except messages.Malformed as error:
                 raise self._malformed(error, address) from error
         removed = [False] * len(asks)
 
@@ -198,14 +198,14 @@ class RedisEngine(Routes):
             if doubt:
                 await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, end)
             calls = [
-                self._resignation(packets.resign_form(asks[i].shape.name), asks[i], doubt, address)
+                self._resignation(messages.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
             ]
             replies = await self._scripts(RESIGN, address, calls, end, heart=False)
             for i, reply in zip(order, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     raise self._failure(reply, address)
-                removed[i] = packets.resigned(reply)
+                removed[i] = messages.resigned(reply)
 
         errors = await self._each(asks, deadline, work)
         if errors:  # after all servers were asked: what can be freed is free
@@ -219,19 +219,19 @@ class RedisEngine(Routes):
         resigns the same claims again.
         """
         for ask in asks:
-            form = packets.resign_form(ask.shape.name)
+            form = messages.resign_form(ask.shape.name)
             address = self._topology.find(form.bucket)
             if address is not None and address in self._wire.offsets:
-                self._wire.post(address, packets.resign(form, ask, self._tomb(ask, address)))
+                self._wire.post(address, messages.resign(form, ask, self._tomb(ask, address)))
 
     def _resignation(
         self,
-        form: packets.ResignForm,
+        form: messages.ResignForm,
         ask: Ask,
         doubt: bool,  # noqa: FBT001  # a value, not a switch
         address: Address,
     ) -> bytes:
-        return packets.resign(form, ask, self._tomb(ask, address) if doubt else 0)
+        return messages.resign(form, ask, self._tomb(ask, address) if doubt else 0)
 
     def _tomb(self, ask: Ask, address: Address) -> int:
         """Give the server's time, in ms, until which no copy of the claim may come to life.
@@ -299,8 +299,8 @@ class RedisEngine(Routes):
         """Show the claims on one name, or those that one page of the key space holds."""
         deadline = self._now() + 5.0
         if exact:
-            packet = packets.inspect(names, SHOWN)
-            read = partial(packets.entries, names)
+            packet = messages.inspect(names, SHOWN)
+            read = partial(messages.entries, names)
             return Page(await self._look(names, INSPECT, packet, read, deadline), None)
         return await self._page(names, cursor, deadline)
 
@@ -322,18 +322,18 @@ class RedisEngine(Routes):
             )
         try:
             return read(reply)
-        except packets.Malformed as error:
+        except messages.Malformed as error:
             raise self._malformed(error, address) from error
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
         """Keep it in front of the others, in one round trip."""
-        packet = packets.record(keys(name).records, record)
-        await self._look(name, RECORD, packet, packets.records, deadline)
+        packet = messages.record(keys(name).records, record)
+        await self._look(name, RECORD, packet, messages.records, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
-        packet = packets.record(keys(name).records)
-        return await self._look(name, RECORD, packet, packets.records, deadline)
+        packet = messages.record(keys(name).records)
+        return await self._look(name, RECORD, packet, messages.records, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
         """Show a page whose names are known, and find the names of the next: one round trip.
@@ -344,7 +344,7 @@ class RedisEngine(Routes):
         number, position, names = json.loads(cursor or '[0, "0", null]')
         try:
             entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
-        except packets.Malformed as error:
+        except messages.Malformed as error:
             raise self._malformed(error, nodes[number]) from error
         following = [number + 1, "0", None] if following is None else [number, *following]
         return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
@@ -366,7 +366,7 @@ class RedisEngine(Routes):
         if names is None:
             reply = await self._wire.call(address, scan(), deadline)
             position, names = _scanned(reply, prefix, address)
-        shown, calls = names, [packets.inspect(name, SHOWN) for name in names]
+        shown, calls = names, [messages.inspect(name, SHOWN) for name in names]
         calls += [scan()] if position != "0" else []
         replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
         following: list[Any] | None = None
@@ -375,7 +375,7 @@ class RedisEngine(Routes):
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
             if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
-                entries += packets.entries(name, reply)
+                entries += messages.entries(name, reply)
         return entries, following
 
     async def guarantees(self, deadline: float) -> Guarantees:
@@ -386,7 +386,7 @@ class RedisEngine(Routes):
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
             if type(reply) is not bytes:
-                raise self._malformed(packets.Malformed("not what INFO says"), address)
+                raise self._malformed(messages.Malformed("not what INFO says"), address)
             nodes.append(read(reply))
         found = guarantees(nodes, self._topology.kind)
         return replace(found, findings=(*found.findings, *self._weak))
@@ -415,7 +415,7 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
     """Read what SCAN found: where to go on, and names."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
-    with packets.reading():
+    with messages.reading():
         # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one
         # such key of somebody else's must not hide all the others.
         every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]

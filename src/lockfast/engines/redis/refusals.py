@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from lockfast.engines.redis.wire import Address
+from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineRefused
 
 log = logging.getLogger("lockfast")

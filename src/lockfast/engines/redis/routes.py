@@ -7,11 +7,11 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis import packets
+from lockfast.engines.redis import messages
 from lockfast.engines.redis.keys import BUCKETS, command
 from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.wire import DEMOTED, Address, Wire, code, failure
+from lockfast.engines.redis.transport import DEMOTED, Address, Wire, code, failure
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.base import Clock
@@ -104,7 +104,7 @@ class Routes:
             self._wire.forget(address)
         return error
 
-    def _malformed(self, error: packets.Malformed, address: Address) -> EngineUnavailable:
+    def _malformed(self, error: messages.Malformed, address: Address) -> EngineUnavailable:
         """Turn a reply that cannot be read into our error, and trust its connection no more."""
         self._wire.forget(address)
         self._topology.doubt()
@@ -164,7 +164,7 @@ class Routes:
         began = self._now()
         try:
             await work(address, groups, deadline)
-        except packets.Malformed as error:
+        except messages.Malformed as error:
             raise self._malformed(error, address) from error
         except EngineUnavailable:
             # As long as it has taken: a server that was slow once must not cost short leases.
@@ -186,7 +186,7 @@ class Routes:
         grouped: dict[Address, dict[int, list[int]]] = {}
         errors: Errors = {}
         for i, ask in enumerate(asks):
-            bucket = packets.renewal(ask).bucket
+            bucket = messages.renewal(ask).bucket
             found = self._topology.find(bucket)
             if found is None and not errors:  # asked once: what nobody knows now, nobody knows
                 try:

@@ -7,17 +7,9 @@ import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinf
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockfast.engines.hearing import patience
+from lockfast.engines.pushes import patience
 from lockfast.engines.redis.connection import Connection
-from lockfast.engines.redis.wire import (
-    DOUBT,
-    FRESH,
-    IO,
-    PING,
-    Address,
-    Login,
-    reason,
-)
+from lockfast.engines.redis.transport import DOUBT, FRESH, IO, PING, Address, Login, reason
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell

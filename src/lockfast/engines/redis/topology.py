@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.engines.redis.keys import BUCKETS, command, slot
-from lockfast.engines.redis.packets import Malformed, number, octets
-from lockfast.engines.redis.wire import Address
+from lockfast.engines.redis.messages import Malformed, number, octets
+from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineError, EngineUnavailable
 
 HIGHEST = 65_535

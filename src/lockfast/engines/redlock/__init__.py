@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from lockfast.engines.hosts import exposed
 from lockfast.engines.redis import OPTIONS, tls_context
-from lockfast.engines.redis.wire import Address
+from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock.aio import AioFleet
 from lockfast.engines.redlock.engine import RedlockEngine
-from lockfast.engines.redlock.fleet import Introduction
-from lockfast.engines.redlock.installing import PATIENCE, make_members
+from lockfast.engines.redlock.installation import PATIENCE, make_members
 from lockfast.engines.redlock.threads import ThreadFleet
+from lockfast.engines.redlock.transport import Introduction
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import now

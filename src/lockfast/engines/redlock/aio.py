@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from lockfast.engines.redis.aio import AioWire, Connection
-from lockfast.engines.redis.wire import IO, Address, Login
-from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
+from lockfast.engines.redis.transport import IO, Address, Login
+from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.core.ballot import Ballot, Verdict
-from lockfast.engines.redis.packets import TOP, Malformed, number, octets, reading
-from lockfast.engines.redis.wire import DEMOTED, Address, code, failure
-from lockfast.engines.redlock import packets
+from lockfast.engines.redis.messages import TOP, Malformed, number, octets, reading
+from lockfast.engines.redis.transport import DEMOTED, Address, code, failure
+from lockfast.engines.redlock import messages
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Blocker, Standing
 
@@ -39,8 +39,8 @@ class Attempt:
     def packet(self, ask: Ask) -> bytes:
         """Pack the proposal."""
         shape = ask.shape
-        form = packets.claim_form(shape.name, shape.ttl, shape.wait_ttl)
-        return packets.claim(form, ask.id, self.token, self.since, ask.queue, ask.payload)
+        form = messages.claim_form(shape.name, shape.ttl, shape.wait_ttl)
+        return messages.claim(form, ask.id, self.token, self.since, ask.queue, ask.payload)
 
 
 def attempt(ask: Ask) -> Attempt:

@@ -10,9 +10,9 @@ from typing import Any
 
 from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import BUCKETS
-from lockfast.engines.redis.packets import Malformed, number, reading
-from lockfast.engines.redlock import packets
-from lockfast.engines.redlock.fleet import Answer, Fleet
+from lockfast.engines.redis.messages import Malformed, number, reading
+from lockfast.engines.redlock import messages
+from lockfast.engines.redlock.transport import Answer, Fleet
 from lockfast.runtime.base import Clock
 
 MOST = 10_000  # releases that are remembered; what is not delivered ends by its ttl
@@ -129,13 +129,13 @@ class Chores:
         join.due = self._now() + join.pause
         join.pause = min(join.pause * 2, LATER)
         if not join.since:
-            await self._ask({node}, packets.join(join.key, "", ()))
+            await self._ask({node}, messages.join(join.key, "", ()))
         if join.since:
             # Only now: what was under way when the node lost its data has reached the others.
             others = set(range(len(self._fleet.nodes))) - {node, *join.marks}
             if len(join.marks) < quorum(len(self._fleet.nodes)):
                 join.strange.clear()  # one of them may have joined meanwhile
-                await self._ask(others, packets.marks(join.since))
+                await self._ask(others, messages.marks(join.since))
             await self._let_in(node, join)
 
     async def _let_in(self, node: int, join: Join) -> None:
@@ -145,7 +145,7 @@ class Chores:
         if len(join.marks) >= needed:
             marks = join.highest(needed)
             join.begin("")
-            await self._ask({node}, packets.join(join.key, since, marks))
+            await self._ask({node}, messages.join(join.key, since, marks))
         elif len(join.marks) + len(join.strange) == size - 1:  # too few are members
             join.begin("")
             join.due = self._now() + LATER
@@ -168,14 +168,14 @@ class Chores:
             join.due = now + LATER
         elif reply[0] == b"since":
             since, gone = str(number(reply[1])), number(reply[2])
-            if gone < packets.SETTLED:
+            if gone < messages.SETTLED:
                 join.begin("")
-                join.due = now + min((packets.SETTLED - gone) / 1000, LATER)
+                join.due = now + min((messages.SETTLED - gone) / 1000, LATER)
             elif since != join.since:
                 join.begin(since)
 
     def _collect(self, node: int, since: str, raw: Any) -> None:
-        found = [packets.mark(each) for each in raw]
+        found = [messages.mark(each) for each in raw]
         if len(found) != BUCKETS:
             raise Malformed("too few marks")
         for joining, join in list(self._joins.items()):

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
-from lockfast.engines.redis.packets import Malformed, claim_id, octets, reading
+from lockfast.engines.one_by_one import singly
+from lockfast.engines.redis.messages import Malformed, claim_id, octets, reading
 from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.wire import Address
-from lockfast.engines.redlock import packets
-from lockfast.engines.redlock.asking import ask_all, load
+from lockfast.engines.redis.transport import Address
+from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import (
     Attempt,
     Departure,
@@ -24,10 +24,10 @@ from lockfast.engines.redlock.attempt import (
     granted,
 )
 from lockfast.engines.redlock.chores import Chores
-from lockfast.engines.redlock.fleet import Answer, Fleet
-from lockfast.engines.redlock.inspecting import highest_of, one_name, one_page, recorded
-from lockfast.engines.redlock.probing import probe
-from lockfast.engines.singly import singly
+from lockfast.engines.redlock.guarantees import probe
+from lockfast.engines.redlock.inspection import highest_of, one_name, one_page, recorded
+from lockfast.engines.redlock.requests import ask_all, load
+from lockfast.engines.redlock.transport import Answer, Fleet
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -77,7 +77,7 @@ class RedlockEngine:
                 "counts others. Use redis:// or postgresql:// for semaphores and read/write locks."
             )
         if self._channel is None:
-            self._channel = packets.PREFIX + ask.id[:22]
+            self._channel = messages.PREFIX + ask.id[:22]
             self._fleet.rouse()
         trial = attempt(ask)
         number = 0
@@ -86,7 +86,7 @@ class RedlockEngine:
                 return None
             began = self._now()
             poll = Poll(self._size, ask.shape.ttl)
-            await self._propose(ask, trial, poll, min(deadline, began + packets.UNDER_WAY))
+            await self._propose(ask, trial, poll, min(deadline, began + messages.UNDER_WAY))
             standing = await self._judge(ask, trial, poll, began)
             number += 1
             if standing.granted or number >= ROUNDS or self._now() >= deadline:
@@ -147,7 +147,7 @@ class RedlockEngine:
             verdict = Verdict.OUTBID
         elif verdict is Verdict.WON:
             left = poll.left
-            if self._now() - began < min(packets.UNDER_WAY, left):
+            if self._now() - began < min(messages.UNDER_WAY, left):
                 trial.held, trial.open, trial.waiting, trial.pause = True, False, False, 0.0
                 return granted(trial.token, left)
             verdict = Verdict.OUTBID  # read too late to count
@@ -188,7 +188,7 @@ class RedlockEngine:
     async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
         """Take a proposal back where it was accepted, or may be. Nobody waits for the answer."""
         if nodes:
-            packet = packets.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
+            packet = messages.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
             requests = [packet if node in nodes else None for node in range(self._size)]
             await self._fleet.scatter(requests, 1, self._now(), None)
 
@@ -208,7 +208,7 @@ class RedlockEngine:
         for i, ask in enumerate(asks):
             trial, shape = attempt(ask), ask.shape
             if trial.held:
-                parts.append(packets.renew(shape.name, ask.id, trial.token, shape.ttl))
+                parts.append(messages.renew(shape.name, ask.id, trial.token, shape.ttl))
                 rows.append((i, ask, trial, Extension(self._size)))
             elif trial.waiting and not trial.dead:
                 self._number(trial)
@@ -217,7 +217,7 @@ class RedlockEngine:
         if not rows:
             return found
         began = self._now()
-        end = min(deadline, began + packets.UNDER_WAY)
+        end = min(deadline, began + messages.UNDER_WAY)
         await ask_all(self._fleet, [row[3] for row in rows], parts, end, heart=True)
         for i, ask, trial, tally in rows:
             if isinstance(tally, Extension):
@@ -239,7 +239,7 @@ class RedlockEngine:
         if doubt:
             for ask in asks:
                 attempt(ask).dead = True
-        parts = [packets.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
+        parts = [messages.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
         broken = await self._broken(asks, deadline) if doubt else []
         tallies = [Departure(self._size) for _ in asks]
         until = self._now() + max(ask.shape.ttl for ask in asks)
@@ -279,13 +279,13 @@ class RedlockEngine:
             if not attempt(ask).token:
                 token = await highest_of(self._fleet, ask.shape.name, ask.id, deadline)
                 if token:
-                    found.append(packets.resign(ask.shape.name, ask.id, token))
+                    found.append(messages.resign(ask.shape.name, ask.id, token))
         return found
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Write the resignation behind the claim on the same connections, where that can be."""
         for ask in asks:
-            self._fleet.post(packets.resign(ask.shape.name, ask.id, attempt(ask).token))
+            self._fleet.post(messages.resign(ask.shape.name, ask.id, attempt(ask).token))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on one node's channel; now and then, see to nodes that need it."""

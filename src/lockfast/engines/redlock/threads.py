@@ -17,9 +17,9 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis.threads import ThreadWire
-from lockfast.engines.redis.wire import FRESH, PING, Address, Login, reason
-from lockfast.engines.redlock.fleet import AGAIN, Answer, Hear, ignored
-from lockfast.engines.redlock.line import OPENING, Line
+from lockfast.engines.redis.transport import FRESH, PING, Address, Login, reason
+from lockfast.engines.redlock.connection import OPENING, Line
+from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 

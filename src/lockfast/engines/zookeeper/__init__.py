@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from lockfast.engines.zookeeper.address import Address
 from lockfast.engines.zookeeper.aio import TaskColour
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.threads import ThreadColour
+from lockfast.engines.zookeeper.url import Address
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren
 
-from lockfast.engines.singly import singly
+from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
-from lockfast.engines.zookeeper.address import Address
-from lockfast.engines.zookeeper.base import Base
-from lockfast.engines.zookeeper.colour import Colour, Late
-from lockfast.engines.zookeeper.ears import Ears
-from lockfast.engines.zookeeper.ledger import Ledger, Mine
+from lockfast.engines.zookeeper.break_records import Records
+from lockfast.engines.zookeeper.inspection import Show
+from lockfast.engines.zookeeper.listener import Ears
+from lockfast.engines.zookeeper.messages import listed, remove
 from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.own_claims import Ledger, Mine
 from lockfast.engines.zookeeper.pool import Pool
 from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
-from lockfast.engines.zookeeper.records import Records
 from lockfast.engines.zookeeper.session import Session, SessionLost
-from lockfast.engines.zookeeper.show import Show
-from lockfast.engines.zookeeper.talk import listed, remove
+from lockfast.engines.zookeeper.token_base import Base
+from lockfast.engines.zookeeper.transport import Colour, Late
+from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake

@@ -10,9 +10,9 @@ from kazoo.protocol.serialization import GetACL, GetData
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import Permissions
 
-from lockfast.engines.zookeeper.address import Address
-from lockfast.engines.zookeeper.colour import Colour, Late
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Colour, Late
+from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused
 from lockfast.guarantees import Finding, Guarantees, Level
 

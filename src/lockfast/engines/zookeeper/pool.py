@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from kazoo.protocol.states import KazooState, WatchedEvent
 
-from lockfast.engines.zookeeper.address import Address
-from lockfast.engines.zookeeper.colour import Colour
 from lockfast.engines.zookeeper.session import Ear, Session
+from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused
 
 MOST = 16  # sessions at once: each has a connection and three threads

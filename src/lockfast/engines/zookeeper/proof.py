@@ -22,8 +22,8 @@ import contextlib
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import CheckVersion, Sync, Transaction
 
-from lockfast.engines.zookeeper.colour import Colour, Reply
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Colour, Reply
 
 ANY = -1  # version
 

@@ -6,14 +6,14 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create2, GetChildren
 
 from lockfast.engines.zookeeper import nodes
-from lockfast.engines.zookeeper.base import Base
-from lockfast.engines.zookeeper.colour import Colour
-from lockfast.engines.zookeeper.ledger import Ledger, Mine
-from lockfast.engines.zookeeper.look import Look
+from lockfast.engines.zookeeper.messages import glanced, lined, listed, make, make_folder, remove
 from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.own_claims import Ledger, Mine
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
-from lockfast.engines.zookeeper.talk import glanced, lined, listed, make, make_folder, remove
+from lockfast.engines.zookeeper.standing import Look
+from lockfast.engines.zookeeper.token_base import Base
+from lockfast.engines.zookeeper.transport import Colour
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 

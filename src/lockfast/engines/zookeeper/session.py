@@ -32,10 +32,10 @@ from kazoo.protocol.serialization import Auth, Connect, Create2, Exists
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
-from lockfast.engines.zookeeper.address import Address
-from lockfast.engines.zookeeper.colour import Colour, Late, Reply
-from lockfast.engines.zookeeper.handler import Handler
-from lockfast.engines.zookeeper.reading import Reading, survive
+from lockfast.engines.zookeeper.kazoo_handler import Handler
+from lockfast.engines.zookeeper.kazoo_replies import Reading, survive
+from lockfast.engines.zookeeper.transport import Colour, Late, Reply
+from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lockfast.engines.zookeeper.colour import Late, Reply
+from lockfast.engines.zookeeper.transport import Late, Reply
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadEvent
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from lockfast.guards.http.door import Verify
 from lockfast.guards.mark import Shown
-from lockfast.nouns.lock import Holder
+from lockfast.primitives.lock import Holder
 
 
 class Locks(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from lockfast.acquire import lost
+from lockfast.claims.acquire import lost
 from lockfast.errors import LeaseLost, LockfastError, Loss, Unguarded
 from lockfast.guards.mark import Holder, Shown, refused, shown
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 
 STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
 SLEPT = "25P03"

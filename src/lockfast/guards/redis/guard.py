@@ -13,7 +13,7 @@ from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder, Shown, refused, shown
 from lockfast.guards.redis import commands as known
 from lockfast.guards.redis.commands import Command, Rule, Word
-from lockfast.nouns.lease import LeaseCore
+from lockfast.primitives.lease import LeaseCore
 from lockfast.runtime.drive import blocking
 
 _SCRIPT = files("lockfast.guards.redis").joinpath("apply.lua").read_text("utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery.beat import PersistentScheduler
 
-from lockfast.client import Candidacy, Election, Lease
+from lockfast.blocking.client import Candidacy, Election, Lease
 from lockfast.errors import EngineError
 
 log = logging.getLogger("lockfast")

@@ -9,9 +9,9 @@ from typing import Literal, NoReturn, ParamSpec, TypeVar
 from celery import current_task
 from celery.exceptions import Ignore
 
-from lockfast.client import Client, Lock
+from lockfast.blocking.client import Client, Lock
 from lockfast.errors import NotAcquired
-from lockfast.nouns.template import Template
+from lockfast.primitives.name_template import Template
 
 P = ParamSpec("P")
 T = TypeVar("T")

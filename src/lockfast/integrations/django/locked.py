@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from lockfast.client import Lease, connect
+from lockfast.blocking.client import Lease, connect
 from lockfast.errors import NotAcquired
-from lockfast.nouns.lock import patience
+from lockfast.primitives.lock import patience
 
 
 class Locked(BaseCommand):

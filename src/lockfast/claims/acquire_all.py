@@ -1,0 +1,274 @@
+"""Many claims at once: all or nothing, for both colours and every engine."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from lockfast.claims import observer, payload
+from lockfast.claims.acquire import (
+    Bearer,
+    acquire,
+    busy,
+    explained,
+    give_up,
+    lost,
+    refuse_in_callback,
+    resign_again,
+)
+from lockfast.claims.claim import HELD, LEAVING, Live
+from lockfast.claims.session import Session
+from lockfast.errors import (
+    CapacityMismatch,
+    Deadlock,
+    EngineError,
+    EngineRefused,
+    EngineUnavailable,
+    LockfastError,
+    Loss,
+    NotAcquired,
+)
+from lockfast.port import Shape, Standing
+
+B = TypeVar("B", bound=Bearer)
+WELL_MET = 0.2  # seconds at most before whoever gave way in a deadlock begins again
+Standings = Sequence[Standing | Exception | None]
+
+
+class Together(Generic[B]):
+    """One acquisition of several."""
+
+    def __init__(
+        self,
+        session: Session,
+        shapes: Sequence[Shape],
+        purpose: str,
+        bearer_type: type[B],
+        keeper: object,
+    ) -> None:
+        """`keeper`: something that lives exactly as long as the leases are wanted."""
+        self._session = session
+        self._shapes = shapes
+        self._purpose = purpose
+        self._bearer_type = bearer_type
+        self._keeper = keeper
+        self._bearers: list[B] = []
+        self._trouble: EngineUnavailable | None = None
+        """The last request that was not answered."""
+        self._life = min(shape.wait_ttl for shape in shapes)
+
+    async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
+        """Make all claims in one round trip if all are free; else one by one, in the order given.
+
+        Everybody takes names in the same order, so those who do it this way never wait in a
+        circle. With others it can happen: then everything is given back, and begun again after a
+        moment, unless the circle goes through something that was held before.
+
+        `handed`: whoever gets the leases keeps them; otherwise a block does.
+        """
+        session = self._session
+        session.enter()
+        if session.unproven is not None:
+            await session.prove(session.unproven)
+        now = session.runtime.now
+        began = now()
+        wait = timeout is None or timeout > 0.0
+        if wait:
+            refuse_in_callback(session, f"acquire() of {self._shapes[0].name!r}")
+        # Without waiting, there is still time for round trips, for all of them together.
+        limit = None if timeout is None else began + (timeout if wait else self._life)
+        done = await self._at_once(limit, wait=wait)
+        while not done:
+            try:
+                done = await self._in_order(limit, wait=wait)
+            except NotAcquired as error:
+                raise NotAcquired(error.name, now() - began, error.holder) from None
+        try:
+            found = {bearer.live.shape.name: bearer for bearer in self._bearers}
+            ids = [bearer.live.id for bearer in self._bearers]
+            for bearer in self._bearers:
+                bearer.live.siblings = ids
+                bearer.live.handed = handed
+        except BaseException:
+            self._give_up()
+            raise
+        return found
+
+    async def _in_order(self, until: float | None, *, wait: bool) -> bool:
+        """Claim one after the other. False: it met others in a circle, or lost one while it waited
+        for the next, and is to begin again.
+        """
+        session, now = self._session, self._session.runtime.now
+        self._bearers = []
+        try:
+            for shape in self._shapes:
+                left = None if until is None else until - now()
+                if left is not None and left <= 0.0:
+                    raise self._trouble or busy(shape, None, 0.0)
+                bearer = await acquire(
+                    session,
+                    shape,
+                    left if wait else 0.0,
+                    self._purpose,
+                    self._bearer_type,
+                    self._keeper,
+                    limit=until,
+                )
+                self._bearers.append(bearer)
+        except Deadlock as error:
+            ours = {"", *(bearer.live.id for bearer in self._bearers)}
+            await self._put_back(until)
+            pause = random.uniform(0.0, WELL_MET)  # noqa: S311  # no secret
+            if error.claim not in ours or (until is not None and now() + pause >= until):
+                raise
+            await session.runtime.sleep(pause)
+            return False
+        except (NotAcquired, CapacityMismatch, EngineError):
+            await self._put_back(until)
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        # While the last was waited for, the first may have been lost: then it is not all.
+        if not any(bearer.live.expired(now()) for bearer in self._bearers):
+            return True
+        await self._put_back(until)
+        return False
+
+    async def _at_once(self, until: float | None, *, wait: bool) -> bool:
+        """Claim all without standing in line. False if any was busy: then nothing is kept."""
+        session = self._session
+        sent = session.runtime.now()
+        self._ask(sent)
+        lives = [bearer.live for bearer in self._bearers]
+        standings: Standings = ()
+        try:
+            for live in lives:
+                session.claims.register(live, sent)
+                live.copies = 1
+            deadline = session.deadline(sent, until, self._life)
+            standings = await session.engine.claim_all(lives, deadline)
+            for live, standing in zip(lives, standings, strict=True):
+                self._answered(live, sent, standing)
+            if all(live.phase is HELD for live in lives):
+                self._granted(lives, sent)
+                return True
+        except EngineUnavailable:
+            if until is not None and session.runtime.now() >= until:
+                self._give_up()
+                raise
+            # Otherwise each is tried until its deadline, one by one.
+        except BaseException:
+            self._give_up()
+            raise
+        await self._put_back(until)
+        over = until is not None and session.runtime.now() >= until
+        self._refuse(standings, sent, busy_too=over or not wait)
+        return False
+
+    def _refuse(self, standings: Standings, sent: float, *, busy_too: bool) -> None:
+        """Raise what speaks against going on one by one."""
+        for shape, standing in zip(self._shapes, standings, strict=False):
+            if isinstance(standing, EngineUnavailable):
+                self._trouble = standing
+            if isinstance(standing, (CapacityMismatch, EngineRefused)):
+                raise self._failed(shape, sent, standing)
+            if isinstance(standing, Standing) and not standing.granted and busy_too:
+                raise self._failed(shape, sent, busy(shape, standing.blocker, 0.0))
+
+    def _granted(self, lives: Sequence[Live], sent: float) -> None:
+        if observer.watcher is not None:
+            for live in lives:
+                live.record = observer.watcher.granted(self._session, live, sent)
+
+    def _failed(self, shape: Shape, sent: float, error: LockfastError) -> LockfastError:
+        if observer.watcher is not None:
+            observer.watcher.failed(self._session, shape, sent, error)
+        return error
+
+    def _ask(self, now: float) -> None:
+        session = self._session
+        owner, name = session.runtime.worker()
+        holding = session.claims.holding(owner)
+        described = payload.write(name, self._purpose, now, holding, "", self._shapes[0].ttl)
+        reference = weakref.ref(self._keeper)
+        self._bearers = [self._bearer_type(session) for _ in self._shapes]
+        for bearer, shape in zip(self._bearers, self._shapes, strict=True):
+            late = now + shape.wait_ttl
+            bearer.live = Live(session.new_id(), shape, False, late, described, owner, reference)  # noqa: FBT003  # no queue
+
+    def _answered(self, live: Live, sent: float, standing: Standing | Exception | None) -> None:
+        claims = self._session.claims
+        if isinstance(standing, EngineUnavailable) and standing.sent:
+            return  # unknown: given up as such
+        if isinstance(standing, Exception):
+            live.copies -= 1
+        else:
+            claims.answered(live, sent, standing, self._session.runtime.now())
+        if live.phase is not HELD:
+            claims.end(live, Loss.GONE)  # not granted, so not kept
+
+    def _give_up(self) -> None:
+        for bearer in self._bearers:
+            give_up(self._session, bearer.live)
+
+    async def _put_back(self, until: float | None) -> None:
+        """Release what was taken in vain, in one attempt; the heart does the rest."""
+        session = self._session
+        now = session.runtime.now()
+        try:
+            held = [b.live for b in self._bearers if session.claims.releasing(b.live, now)]
+            if held:
+                doubt = any(live.copies for live in held)
+                deadline = session.deadline(now, until, min(live.shape.ttl for live in held))
+                await session.engine.resign(held, deadline, doubt=doubt)
+                for live in held:
+                    session.claims.end(live)
+        except EngineError:
+            pass
+        finally:
+            self._give_up()
+
+
+async def release_all(session: Session, lives: Sequence[Live]) -> None:
+    """Give leases back, in one round trip where the engine can; `LeaseLost`, once, for the first
+    of which there was nothing left to give back.
+    """
+    if any(live.loss is Loss.FOREIGN for live in lives):
+        return
+    session.runtime.enter()
+    try:
+        await _resign_all(session, lives, session.runtime.now())
+    except BaseException:
+        for live in lives:
+            give_up(session, live)
+        raise
+    for live in lives:
+        if live.record is not None:
+            live.account()
+    for live in lives:
+        if live.loss is not Loss.RELEASED and not live.told:
+            await explained(session, live)
+            for each in lives:
+                each.told = True
+            raise lost(live)
+
+
+async def _resign_all(session: Session, lives: Sequence[Live], now: float) -> None:
+    claims = session.claims
+    first = {live.id for live in lives if claims.releasing(live, now)}
+    leaving = [live for live in lives if live.phase is LEAVING and live.loss is Loss.RELEASED]
+    if not leaving:
+        return
+    doubt = any(live.copies for live in leaving)
+    deadline = session.deadline(now, None, min(live.shape.ttl for live in leaving))
+    try:
+        removed = await session.engine.resign(leaving, deadline, doubt=doubt)
+    except EngineUnavailable as error:
+        removed = await resign_again(session, leaving, deadline, error)
+    for live, there in zip(leaving, removed, strict=True):
+        if live.id in first and not there:
+            claims.missing(live, session.runtime.now())
+        claims.end(live)

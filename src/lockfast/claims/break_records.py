@@ -1,0 +1,68 @@
+"""Records of breaks: written by whoever breaks a lock, and read by whoever asks why it is gone."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+
+from lockfast.breaks import LATEST, Break
+from lockfast.claims.payload import ID
+from lockfast.claims.untrusted import number, parsed, text
+from lockfast.core.token import LIMIT
+from lockfast.port import RECORD
+
+LONGEST_REASON, LONGEST_BREAKER = 300, 200  # characters, of six bytes at most: see RECORD
+
+
+def written(claim: str, ticket: int, reason: str) -> bytes:
+    """Write the record of a break by this process."""
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
+    said = {
+        "id": claim,
+        "ticket": ticket,
+        "by": _breaker()[:LONGEST_BREAKER],
+        "reason": reason[:LONGEST_REASON],
+        "at": int(time.time()),
+    }
+    return json.dumps(said, ensure_ascii=False).encode(errors="replace")
+
+
+def _breaker() -> str:
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user need not have a name
+        user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "somebody"
+    return f"{user} on {socket.gethostname()} pid {os.getpid()}"
+
+
+def read(raw: bytes) -> Break | None:
+    """Read a record. Anybody who may use the engine can write one, so this never raises, and
+    whatever it returns is bounded; None if it is not a record of ours.
+    """
+    said = parsed(raw) if len(raw) <= RECORD else {}
+    claim = text(said, "id", ID, "")
+    if len(claim) != ID:
+        return None
+    return Break(
+        id=claim,
+        ticket=int(number(said, "ticket", 1, LIMIT - 1)),
+        by=text(said, "by", LONGEST_BREAKER, "?"),
+        reason=text(said, "reason", LONGEST_REASON, ""),
+        at=float(number(said, "at", 0, LATEST)),
+    )
+
+
+def history(records: Sequence[bytes]) -> list[Break]:
+    """Read the records of a name, the newest first. Of two for one claim only the older counts: the
+    later break found the claim gone already.
+    """
+    found: dict[str, Break] = {}
+    for each in map(read, reversed(records)):
+        if each is not None:
+            found.setdefault(each.id, each)
+    return list(found.values())[::-1]

@@ -1,0 +1,102 @@
+"""Deadlocks: a search of the wait-for graph, by a waiter that holds something itself.
+
+A waiting claim tells in its payload what its thread or task holds. So the search goes backwards
+from the searcher, name by name: who waits for what I hold, who waits for what they hold. Nobody
+else is of interest: whoever does not wait for me is in no circle with me.
+
+Queues are read one by one. A circle counts only if it is found twice: an id is never used again,
+so a claim that is there in both readings was there in between, and so was the whole circle.
+"""
+
+from __future__ import annotations
+
+from lockfast.claims import payload
+from lockfast.claims.claim import Live
+from lockfast.claims.session import Session
+from lockfast.core.wait_graph import Link, Waits
+from lockfast.errors import Deadlock, EngineError
+from lockfast.port import Entry
+
+NAMES = 64  # queues that one search reads
+
+
+async def check(session: Session, live: Live, *, patient: bool) -> None:
+    """Raise `Deadlock` if this claim waits in a circle and is the youngest of it.
+
+    All members find the same circle, so exactly one of them gives way. `patient`: it would wait
+    for ever; otherwise it may wait for what its own thread holds and another will release.
+    """
+    lenient = "" if patient else live.id
+    try:
+        circle = await _circle(session, live, lenient)
+        if not circle or live.id != _youngest(circle):
+            return
+        again = await _circle(session, live, lenient)
+    except EngineError:
+        return  # looked at again in a while
+    if _ids(again) == _ids(circle):
+        mine = circle[-1].blocker.id
+        raise Deadlock(_in_words(circle), "" if mine == live.id else mine)
+
+
+def _youngest(circle: list[Link]) -> str:
+    return max((link.waiting.ticket, link.waiting.id) for link in circle)[1]
+
+
+def _ids(circle: list[Link]) -> list[tuple[str, str]]:
+    return [(link.waiting.id, link.blocker.id) for link in circle]
+
+
+async def _circle(session: Session, live: Live, lenient: str) -> list[Link]:
+    search = _Search(session)
+    await search.gather(live.id, live.shape.name)
+    return Waits(search.queues, search.holding, lenient).circle(live.id)
+
+
+class _Search:
+    """Reads as much of the wait-for graph as concerns one claim."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.queues: dict[str, list[Entry]] = {}
+        self.holding: dict[str, dict[str, str]] = {}
+
+    async def gather(self, id_: str, name: str) -> None:
+        """Collect whoever waits for that claim's bearer, directly or through others."""
+        todo = [(name, await self._place(id_, name, 0))]
+        reached: dict[str, int] = {}
+        while todo:
+            name, start = todo.pop()
+            queue = self.queues.get(name, [])
+            for entry in queue[start : reached.get(name, len(queue))]:
+                if entry.granted:
+                    continue
+                held = self.holding[entry.id] = payload.holding(entry.payload)
+                for each, where in held.items():
+                    todo.append((where, await self._place(each, where, 1)))
+            reached[name] = min(start, reached.get(name, start))
+
+    async def _place(self, id_: str, name: str, after: int) -> int:
+        """Find a claim in its queue, or what comes after it; the queue's end if it is not there."""
+        if name not in self.queues:
+            if len(self.queues) >= NAMES:
+                return 0
+            page = await self._session.engine.inspect(name, None, exact=True)
+            self.queues[name] = page.entries
+        queue = self.queues[name]
+        places = (place for place, entry in enumerate(queue) if entry.id == id_)
+        return next(places, len(queue)) + after
+
+
+def _in_words(circle: list[Link]) -> str:
+    lines = []
+    for link, following in zip(circle, circle[1:] + circle[:1], strict=True):
+        lines.append(
+            f"{payload.read(link.waiting.payload)} waits for {link.waiting.name!r}, which "
+            f"{payload.read(following.waiting.payload)} "
+            f"{'holds' if link.blocker.granted else 'waits for before it'}"
+        )
+    return (
+        f"deadlock: {'; '.join(lines)}. The youngest of these claims gives way, and it is this one:"
+        " release what you hold and begin again, or take all at once with client.lock_all()."
+    )

@@ -1,0 +1,215 @@
+"""What one client owns, in either colour: an engine, the table of its claims, and a heart."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from lockfast.claims.claim import ENDED, Live
+from lockfast.claims.heart import Heart, named
+from lockfast.claims.table import Claims
+from lockfast.errors import (
+    ClientClosed,
+    EngineError,
+    EngineUnavailable,
+    GuaranteeMissing,
+    Loss,
+)
+from lockfast.guarantees import Guarantees, Level
+from lockfast.port import CLOSING, Engine
+from lockfast.runtime import fork
+from lockfast.runtime.base import Runtime
+from lockfast.runtime.mutex import Mutex
+from lockfast.url import Target
+
+log = logging.getLogger("lockfast")
+IO = 5.0  # seconds after which an unanswered request is given up
+DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
+PARTING = 2.0  # seconds that closing a client may take
+SHARE = 0.1  # seconds that an attempt to resign gets at the least
+FIRST = 1 << 40  # the number of a client's first claim, and a digit before it
+
+sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
+"""All of this process: whoever counts what is held reads them, from any thread."""
+
+
+class Session:
+    """The engine is opened on first use, so that a client may live at module level."""
+
+    engine: Engine
+    """Only after `enter`."""
+
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        runtime: Runtime,
+        require: Level | str | None = None,
+        deadlock_after: float | None = DEADLOCK,
+        target: Target | None = None,
+    ) -> None:
+        """Nothing is opened yet. `require`: what the engine must promise before the first claim.
+
+        `target`: where the engine is, for telemetry to tell.
+        """
+        if deadlock_after is not None and not deadlock_after > 0.0:
+            raise ValueError(
+                f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
+            )
+        self.deadlock_after = deadlock_after
+        self.unproven = None if require is None else Level.of(require)
+        self._open_engine = open_engine
+        self.runtime = runtime
+        self.closed = False
+        self._begin()
+        self.target = target
+        fork.watch(self)
+        sessions[id(self)] = self
+
+    def _begin(self) -> None:
+        self._opened: Engine | None = None
+        self.__dict__.pop("engine", None)
+        self.claims = Claims()
+        self.heart: Heart | None = None
+        self._starting = Mutex()
+        self._prefix = secrets.token_hex(11)
+        self._numbers = count(FIRST)
+        self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
+            weakref.WeakValueDictionary()
+        )
+        """The re-entrant holds of threads and tasks, by name."""
+
+    def new_id(self) -> str:
+        """Make the id of a claim: 88 random bits of this client, and a number of 40."""
+        return self._prefix + hex(next(self._numbers))[3:]  # without 0x1: half the time of a format
+
+    def enter(self) -> None:
+        """Make sure that this colour may work here, and that the heart beats."""
+        self.runtime.enter()
+        heart = self.heart
+        if heart is None or not heart.beating:
+            self._start()
+
+    def _start(self) -> None:
+        """Open the engine and start the heart, or another heart in place of one that died."""
+        with self._starting:
+            if self.closed:
+                raise ClientClosed("this lockfast client is closed: connect() again")
+            engine = self._opened
+            if engine is None:
+                # In one step: a signal handler that comes between may have opened one too.
+                made = self._open_engine()
+                engine = self.__dict__.setdefault("engine", made)
+                if engine is not made:
+                    made.reset()
+                self.claims.rouse = engine.rouse
+                weakref.finalize(self, engine.rouse).atexit = False
+                self._opened = engine
+            heart = self.heart
+            if heart is None or not heart.beating:
+                if heart is not None:
+                    self.claims.restart(self.runtime.now())
+                # Known before it runs: Ctrl-C while it starts must not leave a second one.
+                heart = self.heart = Heart(engine, self.claims, self.runtime, weakref.ref(self))
+                engine.rouse()  # one that was replaced sees it, and ends
+                if self.heart is heart:  # else a signal handler has started another
+                    heart.start()
+
+    @staticmethod
+    def deadline(now: float, until: float | None, life: float) -> float:
+        """Give the deadline of a request: a reply that comes after the claim's life is useless.
+
+        A wait of a millisecond still allows for one round trip: the wait is for the grant.
+        """
+        if until is None and life >= IO:
+            return now + IO
+        latest = now + min(life, IO)
+        return latest if until is None else min(latest, max(until, now + 0.25))
+
+    async def guarantees(self) -> Guarantees:
+        """Ask the engine what it promises as it runs now."""
+        self.enter()
+        return await self.engine.guarantees(self.runtime.now() + IO)
+
+    async def prove(self, required: Level) -> None:
+        """Refuse to work on an engine that promises less than was asked for."""
+        found = await self.guarantees()
+        if found.level < required:
+            weak = "; ".join(map(str, found.findings))
+            raise GuaranteeMissing(
+                f"{required.name.lower()} is required, but {found.sentence} "
+                f"{weak + '. ' if weak else ''}Change the server's setup, or require less."
+            )
+        self.unproven = None
+
+    async def close(self, patience: float = PARTING) -> None:
+        """Release what is held, resign what waits, stop the heart: bounded, and for good."""
+        if self.closed:
+            return
+        self.closed = True
+        lives = self.claims.close()
+        engine, heart = self._opened, self.heart
+        if engine is None:
+            return
+        now = self.runtime.now()
+        end = now + max(patience - CLOSING, patience / 2.0)
+        if heart is not None:
+            heart.stop()
+            engine.rouse()
+        # Also what was asked and not answered yet: the engine may have it, and nobody else will
+        # resign it.
+        leaving = [live for live in lives if live.phase is not ENDED and now >= live.keep]
+        for live in leaving:
+            live.lose(Loss.RELEASED)
+        try:
+            if leaving:
+                await self._part(engine, leaving, end)
+        finally:
+            for live in lives:
+                self.claims.end(live)
+                live.account()
+            if heart is not None:
+                # A signal handler that has interrupted the table keeps the heart out of it: then
+                # the heart ends when the handler has returned.
+                rest = 0.0 if self.claims.inside() else max(end - self.runtime.now(), 0.1)
+                await heart.end(rest)
+
+    async def _part(self, engine: Engine, leaving: Sequence[Live], end: float) -> None:
+        """Resign until the engine answers, or until `end`; then tell what it may still have.
+
+        An attempt gets half of the time that is left: the connection may have died while it was
+        idle, and then nothing answers on it.
+        """
+        pause = 0.0
+        while True:
+            now = self.runtime.now()
+            try:
+                await engine.resign(leaving, now + max((end - now) / 2.0, SHARE), doubt=True)
+            except EngineError as error:
+                now = self.runtime.now()
+                if isinstance(error, EngineUnavailable) and now + pause + SHARE < end:
+                    await self.runtime.sleep(pause)
+                    pause = max(2.0 * pause, SHARE / 10.0)
+                    continue
+                log.warning(
+                    "closed without an answer from the engine: %s may stay taken for up to %.3g s, "
+                    "until the ttl is over: %s",
+                    named(leaving),
+                    max(
+                        0.0,
+                        *(live.until - now if live.until else live.shape.ttl for live in leaving),
+                    ),
+                    error,
+                )
+            return
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
+        self.claims.disown()
+        self.runtime.forget()
+        if self._opened is not None:
+            self._opened.reset()
+        self._begin()

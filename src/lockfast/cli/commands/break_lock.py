@@ -1,0 +1,112 @@
+"""`lockfast break`: take a lock away from its holder, knowing what that does and does not do."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from lockfast import Holder
+from lockfast.cli.engine_url import connect
+from lockfast.cli.names import Name, readable
+from lockfast.cli.render.claims import described, fields
+from lockfast.cli.render.stderr import say
+from lockfast.cli.render.stdout import Json, show, tell
+from lockfast.plain import plain
+
+Reason = Annotated[
+    str,
+    typer.Option(
+        help="Why: it is stored, and shown to the old holder.",
+        callback=readable,
+        show_default=False,
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="Which, if several hold it: an id of `who --json`."),
+]
+
+
+def breaks(  # noqa: PLR0913  # each is an option
+    context: typer.Context,
+    name: Name,
+    reason: Reason,
+    *,
+    id_: Id = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
+    """Take the lock NAME away from whoever holds it, and let the next one in.
+
+    This stops nobody: the old holder is told at its next renewal, and may write until then. It is
+    for a holder that hangs, or that cannot be reached to be stopped. It says what the old holder
+    can still do, and what a guard will refuse, and asks.
+
+    For example:
+      lockfast break invoice:42 --reason "web-3 hangs, ticket 4711"
+      lockfast break invoice:42 --reason "a drill" --yes
+
+    Exit codes:
+      0   it was broken
+      1   nobody holds it, or you said no
+      69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
+    """
+    with connect(context) as client:
+        queue = client.lock(name).queue()
+        holders = [claim for claim in queue if claim.granted and id_ in {None, claim.id}]
+        if not holders:
+            say(f"{name!r} is held by nobody" + (f" with the id {id_!r}" if id_ else ""))
+            return 1
+        if len(holders) > 1:
+            raise ValueError(
+                f"{len(holders)} processes hold {name!r}: choose one with --id. "
+                + "; ".join(f"{claim.id} is {described(claim)}" for claim in holders)
+            )
+        holder = holders[0]
+        if not json:
+            show(Text("\n".join(consequences(holder, len(queue) > 1))))
+        if not yes and not _agreed():
+            return 1
+        broken = client.revoke(holder, reason)
+    if json:
+        tell({"broken": broken, "reason": reason, "claim": fields(holder)})
+    elif broken:
+        show(Text(f"Broken: {plain(reason)}"))
+    else:
+        show("It had ended by itself.")
+    return 0 if broken else 1
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise ValueError("break asks before it acts, and there is nobody to ask: say --yes")
+    return typer.confirm("Break it?")
+
+
+def consequences(holder: Holder, waited_for: bool) -> list[str]:  # noqa: FBT001  # a value
+    """Say what breaking it will do, and what it will not."""
+    token = f"token {holder.token}" if holder.token is not None else f"ticket {holder.ticket}"
+    beat = holder.who.ttl / 3
+    when = f"within {beat:.2g} s, " if beat else ""
+    told = (
+        f"If it runs, it learns of its loss {when}when it renews; if it is paused or cut off, "
+        "when it is back."
+    )
+    guarded = (
+        f"A guarded resource refuses {token} from the moment the next holder has sealed it or "
+        "written to it. Until then, and where there is no guard, its writes go through."
+        if holder.token is not None
+        else "It has no token of its own, so no guard refuses it: only exclusive locks are fenced."
+    )
+    return [
+        f"{holder.name!r} is held by {described(holder)}, with {token}.",
+        "If you break it:",
+        "- " + ("The next in line has it at once." if waited_for else "It is free at once."),
+        f"- The old holder is not stopped. {told}",
+        f"- It can still finish whatever it has begun. {guarded}",
+    ]

@@ -1,0 +1,81 @@
+"""`lockfast doctor`: what the live server promises, and what to change so that it promises more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from lockfast import Guarantees, Level
+from lockfast.cli.engine_url import connect
+from lockfast.cli.render.stdout import Json, show, tell
+from lockfast.plain import plain
+
+Require = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        help="Be content with this level, whatever else is found: efficiency, fenced, consensus.",
+        show_default=False,
+    ),
+]
+
+
+def doctor(context: typer.Context, require: Require = None, *, json: Json = False) -> int:
+    """Ask the live server how it is set up, and say what that is worth.
+
+    It names the level that the engine gives, and each setting that weakens it: what can happen
+    because of it, and what to type to change it.
+
+    Levels:
+      efficiency  duplicate work is possible
+      fenced      a fault may forget a grant, but a guarded resource is safe
+      consensus   the grant itself survives the failure of any minority of servers
+
+    For example:
+      lockfast doctor
+      lockfast --url etcd://h1,h2,h3 doctor --require consensus
+
+    Exit codes:
+      0   all is well; with --require, the level is at least that
+      1   something is to be changed; with --require, the level is below that
+      69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
+    """
+    required = None if require is None else Level.of(require)
+    with connect(context) as client:
+        # First as any other client: where no lock can be taken, its settings say nothing.
+        client.lock("lockfast doctor").holders()
+        found = client.guarantees()
+    good = not found.findings if required is None else found.level >= required
+    if json:
+        tell(_fields(found, good=good))
+    else:
+        _show(found, required)
+    return 0 if good else 1
+
+
+def _fields(found: Guarantees, *, good: bool) -> dict[str, object]:
+    return {
+        "engine": found.engine,
+        "level": found.level.name.lower(),
+        "promise": found.promise,
+        "findings": [finding._asdict() for finding in found.findings],
+        "good": good,
+    }
+
+
+def _show(found: Guarantees, required: Level | None) -> None:
+    level = found.level.name.lower()
+    show(Text.assemble(f"{plain(found.engine)} gives ", (level, "bold"), "."))
+    show(Text(f"That means: {plain(found.promise)}."))
+    for finding in found.findings:
+        show("")
+        show(Text(plain(finding.setting), style="bold yellow"))
+        show(Text(f"  risk    {plain(finding.risk)}"))
+        show(Text(f"  change  {plain(finding.remedy)}"))
+    if not found.findings:
+        show("Nothing is to be changed.")
+    if required is not None and found.level < required:
+        show(Text(f"{required.name.lower()} is required.", style="bold red"))

@@ -1,0 +1,43 @@
+"""`lockfast install`: what PostgreSQL and Redlock need before the first lock."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import typer
+from rich.text import Text
+
+from lockfast.cli.engine_url import address, connect
+from lockfast.cli.render.stdout import show
+from lockfast.engines import ENGINES
+from lockfast.plain import plain
+from lockfast.url import parse
+
+
+def install(context: typer.Context) -> None:
+    """Prepare an engine: the schema on PostgreSQL, the membership of the nodes on Redlock.
+
+    The other engines need nothing, and nothing is done there. It is safe to do again, also while
+    locks are held, and at once from several machines: what is there is left as it is, or brought
+    up to date.
+
+    For example:
+      lockfast --url postgresql://localhost/app install
+      lockfast --url redlock://h1,h2,h3 install
+
+    Exit codes:
+      0   the engine is ready
+      69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, a missing right
+    """
+    connect(context).close()  # says what is wrong with the URL, and sends nothing
+    where = plain(address(context))
+    name = ENGINES[parse(context.obj).scheme.partition("+")[0]]
+    module = import_module(f"lockfast.engines.{name}")
+    # Where the engine's `install` raises its driver's errors, `prepare` says what they mean.
+    prepare = getattr(module, "prepare", None) or getattr(module, "install", None)
+    if prepare is None:
+        show(Text(f"{where} needs no installation."))
+        return
+    prepare(context.obj)
+    show(Text(f"{where} is ready."))

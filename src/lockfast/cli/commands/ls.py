@@ -1,0 +1,39 @@
+"""`lockfast ls`: every lock that is held or waited for."""
+
+from __future__ import annotations
+
+import typer
+
+from lockfast.cli.engine_url import connect
+from lockfast.cli.names import Prefix
+from lockfast.cli.render.claims import by_name, fields
+from lockfast.cli.render.stdout import Json, console, show, tell
+from lockfast.cli.render.table import table
+
+
+def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> None:
+    """List the locks that are held or waited for, with who holds them.
+
+    The list is read in pages, and nothing is changed by it. The age is how long ago the holder
+    asked, by its own clock; the ttl is how much of its lease is left before it must be renewed;
+    the token is what a guard compares.
+
+    For example:
+      lockfast ls                                 all of them
+      lockfast ls invoice:                        those whose names begin so
+      lockfast ls --json | jq -r .name | sort -u
+
+    Exit codes:
+      0   also if there is none
+      69  the engine cannot be reached
+      78  the engine refuses us: a wrong password, no rights, no schema
+    """
+    with connect(context) as client:
+        claims = client.inspect(prefix)
+    if json:
+        for claim in claims:
+            tell(fields(claim))
+    elif claims:
+        show(table(by_name(claims), console().width, whole=True))
+    else:
+        show("No lock is held.")

@@ -1,0 +1,112 @@
+"""`lockfast run`: run a command while holding a lock."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Annotated
+
+import typer
+
+from lockfast.cli.dash_dash import Command
+from lockfast.cli.engine_url import connect
+from lockfast.cli.exit_codes import Code, of_signal
+from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
+from lockfast.cli.render.stderr import say
+from lockfast.cli.supervise.plan import Plan
+from lockfast.cli.supervise.run_under_lease import Outcome
+from lockfast.cli.supervise.setup import leave, staged
+from lockfast.cli.supervise.signals import Interrupted
+from lockfast.errors import NotAcquired
+
+
+def run(  # noqa: PLR0913  # each is an option that users look for
+    context: typer.Context,
+    name: Name,
+    command: Command,
+    *,
+    nonblock: Annotated[
+        bool, typer.Option("--nonblock", "-n", help="Do not wait if it is busy.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", "-w", metavar="SECONDS", help="Wait so long at most."),
+    ] = None,
+    conflict: Annotated[
+        int,
+        typer.Option(
+            "--conflict-exit-code",
+            "-E",
+            metavar="CODE",
+            min=0,
+            max=255,
+            help="Exit with this instead of 75 if it is busy; with 0, say nothing.",
+        ),
+    ] = Code.BUSY,
+    ttl: Ttl = 30.0,
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", metavar="N", min=1, help="Let N run at once, on all machines."),
+    ] = None,
+    at_least: Annotated[
+        float,
+        typer.Option(
+            "--at-least",
+            metavar="SECONDS",
+            help="Keep the lock for at least this long, because the clocks of machines differ. "
+            "If the command ends earlier, the lock stays taken until its ttl ends.",
+        ),
+    ] = 0.0,
+    freeze: Freeze = False,
+    grace: Grace = None,
+    keep_url: KeepUrl = False,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            "--purpose",
+            metavar="TEXT",
+            help="What `who` and `ls` show of it; without this, the name of the command.",
+        ),
+    ] = None,
+) -> int:
+    """Run a command while holding the lock NAME, and end it before the lock can be another's.
+
+    The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
+    a process group of its own, and signals that lockfast gets are passed on to it. When it ends,
+    whatever it has left behind is ended too, and then the lock is released.
+
+    If the lease cannot be kept, the command and all its descendants get TERM, and KILL after the
+    grace, before the lease ends.
+
+    Exit codes: the command's own; 75 busy (or -E), 69 engine unreachable, 76 lease lost, 64 wrong
+    usage, 78 wrong configuration, 128+n ended by signal n, 126 and 127 as in a shell.
+    """
+    if nonblock and timeout is not None:
+        raise typer.BadParameter("-n does not wait and -w does: say one of them")
+    if slots is not None and at_least:
+        raise typer.BadParameter("--at-least is for a lock, not for --slots")
+    plan = Plan.of(ttl, grace)
+    if purpose is None:
+        purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
+    wait = 0.0 if nonblock else timeout
+    try:
+        with (
+            staged(command, plan, freeze=freeze, keep_url=keep_url) as stage,
+            connect(context) as client,
+        ):
+            lock = (
+                client.lock(name, ttl=ttl, timeout=wait, purpose=purpose, at_least=at_least)
+                if slots is None
+                else client.semaphore(name, slots, ttl=ttl, timeout=wait, purpose=purpose)
+            )
+            outcome = stage.keep(stage.signals.wait_for(lock.acquire))
+    except NotAcquired as error:
+        if conflict:  # with -E 0 it is no failure, and cron would send it by mail
+            waited = f"after {error.waited:.3g} s" if wait else "now"
+            say(
+                f"{error.name!r} is busy {waited}, the command was not run: held by "
+                f"{error.holder}. To wait longer, say -w SECONDS."
+            )
+        return conflict
+    except Interrupted as end:
+        outcome = Outcome(of_signal(end.number), signal=end.number)
+    return leave(outcome)

@@ -1,0 +1,86 @@
+"""One worker of the demo: a process that pays into an account, step by step, as it is told.
+
+It answers each line on its standard input, a JSON list of a word and its arguments, with one line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import lockfast
+from lockfast.cli.demo import memory_server
+from lockfast.cli.render.stderr import keep_log_quiet
+from lockfast.guards.files import FileGuard
+
+AMOUNT = 10
+
+
+class Worker:
+    """What it knows between two steps."""
+
+    def __init__(self, url: str) -> None:
+        """Connect; nothing is held."""
+        connect = (
+            memory_server.connect if url.startswith(memory_server.SCHEME) else lockfast.connect
+        )
+        self._client = connect(url)
+        self._lease: lockfast.Lease | None = None
+        self._balance = 0
+
+    @property
+    def lease(self) -> lockfast.Lease:
+        """What it has, or had."""
+        assert self._lease is not None  # noqa: S101  # for the type checker: it was taken first
+        return self._lease
+
+    def take(self, name: str, ttl: float) -> str:
+        """Wait for the lock."""
+        self._lease = self._client.lock(name, ttl=ttl, purpose=f"pays in {AMOUNT}").acquire()
+        return str(self.lease.token)
+
+    def read(self, path: str, guarded: bool) -> str:  # noqa: FBT001  # a value
+        """Read the balance, and make sure once more that the lock is held."""
+        if guarded:
+            FileGuard(path).seal(self.lease)
+        self._balance = int(Path(path).read_text("ascii"))
+        self.lease.ensure_held()
+        return str(self._balance)
+
+    def write(self, path: str, guarded: bool) -> str:  # noqa: FBT001  # a value
+        """Write the new balance."""
+        data = str(self._balance + AMOUNT).encode()
+        if guarded:
+            FileGuard(path).write(self.lease, data)
+        else:
+            Path(path).write_bytes(data)
+        return data.decode()
+
+    def leave(self) -> str:
+        """Give the lock back."""
+        self.lease.release()
+        return ""
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+
+def main(url: str) -> None:
+    """Do what is asked for, until nobody asks any more."""
+    worker = Worker(url)
+    for line in sys.stdin:
+        word, *args = json.loads(line)
+        try:
+            answer = [word, getattr(worker, word)(*args)]
+        except lockfast.LockfastError as error:
+            answer = [type(error).__name__, str(error)]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    worker.close()
+
+
+if __name__ == "__main__":
+    keep_log_quiet()
+    main(sys.argv[1])

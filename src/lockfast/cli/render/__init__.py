@@ -1,0 +1,1 @@
+"""What commands print: tables, graphs, JSON lines, and messages to people."""

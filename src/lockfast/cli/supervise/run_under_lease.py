@@ -1,0 +1,183 @@
+"""Keeps a command under a lease: tells the watchdog how long it is good, and people the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+import lockfast
+from lockfast.claims.acquire import explained
+from lockfast.cli.exit_codes import Code, of_signal
+from lockfast.cli.render.stderr import say
+from lockfast.cli.supervise.messages import (
+    Ended,
+    Forward,
+    Kill,
+    Report,
+    Start,
+    Started,
+    Stopped,
+    Until,
+)
+from lockfast.cli.supervise.plan import Plan
+from lockfast.cli.supervise.signals import Signals
+from lockfast.cli.supervise.terminal import Terminal
+from lockfast.cli.supervise.watchdog_handle import Handle, WatchdogDied
+from lockfast.errors import LeaseLost, Loss
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+
+TICKS = 20  # looks at the lease, per ttl
+
+
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    lost: bool = False
+    """Whether it was ended because the lease was not kept."""
+    signal: int = 0
+    """The signal that ended it."""
+    was_in_front: bool = False
+    """Whether that signal may have come from the terminal, which sent it to the command alone."""
+
+
+class Keeper:
+    """One run of the command under one lease."""
+
+    def __init__(
+        self,
+        lease: lockfast.Lease,
+        plan: Plan,
+        watchdog: Handle,
+        signals: Signals,
+        terminal: Terminal,
+    ) -> None:
+        """Start nothing yet."""
+        self._lease = lease
+        self._plan = plan
+        self._watchdog = watchdog
+        self._signals = signals
+        self._terminal = terminal
+        self._group = 0
+        self._told = 0.0
+        self._worried = False
+        self._killed = False
+
+    def run(self) -> Outcome:
+        """Run the command; nothing of it is left when this returns."""
+        self._lease.on_lost(self._signals.wake)
+        try:
+            self._settle()
+            return self._watch()
+        except LeaseLost as error:  # before it could begin
+            say(str(error))
+            return Outcome(Code.LOST, lost=True)
+        except WatchdogDied as error:
+            self._watchdog.kill()
+            say(str(error))
+            return Outcome(Code.INTERNAL)
+        finally:
+            self._terminal.take()
+
+    def _settle(self) -> None:
+        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
+        begins with what is left to a waiter, and the heart renews it at once.
+        """
+        while self._lease.remaining < self._plan.ttl / 2.0:
+            self._lease.ensure_held()
+            self._watchdog.hear(self._signals, 0.01)
+
+    def _watch(self) -> Outcome:
+        in_front = self._terminal.is_plain()
+        self._told = self._lease.valid_until
+        self._watchdog.tell(Start(environment(self._lease), self._told, in_front))
+        while True:
+            left = self._plan.overdue_at(self._lease.valid_until) - now()
+            pause = min(max(left, 0.0), self._plan.ttl / TICKS)
+            report = self._watchdog.hear(self._signals, pause)
+            if isinstance(report, Ended):
+                return self._outcome(report)
+            if left <= 0.0:
+                self._watchdog.kill()
+                say("the watchdog did not kill the command in time, so lockfast did")
+                return Outcome(Code.LOST, lost=True)
+            if report is not None:
+                self._take(report, in_front=in_front)
+            for number in self._signals.take():
+                self._pass_on(number)
+            self._look()
+
+    def _take(self, report: Report, *, in_front: bool) -> None:
+        if isinstance(report, Started):
+            self._group = report.group
+            if in_front:
+                self._terminal.give(report.group)  # the command does the same: who comes first
+        elif isinstance(report, Stopped) and self._terminal.exists:
+            self._stopped(report.number)
+
+    def _stopped(self, number: int) -> None:
+        wants_terminal = number in {signal.SIGTTIN, signal.SIGTTOU}
+        if not (wants_terminal and self._terminal.in_front):
+            self._terminal.take()
+            say(f"stopped: the lease ends in {self._lease.remaining:.0f} s, and the command before")
+            self._signals.pause()
+        self._go_on(wants_terminal=wants_terminal)
+
+    def _go_on(self, *, wants_terminal: bool = False) -> None:
+        """Let the command go on, in front if lockfast is there: the shell said `fg`, not `bg`."""
+        if self._terminal.in_front and (wants_terminal or self._terminal.is_plain()):
+            self._terminal.give(self._group)
+        self._watchdog.tell(Forward(signal.SIGCONT))
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGCONT:
+            self._go_on()
+        else:
+            self._watchdog.tell(Forward(number))
+
+    def _look(self) -> None:
+        """Tell the watchdog and the people what became of the lease."""
+        lease = self._lease
+        state = lease.state
+        if lease.loss is not None:
+            if not self._killed:
+                self._killed = True
+                self._watchdog.tell(Kill())
+            return
+        if lease.valid_until > self._told:
+            self._told = lease.valid_until
+            self._watchdog.tell(Until(self._told))
+        worried = state is lockfast.State.JEOPARDY
+        if worried is not self._worried:
+            self._worried = worried
+            left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s unless it is"
+            said = f"not renewed, {left}" if worried else "renewed again"
+            say(f"the lease on {lease.name!r} was {said}")
+
+    def _outcome(self, report: Ended) -> Outcome:
+        if report.by_lease:
+            lease = self._lease
+            drive(explained(lease._session, lease.live))  # noqa: SLF001  # whoever broke it is named
+            # Ended before the lease is: the engine could not be reached.
+            why = Loss.UNREACHABLE.value if lease.loss is None else lease.live.why()
+            say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
+            return Outcome(Code.LOST, lost=True)
+        if os.WIFSIGNALED(report.status):
+            number = os.WTERMSIG(report.status)
+            return Outcome(of_signal(number), signal=number, was_in_front=self._terminal.given)
+        return Outcome(os.waitstatus_to_exitcode(report.status))
+
+
+def environment(lease: lockfast.Lease) -> dict[str, str]:
+    """Make the command's environment: lockfast's own, and what it may show to a guard."""
+    own = {"LOCKFAST_NAME", "LOCKFAST_TOKEN", "LOCKFAST_TICKET", "LOCKFAST_FENCE_FLOOR"}
+    found = {key: value for key, value in os.environ.items() if key not in own}
+    found["LOCKFAST_NAME"] = lease.name
+    found["LOCKFAST_TICKET"] = str(lease.ticket)
+    try:
+        found["LOCKFAST_TOKEN"] = str(lease.token)
+    except TypeError:  # several hold it at once: there is no token
+        found["LOCKFAST_FENCE_FLOOR"] = str(lease.fence_floor)
+    return found

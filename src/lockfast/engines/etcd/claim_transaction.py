@@ -1,0 +1,191 @@
+"""The claim as it is sent: one transaction, with or without contention.
+
+All but the id and the payload is written once per lock and session: an id has always 32 bytes, so
+every length around it is known.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockfast.engines.etcd import keys
+from lockfast.engines.etcd.messages import (
+    CREATE,
+    EQUAL,
+    HEAD,
+    LAST_TWO,
+    LESS,
+    MOD,
+    Slice,
+    compare,
+    done,
+    find,
+    found,
+    inner,
+    kv,
+    put,
+    revision,
+    rows,
+    txn,
+)
+from lockfast.engines.etcd.protobuf import Malformed, number, part, text, varint
+from lockfast.engines.etcd.sessions import Session, seconds
+from lockfast.port import Shape
+
+SAMPLE = b"\0" * 32  # stands for an id: an encoded name has no such bytes
+BARE = Slice(bare=True)
+
+
+class Form:
+    """What all claims of one shape have in common."""
+
+    def __init__(self, shape: Shape) -> None:
+        """Write it once."""
+        self.shape = shape
+        self.prefix = keys.CLAIMS + keys.encoded(shape.name) + b"/"
+        self.end = keys.end(self.prefix)
+        self.size = seconds(shape.ttl)
+        self.wait_size = seconds(shape.wait_ttl)
+        self.head = keys.value(shape, b"")
+        self.empty = compare(CREATE, EQUAL, 0, self.prefix, self.end)
+        self.queue = find(self.prefix, self.end)
+        # Of a lock's queue, two ends are all that a newcomer needs, however long it is.
+        self.look = (
+            [find(self.prefix, self.end, HEAD), find(self.prefix, self.end, LAST_TWO)]
+            if shape.capacity == 1
+            else [self.queue]
+        )
+        key = self.prefix + SAMPLE
+        self.absent = compare(CREATE, EQUAL, 0, key).split(SAMPLE)
+        self.own = text(2, find(key, what=BARE)).split(SAMPLE)
+        self.put = text(1, key).split(SAMPLE)[0]
+        self.written: tuple[object, tuple[bytes, bytes, bytes, bytes]] = (
+            None,
+            (b"", b"", b"", b""),
+        )
+
+    def key(self, id_: str) -> bytes:
+        """Name the key of a claim."""
+        return self.prefix + id_.encode()
+
+
+@lru_cache(maxsize=4096)
+def form_of(shape: Shape) -> Form:
+    """Find the form of a shape."""
+    return Form(shape)
+
+
+def _pieces(
+    form: Form, holder: Session, waiter: Session | None, same_base: bytes
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """Write what does not change from claim to claim: the conditions and the looks."""
+    now = (holder, holder.gate, waiter, waiter.gate if waiter is not None else 0, same_base)
+    known, pieces = form.written
+    if known != now:
+        looks = b"".join(text(2, each) for each in form.look)
+        pieces = (
+            holder.same() + same_base + form.empty,
+            number(3, holder.lease),
+            waiter.same() + same_base if waiter is not None else b"",
+            number(3, waiter.lease) + looks if waiter is not None else b"",
+        )
+        form.written = (now, pieces)
+    return pieces
+
+
+def claim(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
+    form: Form,
+    id_: bytes,
+    payload: bytes,
+    holder: Session,
+    waiter: Session | None,
+    same_base: bytes,
+) -> bytes:
+    """Claim: on the holder's lease if nobody is there, else on the waiter's, if there is one."""
+    conditions, lease, same, rest = _pieces(form, holder, waiter, same_base)
+    value = form.head + payload
+    entry = form.put + id_ + b"\x12" + varint(len(value)) + value
+    before, after = form.own
+    request = conditions + text(2, text(2, entry + lease)) + before + id_ + after
+    if waiter is None:
+        return request
+    size = len(number(3, waiter.lease))
+    before, after = form.absent
+    deep = same + before + id_ + after + text(2, text(2, entry + rest[:size])) + rest[size:]
+    return request + text(3, inner(deep))
+
+
+def learn(form: Form, holder: Session, waiter: Session | None) -> list[bytes]:
+    """Read what kept a claim from being put."""
+    gate = (waiter or holder).gate_key
+    return [form.queue, find(keys.BASE), find(holder.gate_key), find(gate)]
+
+
+def attempt(form: Form, id_: bytes, payload: bytes, holder: Session, same_base: bytes) -> bytes:
+    """Claim without waiting. A refusal is common, and reads along what kept it from being put."""
+    reads = learn(form, holder, None)
+    request = claim(form, id_, payload, holder, None, same_base)
+    return request + b"".join(text(3, each) for each in reads)
+
+
+def squeeze(  # noqa: PLR0913, PLR0917  # see `claim`
+    form: Form, id_: str, payload: bytes, holder: Session, same_base: bytes, revision: int
+) -> bytes:
+    """Claim beside those who were there at a revision, if nobody has come since."""
+    key = form.key(id_)
+    conditions = holder.same() + same_base + compare(CREATE, EQUAL, 0, key)
+    conditions += compare(MOD, LESS, revision + 1, form.prefix, form.end)
+    return txn(conditions, [put(key, form.head + payload, holder.lease), form.queue], [])
+
+
+class Ends(NamedTuple):
+    """Of a lock's queue: what a newcomer needs to know."""
+
+    revision: int
+    """Of its own creation."""
+    head: keys.Row
+    ahead: int
+    before: tuple[bytes, int] | None
+    """Key and revision of the claim just before it."""
+
+
+class Claimed(NamedTuple):
+    """What became of a claim."""
+
+    at: int
+    """The revision of the store, not the claim's."""
+    alone: int = 0
+    """Nobody was there: the revision of the claim's creation, else 0."""
+    ends: Ends | None = None
+    queue: list[keys.Row] | None = None
+    """It was put behind others: one of both."""
+
+
+def claimed(reply: bytes, form: Form) -> Claimed | None:
+    """Read the reply to a claim; None if it was not put."""
+    said = done(reply)
+    if said.succeeded:
+        return Claimed(0, alone=revision(kv(part(said.of(2)[1], 2))[1]))
+    if len(said.replies) != 1:  # nothing was tried besides
+        return None
+    deep = done(said.replies[0])
+    if not deep.succeeded:
+        return None
+    at = said.revision
+    if form.shape.capacity != 1:
+        return Claimed(at, queue=rows(found(deep.of(2)[1])))
+    _, head, last = map(found, deep.of(3))
+    tail = [(key, revision(created)) for key, created, *_ in last.kvs]
+    if not head.kvs or not tail:
+        raise Malformed("a queue without the claim that was put")
+    before = tail[1] if len(tail) > 1 else None
+    return Claimed(at, ends=Ends(tail[0][1], rows(head)[0], last.total - 1, before))
+
+
+def squeezed(reply: bytes) -> Claimed | None:
+    """Read the reply to a claim beside others; None if it was not put."""
+    said = done(reply)
+    if not said.succeeded:
+        return None
+    return Claimed(said.revision, queue=rows(found(said.of(2)[1])))

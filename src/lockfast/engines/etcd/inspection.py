@@ -1,0 +1,122 @@
+"""What `inspect` shows: the claims on a name, or on all names with a prefix, page by page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from itertools import groupby
+
+from lockfast.engines.etcd import keys
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Found, Slice, found, query, rows
+from lockfast.engines.etcd.own_claims import Holdings
+from lockfast.engines.etcd.protobuf import number, numbers
+from lockfast.engines.etcd.sessions import seconds
+from lockfast.engines.etcd.standing import granted
+from lockfast.engines.etcd.transport import Wire
+from lockfast.errors import EngineRefused
+from lockfast.port import Entry, Page
+
+log = logging.getLogger("lockfast")
+
+PAGE = 500
+
+
+async def one(wire: Wire, holdings: Holdings, base: int, name: str, deadline: float) -> Page:
+    """Show the claims on a name."""
+    prefix = keys.CLAIMS + keys.encoded(name) + b"/"
+    reply = await wire.call(RANGE, query(prefix, keys.end(prefix)), deadline)
+    return Page(await _entries(wire, holdings, base, _readable(found(reply)), deadline), None)
+
+
+async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
+    wire: Wire, holdings: Holdings, base: int, names: str, cursor: str | None, deadline: float
+) -> Page:
+    """Show the claims on the next names with a prefix: whole queues, since who holds is a matter
+    of the whole.
+    """
+    prefix = keys.CLAIMS + keys.encoded(names)
+    start = bytes.fromhex(cursor) if cursor else prefix
+    reply = found(
+        await wire.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
+    )
+    every = _readable(reply)
+    more = None
+    if len(reply.kvs) == PAGE:
+        newest = max(key for key, *_ in reply.kvs)
+        last = newest[: newest.rindex(b"/") + 1]
+        if last == keys.CLAIMS:  # no claim: it has no name of its own
+            more = (newest + b"\0").hex()
+        else:
+            rest = found(await wire.call(RANGE, query(last, keys.end(last)), deadline))
+            every = [row for row in every if row.prefix != last] + _readable(rest)
+            more = keys.end(last).hex()
+    return Page(await _entries(wire, holdings, base, every, deadline), more)
+
+
+def _readable(reply: Found) -> list[Row]:
+    """Read claims. What somebody else has written there hides nothing else."""
+    read = []
+    for entry in reply.kvs:
+        try:
+            read += rows(Found([entry], 1))
+        except EngineRefused as error:
+            log.warning("%s", error)
+    return read
+
+
+async def _entries(
+    wire: Wire, holdings: Holdings, base: int, every: list[Row], deadline: float
+) -> list[Entry]:
+    now = wire.now()
+    # What its own client knows to be over is left out; others see it until it is deleted.
+    shown = [
+        row
+        for row in every
+        if not holdings.over(row.id)
+        and ((mine := holdings.get(row.id)) is None or mine.until > now)
+    ]
+    shown.sort(key=lambda row: (row.prefix, row.revision))
+    # Found once: another may end one of ours while the others' leases are asked about.
+    own = {row.id: mine for row in shown if (mine := holdings.get(row.id)) is not None}
+    times = await _times_to_live(wire, {row.lease for row in shown if row.id not in own}, deadline)
+    entries = []
+    for _, group in groupby(shown, key=lambda row: row.prefix):
+        queue = list(group)
+        holders = granted(queue)
+        for place, row in enumerate(queue):
+            mine = own.get(row.id)
+            entries.append(
+                Entry(
+                    name=row.name,
+                    id=row.id,
+                    ticket=row.revision + base,
+                    granted=place < holders,
+                    weight=row.weight,
+                    capacity=row.capacity,
+                    left=_left(row, *times[row.lease]) if mine is None else mine.until - now,
+                    payload=row.payload,
+                )
+            )
+    return entries
+
+
+async def _times_to_live(
+    wire: Wire, leases: Collection[int], deadline: float
+) -> dict[int, tuple[int, int]]:
+    """Ask how many seconds leases have left, and how many they had: all at once, one per client."""
+    asked = [number(1, lease) for lease in leases]
+    told = map(numbers, await wire.call_all(TIME_TO_LIVE, asked, deadline))
+    return {
+        lease: (said.get(3, 0), said.get(4, 0)) for lease, said in zip(leases, told, strict=True)
+    }
+
+
+def _left(row: Row, left: int, whole: int) -> float:
+    """Tell what another's claim has left. etcd counts in whole seconds, and rounds down; the
+    lease may be longer than the claim's own time, which its own client minds.
+    """
+    if left < 0:  # it is over, and about to be deleted
+        return 0.0
+    life = row.ttl if whole >= seconds(row.ttl) else row.wait_ttl
+    return min(max(life - (whole - (left + 1)), 0.0), life)

@@ -1,0 +1,124 @@
+"""Where the claims of this client stand: queues are read, and what matters to a waiter watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.listener import Ears
+from lockfast.engines.etcd.own_claims import Holdings, Mine, Seen
+from lockfast.engines.etcd.standing import blocker, standing
+from lockfast.engines.etcd.waiters import Wait
+from lockfast.errors import EngineError
+from lockfast.port import Standing, Wake
+
+
+class Places:
+    """The places of all claims of this client."""
+
+    def __init__(self, holdings: Holdings, ears: Ears, base: int) -> None:
+        """Begin with none."""
+        self._holdings = holdings
+        self._ears = ears
+        self._base = base
+
+    def _ends(self, row: Row, now: float) -> float:
+        """Tell in how many seconds a claim is over, at the latest, unless it is renewed. Should
+        another's end later than that, the watch tells.
+        """
+        mine = self._holdings.get(row.id)
+        return mine.until - now if mine is not None else row.ttl
+
+    def among(self, mine: Mine, queue: Sequence[Row], revision: int, now: float) -> Standing:
+        """Tell where a claim stands in a queue that has it."""
+        place = next(i for i, row in enumerate(queue) if row.key == mine.key)
+        found = standing(
+            queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
+        )
+        if found.granted:
+            self._ears.unwatch([mine.id])
+        else:
+            room = mine.form.shape.capacity
+            # A claim of another capacity leaves no room beside it: see `granted`.
+            ahead = [
+                (row.key, row.revision, row.weight if row.capacity == room else room)
+                for row in queue[:place]
+            ]
+            if room == 1:
+                ahead = ahead[-1:]
+            self._ears.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
+        return found
+
+    def behind(  # noqa: PLR0913, PLR0917  # what is known of a long queue
+        self,
+        mine: Mine,
+        head: Row,
+        ahead: int,
+        before: tuple[bytes, int],
+        revision: int,
+        now: float,
+    ) -> Standing:
+        """Tell where a waiter for a lock stands that has seen the two ends of its queue."""
+        self._ears.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
+        left = mine.until - now
+        return Standing(
+            ticket=mine.revision + self._base,
+            granted=False,
+            left=left,
+            ahead=ahead,
+            floor=head.revision + self._base,
+            blocker=blocker(head, self._base),
+            recheck=min(self._ends(head, now), left) if ahead == 1 else None,
+        )
+
+    async def look(
+        self, mines: Sequence[Mine], now: float, deadline: float, *, local: bool = False
+    ) -> list[Standing | None]:
+        """Read the queues of some claims; None for one that is not there any more."""
+        seen = await self._holdings.queues(mines, deadline, local=local)
+        return self.tell(mines, seen, now, local=local)
+
+    def tell(
+        self, mines: Sequence[Mine], seen: Seen, now: float, *, local: bool = False
+    ) -> list[Standing | None]:
+        """Tell where claims stand in queues that were read; None for one that is not there."""
+        standings: list[Standing | None] = []
+        for mine in mines:
+            queue = seen.queues[mine.form.prefix]
+            if any(row.key == mine.key for row in queue):
+                standings.append(self.among(mine, queue, seen.revision, now))
+            else:
+                if not local:  # a member that lags may not have it yet
+                    self.gone([mine.id])
+                standings.append(None)
+        return standings
+
+    async def look_again(self, wait: Wait, now: float) -> list[Wake]:
+        """Look who is there, now that the claim before a waiter, which was not the head, has gone.
+
+        The member that told so is asked for what it knows: that has the waiter's claim in it, so
+        it may only say too much.
+        """
+        mine = self._holdings.get(wait.id)
+        if mine is None:
+            return []
+        try:
+            (said,) = await self.look([mine], now, now + 1.0, local=True)
+        except EngineError:
+            return [Wake(wait.id, granted=False)]
+        if said is None:
+            return [Wake(wait.id, granted=False)]
+        if not said.granted:
+            return []
+        return [Wake(wait.id, granted=True, floor=said.floor)]
+
+    def gone(self, ids: Iterable[str]) -> None:
+        """Forget claims that are not there any more."""
+        ids = list(ids)
+        for id_ in ids:
+            self._holdings.drop(id_)
+        self._ears.unwatch(ids)
+
+    async def prune(self, deadline: float) -> None:
+        """End the claims whose time is over."""
+        self._ears.unwatch(await self._holdings.prune(deadline))

@@ -1,0 +1,138 @@
+"""What a set of nodes promises, asked of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lockfast.core.ballot import quorum
+from lockfast.engines.redis.guarantees import read
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redlock import messages
+from lockfast.engines.redlock.attempt import problem
+from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.guarantees import Finding, Guarantees, Level
+
+ADVISED = 3
+PROMISE = {
+    Level.FENCED: (
+        "any minority of nodes may be down, paused, wiped or have a wrong clock; a pause of the "
+        "holder, or a clock that jumps ahead on a node of its majority, can let two hold at once, "
+        "but tokens stay unique and in order, so a guarded resource is safe"
+    ),
+    Level.EFFICIENCY: (
+        "too few nodes count for themselves, so the loss of one can let two hold at once and "
+        "tokens repeat"
+    ),
+}
+
+
+async def probe(fleet: Fleet, deadline: float) -> Guarantees:
+    """Ask every node about itself."""
+    told: dict[int, Mapping[str, str]] = {}
+    members: set[int] = set()
+    errors: list[EngineError] = []
+
+    def hear(node: int, answer: Answer) -> float:
+        address = fleet.nodes[node]
+        replies: list[Any] = answer if type(answer) is list else [answer, None]
+        info, marks = replies
+        if isinstance(info, bytes):
+            told[node] = read(info)
+            if isinstance(marks, list) and None not in marks:
+                members.add(node)
+        else:
+            errors.append(problem(info, address))
+        return float(len(told) + len(errors) < len(fleet.nodes))
+
+    request = command("INFO") + messages.ALL_MARKS
+    await fleet.scatter([request] * len(fleet.nodes), 2, deadline, hear)
+    if len(told) < quorum(len(fleet.nodes)):
+        raise errors[0] if errors else EngineUnavailable("too few nodes answered", sent=False)
+    return judged([told.get(node) for node in range(len(fleet.nodes))], members, fleet.nodes)
+
+
+def judged(
+    nodes: Sequence[Mapping[str, str] | None], members: set[int], names: Sequence[object]
+) -> Guarantees:
+    """Judge a set by what its nodes said of themselves; None for one that said nothing."""
+    known = [node for node in nodes if node is not None]
+    runs = [node.get("run_id", "") for node in known]
+    evicting = [node for node in known if node.get("maxmemory", "0") != "0" and _evicts(node)]
+    # A server that is named twice votes twice, and one that evicts may forget its vote.
+    sound = len(nodes) - (len(runs) - len(set(runs))) - len(evicting)
+    weak = len(nodes) < ADVISED or sound < quorum(len(nodes)) or len(set(runs)) < len(runs)
+    level = Level.EFFICIENCY if weak else Level.FENCED
+    first = known[0]
+    product = "Valkey" if "valkey_version" in first else "Redis"
+    version = first.get("valkey_version") or first.get("redis_version", "of unknown version")
+    findings = [*_of_the_set(len(nodes), runs)]
+    for number, node in enumerate(nodes):
+        findings += _of_a_node(str(names[number]), node, member=number in members)
+    return Guarantees(
+        f"Redlock on {len(nodes)} nodes, {product} {version}",
+        level,
+        PROMISE[level],
+        tuple(dict.fromkeys(findings)),
+    )
+
+
+def _evicts(node: Mapping[str, str]) -> bool:
+    return node.get("maxmemory_policy") != "noeviction"
+
+
+def _of_the_set(size: int, runs: Sequence[str]) -> list[Finding]:
+    findings = []
+    if size < ADVISED:
+        findings.append(
+            Finding(f"nodes = {size}", "the loss of one node stops every lock", "use 3, 5 or 7")
+        )
+    elif size % 2 == 0:
+        findings.append(
+            Finding(
+                f"nodes = {size}",
+                f"it survives the loss of no more nodes than {size - 1} would",
+                f"remove one, or add one: {size - 1} or {size + 1}",
+            )
+        )
+    if len(set(runs)) < len(runs):
+        findings.append(
+            Finding(
+                "two addresses of one server",
+                "it votes twice, so its loss is the loss of two nodes",
+                "name each server once in the URL",
+            )
+        )
+    return findings
+
+
+def _of_a_node(name: str, node: Mapping[str, str] | None, *, member: bool) -> list[Finding]:
+    if node is None:
+        return [Finding(f"{name} is down", "one node fewer may be lost", "start it")]
+    findings = []
+    if not member:
+        findings.append(
+            Finding(
+                f"{name} is no member",
+                "it refuses, since it has lost its data",
+                "it joins by itself, after the longest ttl, while clients are at work",
+            )
+        )
+    if _evicts(node):
+        findings.append(
+            Finding(
+                f"maxmemory-policy = {node.get('maxmemory_policy', 'unknown')}",
+                "when memory is full, a node may delete a lock that is held, or its mark",
+                "CONFIG SET maxmemory-policy noeviction",
+            )
+        )
+    if node.get("role") != "master" or node.get("connected_slaves", "0") != "0":
+        findings.append(
+            Finding(
+                f"{name} has a replica, or is one",
+                "a replica that takes its place has lost the last votes; it must join again",
+                "run each node alone: the others are its replicas",
+            )
+        )
+    return findings

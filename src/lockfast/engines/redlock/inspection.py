@@ -1,0 +1,237 @@
+"""Who holds and who waits, as a majority sees it. Nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import hiredis
+
+from lockfast.core.ballot import GRACE, quorum
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.messages import (
+    TOP,
+    Malformed,
+    claim_id,
+    number,
+    octets,
+    reading,
+    record,
+    records,
+)
+from lockfast.engines.redis.scripts import RECORD
+from lockfast.engines.redlock import messages
+from lockfast.engines.redlock.scripts import INSPECT
+from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.errors import EngineUnavailable
+from lockfast.port import RECORDS, Entry, Page
+
+SHOWN = 1000  # claims of one lock that are shown
+SCANNED = 500  # keys per page
+UNSURE = 1.0  # seconds for the rest to answer, if they decide whether a claim is shown
+OTHERS = 4.0  # of the seconds of a page, those that are left for asking every node about its names
+Rows = list[list[Any]]
+
+
+async def one_name(fleet: Fleet, name: str, deadline: float) -> Page:
+    """Show the claims on one name."""
+    answers = await _ask(fleet, [name], deadline)
+    return Page(_merged(name, [each[0] for each in answers.values()], len(fleet.nodes)), None)
+
+
+async def highest_of(fleet: Fleet, name: str, ident: str, deadline: float) -> int:
+    """Return the highest number that any of the nodes that answer knows of a claim; 0 if none."""
+    highest = 0
+    for rows in (await _ask(fleet, [name], deadline)).values():
+        with contextlib.suppress(Malformed), reading():
+            for raw, token, *_ in rows[0]:
+                if raw == ident.encode():
+                    highest = max(highest, number(token))
+    return highest
+
+
+async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: float) -> Page:
+    """Show the claims that one page of one node's key space has.
+
+    What a majority holds is on one of every few nodes that leave no majority beside them, so that
+    many are read, one after another. A name is shown where it is met first.
+    """
+    size = len(fleet.nodes)
+    node, position, *read = map(int, (cursor or "0 0").split(" "))
+    pattern = f"{messages.PREFIX}{{*}}[=>]{_literal(prefix)}*"
+    scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
+    found = _scanned(await _one(fleet, node, scan, deadline), prefix)
+    entries: list[Entry] = []
+    if found is not None:
+        following, names = found
+        answers = await _ask(fleet, list(names), deadline)
+        for number, name in enumerate(names):
+            rows = {each: replies[number] for each, replies in answers.items()}
+            # A lock and its waiting room are two keys, and may be on two pages.
+            twice = not names[name] and _holds(rows.get(node))
+            if not twice and not any(rows.get(earlier) for earlier in read):
+                entries += _merged(name, rows.values(), size)
+        if following:
+            return Page(entries, _cursor(node, following, read))
+        read.append(node)
+    if len(read) > size - quorum(size):
+        return Page(entries, None)
+    if node + 1 == size:
+        raise EngineUnavailable(f"{len(read)} of {size} Redis nodes could be read", sent=False)
+    return Page(entries, _cursor(node + 1, 0, read))
+
+
+def _cursor(*numbers: int | list[int]) -> str:
+    node, position, read = numbers
+    assert isinstance(read, list)  # noqa: S101  # for the type checker
+    return " ".join(map(str, [node, position, *read]))
+
+
+def _scanned(reply: Any, prefix: str) -> tuple[int, dict[str, bool]] | None:
+    """Read what SCAN found: where to go on, and names. None if it cannot be read, or is none."""
+    with contextlib.suppress(Malformed), reading():
+        return number(reply[0], most=2**64 - 1), _names(reply[1], prefix)
+    return None
+
+
+def _holds(rows: Any) -> bool:
+    """Tell whether a node shows a claim that has the lock."""
+    with contextlib.suppress(Malformed), reading():
+        return any(row[2] for row in rows or ())
+    return False
+
+
+def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
+    """Give the names, each with whether its lock was met and not only its waiting room."""
+    names: dict[str, bool] = {}
+    for key in keys:
+        # What is no text is no lock of ours, and must not hide all the others.
+        text = key.decode(errors="replace")[len(messages.PREFIX) :].partition("}")[2]
+        if text[1:].startswith(prefix):
+            names[text[1:]] = names.get(text[1:], False) or text[0] == "="
+    return names
+
+
+def _literal(text: str) -> str:
+    """Escape what SCAN's pattern would take for a wildcard."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
+
+
+async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
+    """Ask one node; None if it did not answer."""
+    told: list[Any] = []
+
+    def hear(_: int, answer: Answer) -> float:
+        if type(answer) is list and not isinstance(answer[0], hiredis.ReplyError):
+            told.append(answer[0])
+        return 0.0
+
+    requests = [request if each == node else None for each in range(len(fleet.nodes))]
+    await fleet.scatter(requests, 1, deadline - OTHERS, hear)
+    return told[0] if told else None
+
+
+async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int, list[Rows]]:
+    """Ask every node about names."""
+    if not names:
+        return {}
+    request = b"".join(INSPECT.whole(messages.inspect(name, SHOWN)) for name in names)
+    return await _majority(fleet, request, len(names), deadline)
+
+
+async def _majority(
+    fleet: Fleet, request: bytes, count: int, deadline: float
+) -> dict[int, list[Any]]:
+    """Ask every node; a majority must answer, and the others have a moment to. They have longer if
+    it depends on them whether a majority shows a claim: somebody who has just acquired may be on
+    three of five nodes, of which two are among the last to answer.
+    """
+    size = len(fleet.nodes)
+    answers: dict[int, list[Any]] = {}
+    errors: list[object] = []
+
+    def hear(node: int, answer: Answer) -> float:
+        bad = answer if type(answer) is not list else next(filter(_is_error, answer), None)
+        if bad is None:
+            assert type(answer) is list  # noqa: S101  # for the type checker
+            answers[node] = answer
+        else:
+            errors.append(bad)
+        silent = size - len(answers) - len(errors)
+        if not silent:
+            return 0.0
+        if len(answers) < quorum(size):
+            return 1e9
+        return GRACE * 5 if _decided(answers.values(), silent, quorum(size)) else UNSURE
+
+    await fleet.scatter([request] * size, count, deadline, hear)
+    if len(answers) < quorum(size):
+        why = f": {errors[0]}" if errors else ""
+        raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=True)
+    return answers
+
+
+def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
+    """Tell whether the silent nodes change nothing: what was shown is on a majority, or on none."""
+    shown: Counter[tuple[int, object]] = Counter()
+    for answer in answers:
+        for place, rows in enumerate(answer):
+            with contextlib.suppress(Malformed), reading():
+                shown.update({(place, tuple(row[:3])) for row in rows if isinstance(row, list)})
+    return not any(seen < enough <= seen + silent for seen in shown.values())
+
+
+async def recorded(fleet: Fleet, name: str, line: bytes, deadline: float) -> list[bytes]:
+    """Keep the record of a break on every node, or without a line read what they have kept."""
+    request = RECORD.whole(record(messages.keys(name).records, line))
+    answers = await _majority(fleet, request, 1, deadline)
+    kept: list[list[bytes]] = []
+    for (reply,) in answers.values():
+        with contextlib.suppress(Malformed):
+            kept.append(records(reply))
+    # The newest is the first on every node that has it; one that was down lacks some.
+    rows = zip_longest(*kept)
+    return list(dict.fromkeys(each for row in rows for each in row if each))[:RECORDS]
+
+
+def _is_error(reply: object) -> bool:
+    return isinstance(reply, hiredis.ReplyError)
+
+
+def _merged(name: str, answers: Iterable[Any], size: int) -> list[Entry]:
+    """Put together what the nodes show: a claim holds, or waits, where a majority says so.
+
+    A minority may show what is just coming, or has gone and did not reach it yet.
+    """
+    enough = quorum(size)
+    holding: dict[tuple[str, int], list[float]] = {}
+    waiting: dict[tuple[str, int], list[float]] = {}
+    payloads: dict[str, bytes] = {}
+    for rows in answers:
+        # What a node shows may be no list, and a row of it not as we write it: it is left out.
+        for each in rows if isinstance(rows, list) else ():
+            with contextlib.suppress(Malformed), reading():
+                raw, token, has, left, payload = each
+                ident, key = claim_id(raw), number(token)
+                row = (holding if has else waiting).setdefault((ident, key), [])
+                row.append(number(left, -TOP) / 1000)
+                payloads[ident] = octets(payload)
+    return [
+        Entry(
+            name=name,
+            id=ident,
+            ticket=token,
+            granted=granted,
+            weight=1,
+            capacity=1,
+            left=sorted(lefts, reverse=True)[enough - 1],
+            payload=payloads[ident],
+        )
+        for granted, shown in ((True, holding), (False, waiting))
+        for (ident, token), lefts in sorted(shown.items(), key=lambda each: each[0][1])
+        if len(lefts) >= enough
+    ]

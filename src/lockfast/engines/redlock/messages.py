@@ -1,0 +1,151 @@
+"""What is sent to a node, and what comes back. The same bytes go to every node. No I/O."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from lockfast.engines.redis.keys import BUCKETS, bulk, command
+from lockfast.engines.redis.messages import sent
+from lockfast.engines.redlock.scripts import (
+    CLAIM,
+    ENTER,
+    INSPECT,
+    INSTALL,
+    JOIN,
+    MARKS,
+    RENEW,
+    RESIGN,
+)
+
+PREFIX = "lockfast:redlock:"
+MEMBER = f"{PREFIX}member"
+MOMENT = 50  # ms for which a lock that was released is kept for whoever has waited longest
+UNDER_WAY = 2.0  # seconds after which an answer to a proposal counts no more
+SETTLED = 2500  # ms after which no proposal is under way, by any clock worth the name
+LOAD = b"".join(
+    command("SCRIPT", "LOAD", script.source) for script in (CLAIM, RENEW, RESIGN, INSPECT)
+)
+LOADED = 4
+
+
+def mark_key(bucket: int) -> str:
+    """Name the mark of a bucket."""
+    return f"{PREFIX}{{{bucket}}}"
+
+
+class Keys:
+    """The keys of one name, packed. All have one hash tag, in front of the name (TRAPS 37)."""
+
+    __slots__ = ("both", "bucket", "records", "renew", "resign")
+
+    def __init__(self, name: str) -> None:
+        """Find the bucket; the kind of key is one character right behind the tag."""
+        raw = name.encode()
+        self.bucket = zlib.crc32(raw) % BUCKETS
+        tag = mark_key(self.bucket).encode()
+        self.both = b"$1\r\n2\r\n" + bulk(tag + b"=" + raw) + bulk(tag)
+        self.records = bulk(tag + b"?" + raw)
+        self.renew = RENEW.packet(5, self.both)
+        self.resign = RESIGN.packet(5, self.both)
+
+
+keys = lru_cache(maxsize=16384)(Keys)
+"""Give the keys of a name; the last 16,384 names are remembered."""
+
+
+class ClaimForm:
+    """A proposal's packet, but for what differs from one to the next."""
+
+    __slots__ = ("more", "start", "ttl", "waits")
+
+    def __init__(self, name: str, ttl: float, wait_ttl: float) -> None:
+        """Write what claims of one shape have in common."""
+        self.start = CLAIM.packet(6, keys(name).both)
+        life = b"%d" % (ttl * 1000)
+        self.ttl = b" - %b " % life
+        self.more = 49 + len(self.ttl)  # bytes beside the payload
+        after = b"\r\n" + bulk(life)
+        waits = (b"0", b"%d" % (wait_ttl * 1000))
+        self.waits = [(b"%b$%d\r\n" % (after, 17 + len(wait)), b" %b\r\n" % wait) for wait in waits]
+
+
+claim_form = lru_cache(maxsize=16384)(ClaimForm)
+"""Give the form of claims; the last 16,384 shapes are remembered."""
+
+
+def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
+    form: ClaimForm,
+    ident: str,
+    token: int,
+    since: int,
+    queue: bool,  # noqa: FBT001  # a value, not a switch
+    payload: bytes,
+) -> bytes:
+    """Pack a call of claim.lua."""
+    before, after = form.waits[queue]
+    return b"%b$%d\r\n%b %016d%b%b%b%016d%b" % (
+        form.start,
+        form.more + len(payload),
+        ident.encode(),
+        token,
+        form.ttl,
+        payload,
+        before,
+        since,
+        after,
+    )
+
+
+def renew(name: str, ident: str, token: int, ttl: float) -> bytes:
+    """Pack a call of renew.lua."""
+    life = bulk(b"%d" % (ttl * 1000))
+    return b"%b$50\r\n%b %016d \r\n%b" % (keys(name).renew, ident.encode(), token, life)
+
+
+_RESIGNED = b" - \r\n" + bulk(b"%d" % MOMENT)
+_WITHDRAWN = b" - \r\n" + bulk(b"0")
+
+
+def resign(name: str, ident: str, token: int, *, withdrawn: bool = False) -> bytes:
+    """Pack a call of resign.lua."""
+    end = _WITHDRAWN if withdrawn else _RESIGNED
+    return b"%b$52\r\n%b %016d%b" % (keys(name).resign, sent(ident), token, end)
+
+
+def inspect(name: str, most: int) -> bytes:
+    """Pack a call of inspect.lua."""
+    return INSPECT.packet(4, keys(name).both + bulk(b"%d" % most))
+
+
+def enter() -> bytes:
+    """Pack a greeting's call of enter.lua, whole: it is the first thing that a node hears."""
+    return command("EVAL", ENTER.source, 1, MEMBER, PREFIX, BUCKETS)
+
+
+def join(key: bytes, since: str, marks: Sequence[str]) -> bytes:
+    """Pack a call of join.lua; `key` is a mark that was missing."""
+    return command("EVAL", JOIN.source, 2, MEMBER, key, PREFIX, SETTLED, since, *marks)
+
+
+def marks(since: str) -> bytes:
+    """Pack a call of marks.lua."""
+    return command("EVAL", MARKS.source, 0, PREFIX, BUCKETS, since)
+
+
+def install(mark: int) -> bytes:
+    """Pack a call of install.lua."""
+    return command("EVAL", INSTALL.source, 1, MEMBER, PREFIX, BUCKETS, f"{mark:016d}")
+
+
+MARK = re.compile(rb"(\d{1,16}) (\d{1,16})")
+ALL_MARKS = command("MGET", *(mark_key(bucket) for bucket in range(BUCKETS)))
+
+
+def mark(raw: Any) -> tuple[int, int] | None:
+    """Read a bucket's mark and its longest ttl in ms; None if the node is no member there."""
+    found = MARK.fullmatch(raw) if isinstance(raw, bytes) else None
+    return (int(found[1]), int(found[2])) if found else None

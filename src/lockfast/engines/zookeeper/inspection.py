@@ -1,0 +1,120 @@
+"""Shows: the claims on one name or on many, for people to look at. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import GetChildren, GetData, Sync
+
+from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.messages import listed
+from lockfast.engines.zookeeper.nodes import Line
+from lockfast.engines.zookeeper.own_claims import Ledger
+from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Colour, Reply
+from lockfast.port import Entry, Page
+
+PAGE = 500  # names after which no further bucket is read, and requests that are under way at once
+T = TypeVar("T")
+
+
+class Show:
+    """One look from outside."""
+
+    def __init__(self, colour: Colour, session: Session, deadline: float) -> None:
+        """Read with this session."""
+        self._colour = colour
+        self._session = session
+        self._deadline = deadline
+
+    async def one(self, root: str, name: str, ledger: Ledger, now: float) -> list[Entry]:
+        """Show the claims on one name."""
+        sync = self._session.send(self._colour, Sync(root))
+        entries = await self._entries(root, [name], ledger, now)
+        await self._settle(sync)
+        return entries
+
+    async def page(
+        self, root: str, prefix: str, cursor: str | None, ledger: Ledger, now: float
+    ) -> Page:
+        """Show the claims on names with a prefix, from one bucket on: in three round trips, since
+        a list of names, the lists of their claims and what these say follow from each other.
+        """
+        sync = self._session.send(self._colour, Sync(root))
+        buckets = nodes.buckets(root)
+        number = int(cursor or 0)
+        names: list[str] = []
+        replies = self._ask(buckets[number:])
+        await self._settle(sync)
+        for reply in replies:
+            number += 1
+            every = sorted(map(nodes.name_of, await self._settle(reply) or ()))
+            names += [name for name in every if name.startswith(prefix)]
+            if len(names) >= PAGE:
+                break
+        entries = await self._entries(root, names, ledger, now)
+        return Page(entries, str(number) if number < len(buckets) else None)
+
+    def _ask(self, paths: Sequence[str]) -> list[Reply]:
+        return [self._session.send(self._colour, GetChildren(path, None)) for path in paths]
+
+    async def _settle(self, reply: Reply) -> Any:  # noqa: ANN401  # see Reply
+        """Give an answer; None if there is no such node."""
+        try:
+            return await self._session.settle(self._colour, reply, self._deadline)
+        except NoNodeError:
+            return None
+
+    async def _entries(
+        self, root: str, names: Sequence[str], ledger: Ledger, now: float
+    ) -> list[Entry]:
+        found: list[tuple[str, str, Line, int]] = []
+        for some in _chunks(names):
+            folders = [nodes.folder(root, name) for name in some]
+            for name, folder, reply in zip(some, folders, self._ask(folders), strict=True):
+                line = await listed(self._colour, self._session, folder, reply, self._deadline)
+                found += [(name, folder, line, place) for place in range(len(line.nodes))]
+        entries = []
+        for part in _chunks(found):
+            replies = [
+                self._session.send(
+                    self._colour, GetData(f"{folder}/{line.nodes[place].child}", None)
+                )
+                for _, folder, line, place in part
+            ]
+            for (name, _, line, place), reply in zip(part, replies, strict=True):
+                told = await self._settle(reply)
+                if told is not None:
+                    entries += _entry(name, line, place, told, ledger, now)
+        return entries
+
+
+def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Part what is asked at once: more would burst the server's line of requests."""
+    return (every[start : start + PAGE] for start in range(0, len(every), PAGE))
+
+
+def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
+    name: str, line: Line, place: int, told: tuple[bytes, Any], ledger: Ledger, now: float
+) -> list[Entry]:
+    """Show a claim, unless it is over."""
+    node, header = line.nodes[place], nodes.unpacked(told[0])
+    mine = ledger.get(node.id)
+    # Of another's claim only its process knows; it lasts for a ttl if that dies.
+    left = header.ttl if mine is None else mine.deadline - now
+    if left <= 0.0:
+        return []
+    return [
+        Entry(
+            name=name,
+            id=node.id,
+            ticket=told[1].czxid + header.base,
+            granted=place < line.granted,
+            weight=node.weight,
+            capacity=node.capacity,
+            left=left,
+            payload=header.payload,
+        )
+    ]

@@ -1,0 +1,111 @@
+"""Ears: what kazoo's threads tell of sessions and watches, made into pushes. No colour."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kazoo.protocol.serialization import GetChildren
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+
+from lockfast.engines.zookeeper.messages import listed
+from lockfast.engines.zookeeper.own_claims import Ledger
+from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.standing import Look
+from lockfast.engines.zookeeper.transport import Colour
+from lockfast.errors import EngineError
+from lockfast.port import EVERYONE, Wake
+
+IO = 5.0  # seconds after which an unanswered look is given up
+LEAST = 0.05  # seconds that it gets though renewals are due
+
+
+class Ears:
+    """One client's."""
+
+    def __init__(self, colour: Colour, ledger: Ledger, base: str) -> None:
+        """Hear nothing yet. `base` is the path of the token base."""
+        self._colour = colour
+        self._ledger = ledger
+        self._base = base
+        self.look = Look(colour, ledger, self._worth_a_look)
+        self._pushes: deque[Wake] = deque()
+        self._dirty: dict[tuple[Session, str], None] = {}
+
+    def told(self, session: Session, state: str) -> None:
+        """Hear of a session's state, in kazoo's thread."""
+        mine = self._ledger.on(session)
+        if state == KazooState.CONNECTED:
+            self._pushes.append(EVERYONE)  # watches ended with the last connection
+        elif state == KazooState.LOST:
+            for each in mine:
+                self._ledger.take(each)
+                self._ledger.entomb(each.ask, self._colour.now())  # a pruned id stays dead
+        # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
+        self._pushes.extend(Wake(each.id, granted=False) for each in mine)
+        self._colour.ring()
+
+    def heard(self, session: Session, event: WatchedEvent) -> None:
+        """Hear of a watch that fired, in kazoo's thread."""
+        if event.path == self._base:
+            session.changes += 1
+            return
+        if event.type != EventType.DELETED:
+            return
+        folder = event.path.rpartition("/")[0]
+        for mine in self._ledger.within(folder):
+            if mine.obstacle == event.path and self._ledger.tell(mine, self._colour.now()):
+                self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
+                if mine.ask.shape.exclusive:  # it leaves no room for any other
+                    self._colour.ring()
+                    return
+        self._worth_a_look(session, folder)
+
+    def _worth_a_look(self, session: Session, folder: str) -> None:
+        self._dirty[session, folder] = None
+        self._colour.ring()
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Sleep until a watch fires, and look whom that lets in: by `deadline`, since then leases
+        are to be renewed, and one server that is silent must not cost those of all sessions.
+        """
+        if not self._pushes and not self._dirty:
+            await self._colour.rest(deadline)
+        while self._dirty:
+            (session, folder), _ = self._dirty.popitem()  # kazoo's threads may add to it meanwhile
+            now = self._colour.now()
+            until = now + IO if deadline is None else min(now + IO, max(deadline, now + LEAST))
+            try:
+                await self._glance(session, folder, until)
+            except SessionLost:
+                continue
+            except EngineError:
+                self._pushes.append(EVERYONE)
+        pushes = []
+        while self._pushes:
+            pushes.append(self._pushes.popleft())
+        return pushes
+
+    async def _glance(self, session: Session, folder: str, deadline: float) -> None:
+        """Look with the session that heard of it: another's server may not know of it yet."""
+        now = self._colour.now()
+        waiting = [
+            mine
+            for mine in self._ledger.within(folder)
+            if mine.child and not mine.told and now < mine.deadline
+        ]
+        if not waiting or not session.usable:
+            return  # without a connection: once there is one, everyone is looked at
+        reply = session.send(self._colour, GetChildren(folder, None))
+        line = await listed(self._colour, session, folder, reply, deadline)
+        for mine in waiting:
+            place = line.place(mine.child or "")
+            if place is None:
+                continue  # it was broken: its next renewal tells
+            if place >= line.granted:
+                await self.look.watch(mine, line, place, deadline)
+            else:
+                standing = await self.look.standing(mine, line, now, deadline)
+                if standing is None or not standing.granted:
+                    continue
+                if self._ledger.tell(mine, self._colour.now()):  # a watch may have told meanwhile
+                    self._pushes.append(Wake(mine.id, granted=True, floor=standing.floor))

@@ -1,0 +1,140 @@
+"""Looks: where a claim of ours stands in a line, and whom it watches. No colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import GetData
+
+from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.messages import glanced
+from lockfast.engines.zookeeper.nodes import Line, Node
+from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Colour
+from lockfast.port import Blocker, Standing
+
+HEADS = 1024  # heads that are remembered: what a node says never changes
+
+
+class Look:
+    """What a list of children does not say is asked for here."""
+
+    def __init__(
+        self,
+        colour: Colour,
+        ledger: Ledger,
+        worth: Callable[[Session, str], None],
+    ) -> None:
+        """`worth` is told of a name that changed while it was looked at."""
+        self._colour = colour
+        self._now = colour.now
+        self._ledger = ledger
+        self._worth = worth
+        self._heads: dict[str, Blocker] = {}
+
+    async def identified(self, mine: Mine, line: Line, deadline: float) -> bool:
+        """Find the node of a claim whose reply was lost, and its ticket."""
+        if mine.child is not None:
+            return line.place(mine.child) is not None
+        node = line.found(mine.id)
+        if node is None:
+            return False
+        try:
+            mine.ticket = (await self._read(mine.session, mine.folder, node, deadline)).ticket
+        except NoNodeError:
+            return False
+        mine.child = node.child
+        return True
+
+    async def refused(self, session: Session, folder: str, line: Line, deadline: float) -> Standing:
+        """Report on a claim that will not queue."""
+        blocker = None
+        if line.nodes:
+            try:
+                blocker = await self._head(session, folder, line.nodes[0], deadline)
+            except NoNodeError:
+                blocker = None
+        return Standing(0, granted=False, left=0.0, ahead=len(line.nodes), blocker=blocker)
+
+    async def standing(
+        self, mine: Mine, line: Line, sent: float, deadline: float
+    ) -> Standing | None:
+        """Report on a claim, and watch whom it waits for; None if it is gone.
+
+        Whoever passes on that it is granted notes it in the ledger.
+        """
+        session, folder = mine.session, mine.folder
+        while True:
+            place = line.place(mine.child or "")
+            if place is None:
+                self._ledger.take(mine)
+                return None
+            granted = place < line.granted
+            try:
+                if not granted:
+                    await self.watch(mine, line, place, deadline)
+                head = await self._head(session, folder, line.nodes[0], deadline)
+                break
+            except NoNodeError:  # the head has gone: the list was old
+                line = await glanced(self._colour, session, folder, deadline)
+        until = min(mine.deadline, session.anchor + session.timeout)
+        return Standing(
+            ticket=mine.ticket,
+            granted=granted,
+            left=int((until - sent) * 1e6) / 1e6,  # not a rounding error more than there is
+            ahead=place,
+            behind=len(line.nodes) - max(line.granted, place + 1),
+            floor=head.ticket,
+            blocker=None if granted else head,
+            recheck=self._recheck(line) if place == line.granted else None,
+        )
+
+    def _recheck(self, line: Line) -> float | None:
+        """Tell the first in line when the next of our own claims ends. A watch tells of others."""
+        ours = [self._ledger.get(node.id) for node in line.nodes]
+        known = [mine.deadline for mine in ours if mine is not None]
+        return min(known) - self._now() if len(known) == len(ours) else None
+
+    async def watch(self, mine: Mine, line: Line, place: int, deadline: float) -> None:
+        """Watch those before whose end a waiter cannot be let in."""
+        session, folder = mine.session, mine.folder
+        alone = line.nodes[0] if place == 1 else None
+        mine.obstacle = None if alone is None else f"{folder}/{alone.child}"
+        replies = []
+        for node in line.obstacles(place):
+            path = f"{folder}/{node.child}"
+            if path not in session.watched:
+                session.watched.add(path)
+                request = GetData(path, session.watcher)
+                replies.append((node, path, session.send(self._colour, request)))
+        for node, path, reply in replies:
+            try:
+                data, stat = await session.settle(self._colour, reply, deadline)
+            except NoNodeError:  # it went before it was watched
+                session.watched.discard(path)
+                self._worth(session, folder)
+            else:
+                self._remember(folder, node, data, stat.czxid)
+
+    async def _head(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:
+        mine = self._ledger.get(node.id)
+        if mine is not None and mine.child == node.child:
+            return Blocker(mine.id, mine.ticket, mine.ask.payload)
+        known = self._heads.get(f"{folder}/{node.child}")
+        return known or await self._read(session, folder, node, deadline)
+
+    async def _read(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:
+        reply = session.send(self._colour, GetData(f"{folder}/{node.child}", None))
+        data, stat = await session.settle(self._colour, reply, deadline)
+        return self._remember(folder, node, data, stat.czxid)
+
+    def _remember(self, folder: str, node: Node, data: bytes, zxid: int) -> Blocker:
+        header = nodes.unpacked(data)
+        if len(self._heads) >= HEADS:
+            self._heads.clear()
+        found = self._heads[f"{folder}/{node.child}"] = Blocker(
+            node.id, zxid + header.base, header.payload
+        )
+        return found

@@ -1,0 +1,82 @@
+"""The token base: what is added to every new ticket. The highest one that was ever used rules."""
+
+from __future__ import annotations
+
+import re
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create, Exists, GetData, SetData
+
+from lockfast.core.token import LIMIT
+from lockfast.engines.zookeeper.messages import make_above
+from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Colour
+from lockfast.errors import EngineRefused
+
+
+class Base:
+    """One client's base, checked against the one that is stored."""
+
+    def __init__(self, root: str, value: int, colour: Colour) -> None:
+        """Store nothing yet."""
+        self.path = f"{root}/base"
+        self.value = value
+        self._colour = colour
+
+    def lift(self, zxid: int) -> int:
+        """Give the ticket of a node that was created in that transaction."""
+        ticket = zxid + self.value
+        if zxid <= 0:
+            raise EngineRefused(f"the ensemble gave a transaction the number {zxid}")
+        if ticket >= LIMIT:
+            raise EngineRefused(f"ticket {ticket} would reach 2**53: token_base is too high")
+        return ticket
+
+    async def check(self, session: Session, deadline: float) -> None:
+        """Store our base if it is higher, refuse to go on if it is lower. A watch tells of a later
+        change before the reply to any claim behind that change.
+        """
+        while True:
+            changes = session.changes
+            exists = session.send(self._colour, Exists(self.path, session.watcher))
+            read = session.send(self._colour, GetData(self.path, None))
+            try:
+                await session.settle(self._colour, exists, deadline)
+                data, stat = await session.settle(self._colour, read, deadline)
+                ruling, version = self._read(data), stat.version
+            except NoNodeError:
+                ruling, version = 0, -1
+            if ruling > self.value:
+                raise EngineRefused(
+                    f"tokens are lifted by {ruling} here: connect with token_base={ruling}, or the "
+                    "tokens of this client would be below those that others have. If that base was "
+                    f"a mistake, and no guard has seen such a token, delete {self.path}"
+                )
+            if ruling == self.value:
+                session.checked = changes
+                return
+            await self._store(session, version, deadline)  # and look again, also at our own change
+
+    def _read(self, data: bytes | None) -> int:
+        """Read what is stored. Whoever may write there may have written anything."""
+        if data is None or not re.fullmatch(rb"[0-9]{1,16}", data) or int(data) >= LIMIT:
+            raise EngineRefused(f"{self.path} is not a token base: set it to the right one")
+        return int(data)
+
+    async def _store(self, session: Session, version: int, deadline: float) -> None:
+        data = b"%d" % self.value
+        try:
+            if version >= 0:
+                reply = session.send(self._colour, SetData(self.path, data, version))
+                await session.settle(self._colour, reply, deadline)
+                return
+            replies = make_above(self._colour, session, self.path)
+            last = session.send(self._colour, Create(self.path, data, session.acl, 0))
+            for reply in replies:
+                try:
+                    await session.settle(self._colour, reply, deadline)
+                except NodeExistsError:
+                    continue
+            await session.settle(self._colour, last, deadline)
+        except (BadVersionError, NodeExistsError):
+            pass  # another was quicker

@@ -1,0 +1,139 @@
+"""A candidacy: campaign in the background, lead, be told of both ends, and begin again."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from lockfast.claims.session import Session
+from lockfast.claims.table import Claims
+from lockfast.errors import ClientClosed, LockfastError, NotAcquired
+from lockfast.primitives.election import ElectionCore
+from lockfast.primitives.lease import LeaseCore
+from lockfast.runtime.base import Event, Running
+
+log = logging.getLogger("lockfast")
+L = TypeVar("L", bound=LeaseCore)
+PAUSE = 1.0  # seconds before it campaigns again when something went wrong
+PARTING = 5.0  # seconds that withdrawing may take
+
+
+class CandidacyCore(Generic[L]):
+    """One candidate. Whatever goes wrong, it goes on until it is withdrawn or its client closed."""
+
+    def __init__(
+        self,
+        election: ElectionCore[L],
+        session: Session,
+        on_gain: Callable[[L], object],
+        on_lose: Callable[[], object],
+        value: str,
+    ) -> None:
+        """Do not campaign yet."""
+        self._election = election
+        self._session = session
+        self._on_gain = on_gain
+        self._on_lose = on_lose
+        self._value = value
+        self._withdrawn = False
+        self._campaigning: Claims | None = None
+        """The table of the client, while a thread or task of this candidacy uses it."""
+        self._running: Running | None = None
+        self._owner: object = None
+        self._ending: Event | None = None
+        self.lease: L | None = None
+        """The leadership, while it lasts."""
+
+    def start(self) -> None:
+        """Begin to campaign, in a thread or task beside the caller."""
+        self._session.enter()
+        if self._campaigning is self._session.claims:  # in a forked child it is another table
+            raise RuntimeError(
+                f"this candidacy for {self._election.name!r} has not ended: one of its callbacks "
+                "still runs. Make another candidacy, or wait for the callback."
+            )
+        self._claims = self._campaigning = self._session.claims
+        self._withdrawn = False
+        self._running = self._session.runtime.heart(self._run)
+        self._running.start()
+
+    async def _withdraw(self) -> None:
+        """Resign, or leave the line; `on_lose` has been called when this returns."""
+        self._withdrawn = True
+        running, runtime = self._running, self._session.runtime
+        if running is None or self._session.claims is not self._claims:
+            return  # not started, or only in the parent of this process
+        end = runtime.now() + PARTING
+        while True:
+            if self._owner is not None:
+                self._claims.call_off(self._owner)
+            if self._ending is not None:
+                self._ending.set()
+            if self._owner == runtime.worker()[0] or runtime.now() >= end:
+                return  # a callback withdraws, or one takes its time: it ends without us
+            # Again and again: a thread that was just about to wait has not been seen.
+            if await running.ended(0.1):
+                return
+
+    async def _run(self) -> None:
+        try:
+            await self._campaign()
+        finally:
+            self._campaigning = None
+
+    async def _campaign(self) -> None:
+        self._owner = self._session.runtime.worker()[0]
+        while not self._withdrawn:
+            try:
+                self.lease = await self._election._campaign(self._value)  # noqa: SLF001  # a part of it
+                well = await self._lead(self.lease)
+            except NotAcquired:
+                continue  # called off
+            except ClientClosed:
+                return
+            except LockfastError as error:
+                log.warning("the campaign for %r goes on: %s", self._election.name, error)
+                well = False
+            except Exception:  # a bug, or somebody's poison: without us nobody leads in our place
+                log.exception("the campaign for %r goes on", self._election.name)
+                well = False
+            finally:
+                self.lease = None
+            if not well:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        self._ending = self._session.runtime.event()
+        if not self._withdrawn:
+            await self._ending.wait(self._session.runtime.now() + PAUSE)
+
+    async def _lead(self, lease: L) -> bool:
+        """Lead until it is lost or withdrawn; False if that could not even begin."""
+        ending = self._ending = self._session.runtime.event()
+        well = await self._call(self._on_gain, lease)
+        if well:
+            self._claims.on_end(lease.live, ending)
+            if not self._withdrawn:
+                await ending.wait(None)
+        await self._call(self._on_lose)
+        try:
+            await lease._release()  # noqa: SLF001  # a part of it
+        except LockfastError as error:
+            log.warning("no longer the leader of %r: %s", lease.name, error)
+        except Exception:
+            log.exception("no longer the leader of %r", lease.name)
+        return well
+
+    @staticmethod
+    async def _call(callback: Callable[..., object], *args: object) -> bool:
+        """Call back; whatever it does must not end the candidacy."""
+        try:
+            result = callback(*args)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            log.exception("a callback of an election failed")
+            return False
+        return True

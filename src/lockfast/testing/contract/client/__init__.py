@@ -1,0 +1,1 @@
+"""The client's contract: what users see, on every engine."""

@@ -1,0 +1,57 @@
+"""The client's contract on promises: what the live server lets us say, and what is required."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from lockfast.errors import GuaranteeMissing
+from lockfast.guarantees import Level
+from lockfast.testing.harness.stage import Contract, Stage, driven
+from lockfast.testing.harness.verbs import acquire, guarantees, queue, release
+
+
+class GuaranteeContract(Contract):
+    """No promise that was not asked of the server itself."""
+
+    @driven
+    async def test_an_engine_says_in_one_sentence_what_it_promises(self, stage: Stage) -> None:
+        found = await guarantees(stage.client())
+        assert isinstance(found.level, Level)
+        assert found.sentence.startswith(f"{found.engine}, gives {found.level.name.lower()}: ")
+        assert found.sentence.count(". ") == 0
+        assert all(each.setting and each.risk and each.remedy for each in found.findings)
+
+    @driven
+    async def test_to_ask_does_not_disturb_the_heart_that_listens(self, stage: Stage) -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=30.0))
+        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        while len(await queue(client.lock("x"))) != 2:
+            await stage.colour.sleep(0.01)
+        for _ in range(5):
+            await guarantees(other)
+        began = time.monotonic()
+        await release(lease)
+        await release(await waiting.result())
+        assert (
+            time.monotonic() - began < 2.5
+        )  # a waiter looks for itself after 3.3 s at the earliest
+
+    @driven
+    async def test_what_is_given_may_be_required(self, stage: Stage) -> None:
+        client = stage.client()
+        client._session.unproven = (await guarantees(client)).level  # noqa: SLF001  # as `require=` does
+        await release(await acquire(client.lock("x")))
+
+    @driven
+    async def test_an_engine_that_promises_too_little_grants_nothing(self, stage: Stage) -> None:
+        client = stage.client()
+        found = await guarantees(client)
+        if found.level is Level.CONSENSUS:  # no more can be asked for
+            return
+        client._session.unproven = Level(found.level + 1)  # noqa: SLF001  # as `require=` does
+        for _ in range(2):
+            with pytest.raises(GuaranteeMissing, match="is required, but"):
+                await acquire(client.lock("x"), 0)

@@ -1,0 +1,276 @@
+"""The client's contract on renewal and loss: kept while it can be, and nothing is lost silently."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+import warnings
+
+import pytest
+
+from lockfast.core.validity import State
+from lockfast.errors import EngineUnavailable, LeaseLost, Loss
+from lockfast.port import Ask, Shape
+from lockfast.testing.harness.stage import Contract, Stage, driven
+from lockfast.testing.harness.verbs import (
+    AnyLease,
+    AnyRLease,
+    acquire,
+    queue,
+    release,
+    try_acquire,
+    wait_lost,
+    within,
+)
+
+SHORT = 0.6
+SLACK = 5.0  # seconds that a busy machine may add
+
+
+async def broken(stage: Stage, lease: AnyLease | AnyRLease) -> None:
+    """Break a lease, as an operator does: the engine removes the claim by its id."""
+    ask = Ask(lease.id, Shape(lease.name, SHORT), True, stage.bench.now() + SHORT, b"")  # noqa: FBT003  # by position, as the port has it
+    actor = stage.actor()
+    assert await actor.resign(ask) == [True]
+
+
+class LossContract(Contract):
+    """What becomes of a lease that is renewed, and of one that is not."""
+
+    @driven
+    async def test_a_lease_is_kept_for_longer_than_its_ttl(self, stage: Stage) -> None:
+        lock = stage.client().lock("x", ttl=SHORT)
+        lease = await acquire(lock)
+        assert not await wait_lost(lease, 2.5 * SHORT)
+        assert lease.state is State.HELD
+        assert await try_acquire(stage.client().lock("x", ttl=SHORT)) is None
+        await release(lease)
+
+    @driven
+    async def test_a_waiter_keeps_its_place_for_longer_than_its_ttl(self, stage: Stage) -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=SHORT))
+        job = stage.colour.start(acquire(other.lock("x", ttl=SHORT), 20))
+        await stage.colour.sleep(2 * SHORT)
+        ids = [each.id for each in await queue(client.lock("x"))]
+        assert len(ids) == 2
+        assert lease.waiters == 1
+        await release(lease)
+        following = await job.result()
+        assert following.id == ids[1]  # it is the claim that had been waiting all along
+        await release(following)
+
+    @driven
+    async def test_a_try_that_found_it_busy_gives_up_a_copy_that_is_still_on_its_way(
+        self, stage: Stage
+    ) -> None:
+        lease = await acquire(stage.client().lock("x"))
+        client, way = stage.shaky_client()
+        way.held_claims = 1
+        assert await try_acquire(client.lock("x")) is None  # by the answer to its second copy
+        await stage.colour.sleep(SHORT)  # the heart resigns
+        await release(lease)
+        assert await way.deliver(stage.bench.now() + SLACK) == [None]
+        assert await queue(client.lock("x")) == []
+
+    @driven
+    async def test_a_broken_lease_is_lost_and_says_so_once(self, stage: Stage) -> None:
+        lease = await acquire(stage.client().lock("x", ttl=SHORT))
+        await broken(stage, lease)
+        assert await wait_lost(lease, SLACK)
+        assert (lease.state, lease.loss) == (State.LOST, Loss.GONE)
+        with pytest.raises(LeaseLost, match="'x'") as caught:
+            lease.ensure_held()
+        assert (caught.value.reason, caught.value.ticket) == (Loss.GONE, lease.ticket)
+        with pytest.raises(LeaseLost):
+            await release(lease)
+        await release(lease)
+        assert lease.state is State.LOST  # lost is not released
+
+    @driven
+    async def test_a_release_that_finds_nothing_says_that_the_lease_was_lost(
+        self, stage: Stage
+    ) -> None:
+        lease = await acquire(stage.client().lock("x", ttl=30.0))
+        await broken(stage, lease)
+        with pytest.raises(LeaseLost):
+            await release(lease)
+        assert lease.state is State.LOST
+        await release(lease)
+
+    @driven
+    async def test_a_lost_lease_neither_keeps_nor_frees_its_successor(self, stage: Stage) -> None:
+        client, other = stage.client(), stage.client()
+        lease = await acquire(client.lock("x", ttl=SHORT))
+        await broken(stage, lease)
+        following = await acquire(other.lock("x", ttl=30.0), 5)
+        assert await wait_lost(lease, SLACK)
+        with pytest.raises(LeaseLost):
+            await release(lease)
+        following.ensure_held()
+        assert [holder.id for holder in await queue(client.lock("x"))] == [following.id]
+        await release(following)
+
+    @driven
+    async def test_callbacks_run_once_in_the_context_of_the_acquisition(self, stage: Stage) -> None:
+        variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="")
+        seen: list[str] = []
+
+        def bad() -> None:
+            seen.append("bad")
+            raise RuntimeError("one bad callback must not keep the next from being told")
+
+        async def hold() -> AnyLease:
+            variable.set("of the acquisition")
+            lease = await acquire(stage.client().lock("x", ttl=SHORT))
+            variable.set("of a later time")
+            return lease
+
+        lease = await stage.colour.start(hold()).result()
+        variable.set("of somebody else")
+        lease.on_lost(bad)
+        lease.on_lost(lambda: seen.append(variable.get()))
+        await broken(stage, lease)
+        await stage.colour.until(lambda: len(seen) == 2, "both callbacks", SLACK)
+        lease.on_lost(lambda: seen.append("late"))  # it was lost before this callback came
+        await stage.colour.until(lambda: len(seen) == 3, "the late callback", SLACK)
+        assert seen == ["bad", "of the acquisition", "late"]
+
+    @driven
+    async def test_a_release_is_no_loss(self, stage: Stage) -> None:
+        lease = await acquire(stage.client().lock("x", ttl=SHORT))
+        seen: list[str] = []
+        lease.on_lost(lambda: seen.append("lost"))
+        job = stage.colour.start(wait_lost(lease, SLACK))
+        await release(lease)
+        assert await job.result()  # the wait is over
+        await stage.colour.sleep(SHORT)
+        assert seen == []
+
+    @driven
+    async def test_a_wait_for_the_loss_ends_at_its_timeout(self, stage: Stage) -> None:
+        lease = await acquire(stage.client().lock("x", ttl=30.0))
+        began = time.monotonic()
+        assert not await wait_lost(lease, 0.2)
+        assert 0.19 <= time.monotonic() - began < SLACK
+        await release(lease)
+
+    @driven
+    async def test_a_dropped_lease_ends_by_itself_with_a_warning(self, stage: Stage) -> None:
+        client, other = stage.client(), stage.client()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            lease = await acquire(client.lock("x", ttl=2 * SHORT))
+            began = time.monotonic()
+            del lease
+            # Not released by a finalizer: whoever dropped it may still be at work under it.
+            assert await try_acquire(other.lock("x", ttl=SHORT)) is None
+            following = await acquire(other.lock("x", ttl=SHORT), 2 * SHORT + SLACK)
+            assert time.monotonic() - began > SHORT
+            await release(following)
+        said = [str(each.message) for each in caught if each.category is RuntimeWarning]
+        assert any("'x' was dropped without release()" in each for each in said), said
+
+    @driven
+    async def test_the_loss_does_not_mask_the_bodys_error(self, stage: Stage) -> None:
+        lock = stage.client().lock("x", ttl=30.0)
+
+        async def fail(lease: AnyLease) -> None:
+            await broken(stage, lease)
+            raise KeyError(lease.name)
+
+        with pytest.raises(KeyError) as caught:
+            await within(lock, fail)
+        assert "release failed" in "".join(caught.value.__notes__)
+
+
+class FaultContract(Contract):
+    """What a client does while its engine cannot be reached."""
+
+    @driven
+    async def test_a_failed_renewal_is_jeopardy_and_the_next_one_heals_it(
+        self, stage: Stage
+    ) -> None:
+        client, way = stage.shaky_client()
+        lease = await acquire(client.lock("x", ttl=3.0))
+        way.cut = True
+        await stage.colour.until(lambda: lease.state is not State.HELD, "jeopardy", SLACK)
+        assert lease.state is State.JEOPARDY
+        lease.ensure_held()  # unknown is not lost
+        way.cut = False
+        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SLACK)
+        await release(lease)
+
+    @driven
+    async def test_a_lease_that_cannot_be_renewed_is_lost_before_the_engine_drops_it(
+        self, stage: Stage
+    ) -> None:
+        client, way = stage.shaky_client()
+        lease = await acquire(client.lock("x", ttl=SHORT))
+        told: list[float] = []
+        lease.on_lost(lambda: told.append(time.monotonic()))
+        way.cut = True
+        following = await acquire(stage.client().lock("x", ttl=SHORT), SHORT + SLACK)
+        assert lease.state is State.LOST
+        assert lease.loss is Loss.UNREACHABLE
+        await stage.colour.until(lambda: told, "the callback", SLACK)
+        way.cut = False
+        await stage.colour.sleep(SHORT)
+        assert lease.state is State.LOST  # a late OK revives nothing
+        following.ensure_held()
+        await release(following)
+        with pytest.raises(LeaseLost):
+            await release(lease)
+
+    @driven
+    async def test_a_renewal_that_is_answered_too_late_revives_nothing(self, stage: Stage) -> None:
+        client, way = stage.shaky_client()
+        answered: list[float] = []
+
+        async def linger() -> None:
+            await stage.colour.sleep(0.8 * ttl)
+            answered.append(time.monotonic())
+
+        ttl = 1.5  # renewed after 0.5 s, answered after 1.7 s, when the first 1.5 s are over
+        lease = await acquire(client.lock("x", ttl=ttl))
+        way.before_renewed = linger
+        await stage.colour.until(lambda: answered, "the answer", SLACK)
+        way.before_renewed = None
+        await stage.colour.sleep(0.02)
+        assert lease.state is State.LOST
+        with pytest.raises(LeaseLost):
+            await release(lease)
+
+    @driven
+    async def test_a_reply_that_was_lost_does_not_cost_the_claim(self, stage: Stage) -> None:
+        client, way = stage.shaky_client()
+        way.lost_replies = 1
+        began = time.monotonic()
+        lease = await acquire(client.lock("x", ttl=30.0), 10)
+        assert time.monotonic() - began < SLACK
+        assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
+        way.lost_replies = 1
+        await release(lease)  # the second copy finds nothing, and that is the first one's work
+        assert lease.state is State.RELEASED
+        assert await queue(client.lock("x")) == []
+
+    @driven
+    async def test_a_release_that_failed_can_be_tried_again(self, stage: Stage) -> None:
+        client, way = stage.shaky_client()
+        lease = await acquire(client.lock("x", ttl=1.0))
+        way.cut = True
+        with pytest.raises(EngineUnavailable):
+            await release(lease)
+        way.cut = False
+        await release(lease)
+        assert await queue(stage.client().lock("x")) == []
+
+    @driven
+    async def test_an_acquisition_that_failed_leaves_nothing_behind(self, stage: Stage) -> None:
+        client, way = stage.shaky_client()
+        way.lost_replies = 1_000_000
+        with pytest.raises(EngineUnavailable):
+            await acquire(client.lock("x", ttl=30.0), 0.3)
+        way.lost_replies = 0
+        lease = await acquire(stage.client().lock("x", ttl=30.0), SLACK)
+        await release(lease)

@@ -1,0 +1,83 @@
+"""The client's contract on a crowd of readers and a few writers, on one lock."""
+
+from __future__ import annotations
+
+import random
+
+from lockfast.testing.harness.stage import Contract, Stage, driven
+from lockfast.testing.harness.verbs import AnyClient, AnyLease, queue, within
+
+READERS = 500
+WRITERS = 5
+WRITES = 4
+CLIENTS = 10
+LONG = 30.0
+
+
+class Visit:
+    """One stay inside: its place in the common order of events, when it began and when it ended."""
+
+    def __init__(self, ticket: int, began: int, *, writes: bool) -> None:
+        """Begin."""
+        self.ticket = ticket
+        self.writes = writes
+        self.began = began
+        self.ended = 0
+
+
+class Library:
+    """Where they meet. It protects nothing itself: it writes down who comes and who goes."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Begin empty."""
+        self._stage = stage
+        self.events: list[Visit] = []
+        self.visits: list[Visit] = []
+
+    async def visit(self, client: AnyClient, pause: float, *, writes: bool) -> None:
+        """Come after a while, read or write, and go."""
+        await self._stage.colour.sleep(pause)
+        lock = client.rwlock("x", ttl=LONG, timeout=60.0)
+
+        async def body(lease: AnyLease) -> None:
+            visit = Visit(lease.ticket, len(self.events), writes=writes)
+            self.events.append(visit)
+            self.visits.append(visit)
+            await self._stage.colour.sleep(0.002)
+            visit.ended = len(self.events)
+            self.events.append(visit)
+
+        await within(lock.write() if writes else lock.read(), body)
+
+
+CROWD = 40.0  # seconds for all of them: a matter of computing, not of waiting
+
+
+class ManyReadersContract(Contract):
+    """500 readers and 5 writers."""
+
+    @driven
+    async def test_no_writer_meets_anybody_or_waits_for_a_reader_that_came_after_it(
+        self, stage: Stage
+    ) -> None:
+        chance = random.Random(5)  # noqa: S311  # the same each time
+        clients = [stage.client() for _ in range(CLIENTS)]
+        library = Library(stage)
+        writes = [True] * WRITERS * WRITES + [False] * READERS
+        chance.shuffle(writes)
+        await stage.colour.together(
+            *(
+                library.visit(clients[number % CLIENTS], chance.uniform(0.0, 0.3), writes=each)
+                for number, each in enumerate(writes)
+            ),
+            timeout=CROWD,
+        )
+        visits = library.visits
+        assert len(visits) == len(writes)
+        for writer in (visit for visit in visits if visit.writes):
+            for other in visits:
+                if other is not writer:
+                    apart = other.ended < writer.began or writer.ended < other.began
+                    assert apart, "somebody was inside with a writer"
+                    assert (other.ticket < writer.ticket) == (other.began < writer.began)
+        assert await queue(clients[0].rwlock("x").read()) == []

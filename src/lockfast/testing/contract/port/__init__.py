@@ -1,0 +1,1 @@
+"""The port's contract: what every engine must do, method by method."""

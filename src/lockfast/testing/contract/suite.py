@@ -1,0 +1,164 @@
+"""The names of the contract suite, in one place."""
+
+
+# ruff: noqa: E402  # pytest rewrites the asserts of modules that are imported after it was told
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "lockfast.testing.contract",
+    "lockfast.testing.harness.state_machine",
+    "lockfast.testing.harness.programs",
+    "lockfast.testing.harness.stage",
+    "lockfast.testing.harness.twins",
+)
+
+from lockfast.testing.contract.client.aio_body import BodyContract
+from lockfast.testing.contract.client.crowd import CrowdContract
+from lockfast.testing.contract.client.deadlock import DeadlockContract
+from lockfast.testing.contract.client.decorator import DecoratorContract, LingerContract
+from lockfast.testing.contract.client.election import CandidacyContract, ElectionContract
+from lockfast.testing.contract.client.guarantees import GuaranteeContract
+from lockfast.testing.contract.client.inspection import OverviewContract
+from lockfast.testing.contract.client.leader_processes import DeposedContract
+from lockfast.testing.contract.client.lease import LeaseContract
+from lockfast.testing.contract.client.lock_all import TogetherContract
+from lockfast.testing.contract.client.lock_all_faults import (
+    TogetherFaultContract,
+    TogetherMismatchContract,
+)
+from lockfast.testing.contract.client.loss import FaultContract, LossContract
+from lockfast.testing.contract.client.many_readers import ManyReadersContract
+from lockfast.testing.contract.client.processes import ProcessContract
+from lockfast.testing.contract.client.rlock import ReentrantContract
+from lockfast.testing.contract.client.shared_locks import (
+    ContendedContract,
+    ReadWriteContract,
+    SemaphoreContract,
+)
+from lockfast.testing.contract.port.break_records import RecordContract
+from lockfast.testing.contract.port.capacity import ClockContract, SharingContract
+from lockfast.testing.contract.port.claim import ClaimContract
+from lockfast.testing.contract.port.expiry import ExpiryContract, StepBackContract
+from lockfast.testing.contract.port.inspect import InspectContract
+from lockfast.testing.contract.port.names import NamingContract
+from lockfast.testing.contract.port.queue import QueueContract, WakeContract
+from lockfast.testing.contract.port.renew import RenewContract
+from lockfast.testing.contract.port.resign import ListenContract, ResignContract
+from lockfast.testing.harness.bench import Bench, UrlBench
+from lockfast.testing.harness.mode import COLOURS, Colour, Tasked, Threaded
+from lockfast.testing.harness.stage import Actor, Contract, Stage, driven
+from lockfast.testing.harness.state_machine import (
+    MachineContract,
+    QueueMachine,
+    SteadyMachine,
+    StillMachine,
+)
+
+
+class ExclusiveContract(
+    ClaimContract,
+    RenewContract,
+    ResignContract,
+    ListenContract,
+    ExpiryContract,
+    InspectContract,
+    NamingContract,
+    RecordContract,
+):
+    """What the port promises of an engine that keeps no queue and lets one hold at a time."""
+
+
+class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
+    """Everything that the port promises."""
+
+
+class ClientContract(
+    LeaseContract,
+    LossContract,
+    FaultContract,
+    CrowdContract,
+    GuaranteeContract,
+    OverviewContract,
+):
+    """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
+
+
+class ShapeContract(
+    TogetherContract,
+    TogetherFaultContract,
+    ReentrantContract,
+    ElectionContract,
+    CandidacyContract,
+    DecoratorContract,
+    LingerContract,
+):
+    """Every shape of lock that is made of plain locks: engines without a queue have them too."""
+
+
+class QueueShapeContract(
+    ReadWriteContract,
+    SemaphoreContract,
+    ContendedContract,
+    DeadlockContract,
+    TogetherMismatchContract,
+):
+    """Every shape of lock that needs a queue, or capacities."""
+
+
+__all__ = [
+    "COLOURS",
+    "Actor",
+    "Bench",
+    "BodyContract",
+    "CandidacyContract",
+    "ClaimContract",
+    "ClientContract",
+    "ClockContract",
+    "Colour",
+    "ContendedContract",
+    "Contract",
+    "CrowdContract",
+    "DeadlockContract",
+    "DecoratorContract",
+    "DeposedContract",
+    "ElectionContract",
+    "ExclusiveContract",
+    "ExpiryContract",
+    "FaultContract",
+    "GuaranteeContract",
+    "InspectContract",
+    "LeaseContract",
+    "LingerContract",
+    "ListenContract",
+    "LossContract",
+    "MachineContract",
+    "ManyReadersContract",
+    "NamingContract",
+    "OverviewContract",
+    "PortContract",
+    "ProcessContract",
+    "QueueContract",
+    "QueueMachine",
+    "QueueShapeContract",
+    "ReadWriteContract",
+    "RecordContract",
+    "ReentrantContract",
+    "RenewContract",
+    "ResignContract",
+    "SemaphoreContract",
+    "ShapeContract",
+    "SharingContract",
+    "Stage",
+    "SteadyMachine",
+    "StepBackContract",
+    "StillMachine",
+    "Tasked",
+    "Threaded",
+    "TogetherContract",
+    "TogetherFaultContract",
+    "TogetherMismatchContract",
+    "UrlBench",
+    "WakeContract",
+    "driven",
+]

@@ -1,0 +1,197 @@
+"""An engine and the reference model, side by side: whatever Hypothesis does to them, they agree.
+
+`LOCKFAST_EXAMPLES` makes the search longer.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+
+from lockfast.port import SHARED, Ask
+from lockfast.testing.harness.stage import Contract, Stage
+from lockfast.testing.harness.twins import CLEAR, NAMES, Claim, Twins
+
+SHAPES = [(1, 1), (1, 1), (3, 1), (3, 2), (3, 3), (SHARED, 1), (SHARED, SHARED)]
+TTLS = [2, 3, 5, 12]  # a waiter of the last lives on 10
+EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "100"))
+
+
+class SteadyMachine(Twins):
+    """What may happen to them, while clocks go on as they should."""
+
+    stretch = 1
+    """What every ttl is multiplied by."""
+
+    @rule(seconds=st.sampled_from([0.5, 1.5, 2.5, 4.5, 11.5]))
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.set_time(self.time + self.drift() + seconds, CLEAR)
+
+    @rule(
+        name=st.sampled_from(["a", "a", *NAMES]),
+        shape=st.sampled_from(SHAPES),
+        ttl=st.sampled_from(TTLS),
+        queue=st.sampled_from([True, True, False]),
+        stray=st.sampled_from([False, False, False, False, True]),
+        payload=st.binary(max_size=3),
+    )
+    def claim(  # noqa: PLR0913, PLR0917  # each is one independent part of a claim
+        self,
+        name: str,
+        shape: tuple[int, int],
+        ttl: int,
+        queue: bool,  # noqa: FBT001  # drawn by Hypothesis
+        stray: bool,  # noqa: FBT001  # the same
+        payload: bytes,
+    ) -> None:
+        """Send a new claim; mostly with the capacity that rules, if one does."""
+        self.tick()
+        capacity, weight = shape
+        entries = self.model.entries(name, self.time)
+        if entries and not stray:
+            capacity = entries[0].capacity
+            weight = min(weight, capacity)
+        ask = self.actor.ask(
+            name,
+            ttl=ttl * self.stretch,
+            capacity=capacity,
+            weight=weight,
+            queue=queue,
+            payload=payload,
+        )
+        claim = Claim(ask, self.time + self.rewound + ask.shape.wait_ttl)
+        self.claims.append(claim)
+        self.send(claim)
+
+    @rule(
+        shapes=st.lists(st.sampled_from(SHAPES), min_size=len(NAMES), max_size=len(NAMES)),
+        ttl=st.sampled_from(TTLS),
+    )
+    def claim_all(self, shapes: list[tuple[int, int]], ttl: int) -> None:
+        """Send claims on all names in one call, none of them to queue, as `lock_all` does."""
+        self.tick()
+        claims = []
+        for name, (capacity, weight) in zip(NAMES, shapes, strict=True):
+            ask = self.actor.ask(name, ttl=ttl, capacity=capacity, weight=weight, queue=False)
+            claims.append(Claim(ask, self.time + self.rewound + ask.shape.wait_ttl))
+        self.claims += claims
+        self.send_all(claims)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        """Send a claim again: a retry, or a copy that was late."""
+        self.tick()
+        self.send(data.draw(st.sampled_from(self.claims)))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        """Renew some claims in one call, live or not."""
+        chosen = data.draw(
+            st.lists(st.sampled_from(self.claims), min_size=1, max_size=4, unique=True)
+        )
+        now = self.tick()
+        asks = [claim.ask for claim in chosen]
+        theirs = self.ask(self.actor.renew(*asks))
+        ours = [self.model.renew(ask, now) for ask in asks]
+        # In one call an earlier renewal may change what a later one reports, and it is left open
+        # whether it does. What counts is the state afterwards.
+        for ask, found, wanted in zip(asks, theirs, ours, strict=True):
+            assert not isinstance(found, Exception), found
+            if len(asks) == 1:
+                self.compare(ask, found, wanted)
+            else:
+                same = (found is None) == (wanted is None)
+                assert self.spoiled or same, (ask.shape, found, wanted)
+        self.compare_pushes(*asks)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), doubt=st.booleans())
+    def resign(self, data: st.DataObject, doubt: bool) -> None:  # noqa: FBT001  # drawn
+        """Resign some claims in one call, live or not."""
+        chosen = data.draw(
+            st.lists(st.sampled_from(self.claims), min_size=1, max_size=3, unique=True)
+        )
+        now = self.tick()
+        asks = [claim.ask for claim in chosen]
+        theirs = self.ask(self.actor.resign(*asks, doubt=doubt))
+        known = [
+            Ask(c.ask.id, c.ask.shape, c.ask.queue, c.late - self.rewound, c.ask.payload)
+            for c in chosen
+        ]
+        ours = [self.model.resign(ask, now, doubt=doubt) for ask in known]
+        assert self.spoiled or theirs == ours
+        self.compare_pushes(*asks)
+
+    @rule(name=st.sampled_from(NAMES))
+    def inspect(self, name: str) -> None:
+        """Look from outside."""
+        now = self.tick()
+        theirs = self.ask(self.actor.entries(name))
+        ours = self.model.entries(name, now)
+        if self.spoiled:
+            return
+        assert [entry.id for entry in theirs] == [entry.id for entry in ours]
+        for found, wanted in zip(theirs, ours, strict=True):
+            assert found.ticket == self.tickets[wanted.ticket]
+            assert (found.weight, found.capacity) == (wanted.weight, wanted.capacity)
+            assert found.payload == wanted.payload
+            assert self.near(found.left, wanted.left)
+            assert found.granted or not wanted.granted
+
+
+class QueueMachine(SteadyMachine):
+    """The same, and the engine's clock may go back."""
+
+    @rule(seconds=st.sampled_from([0.5, 2.5, 30.5]))
+    def rewind(self, seconds: float) -> None:
+        """Let the engine's clock go back. Both look before, since what nobody has found to be over
+        may come back, and after, since an expiry is pulled in by the next claim at the latest.
+        """
+        self.look()
+        self.set_time(self.time + self.drift() - seconds, -CLEAR)
+        assert self.run(self.actor.renew(self.actor.ask("elsewhere"))) == [None]  # tells the time
+        self.look()
+
+
+class StillMachine(SteadyMachine):
+    """What may happen where nobody can move the clock: everything but an expiry."""
+
+    stretch = 20
+
+    def advance(self, seconds: float) -> None:
+        """Let no time pass: no rule any more."""
+
+    def tick(self) -> float:
+        """Let the model's time follow the clock."""
+        read = self.stage.bench.now()
+        self.time += read - self.began
+        self.began = read
+        return self.time
+
+
+class MachineContract(Contract):
+    """Any engine, held against the reference model."""
+
+    machine: type[SteadyMachine] = QueueMachine
+    """`SteadyMachine` where expiry is counted by a clock that cannot go back, `StillMachine` where
+    nobody can move it."""
+    examples = EXAMPLES
+    """How many histories to try: fewer where each request is a write to a disk."""
+
+    def test_the_engine_and_the_reference_model_agree(self, stage: Stage) -> None:
+        run_state_machine_as_test(
+            lambda: self.machine(stage),  # type: ignore[arg-type]  # a factory is documented too
+            settings=settings(
+                max_examples=self.examples,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                report_multiple_bugs=False,
+            ),
+        )

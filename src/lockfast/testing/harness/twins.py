@@ -1,0 +1,255 @@
+"""Twins: an engine and the reference model, their common time, and what must be equal in them.
+
+No expiry is ever near a moment at which anything is asked: real milliseconds decide nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from lockfast.core.queue import MARGIN, Queues
+from lockfast.errors import CapacityMismatch
+from lockfast.port import Ask, Standing, Wake
+from lockfast.testing.harness.stage import Actor, Stage
+
+T = TypeVar("T")
+NAMES = ("a", "{b}*")
+CLEAR = 0.25  # seconds by which every moment stays away from every expiry
+DRIFT = 0.1  # seconds that may really pass before time is set again
+LATE = 0.2  # seconds after which an expiry may have come between the twins
+NEAR = 0.25  # seconds by which two measures of the same time may differ
+
+
+class Claim:
+    """One claim: as the engine knows it, and as the model does."""
+
+    def __init__(self, ask: Ask, late: float) -> None:
+        """`late` is its not_after on the process's clock, in the machine's time."""
+        self.ask = ask
+        self.late = late
+
+
+class Twins(RuleBasedStateMachine):
+    """Both, and the means to compare them; the rules are in `machine`."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Begin with a wiped engine and an empty model."""
+        super().__init__()
+        stage.bench.wipe()
+        self.stage = stage
+        self.model = Queues()
+        self.claims: list[Claim] = []
+        self.tickets: dict[int, int] = {}  # the model's, and the engine's for the same claim
+        self.latest: Counter[str] = Counter()
+        self.heard: Counter[str] = Counter()
+        self.expected: Counter[str] = Counter()
+        self.optional: Counter[str] = Counter()
+        self.floors: dict[str, set[int]] = {}
+        self.unsure: list[tuple[str, int]] = []  # pushes whose floor the model has not told yet
+        self.time = 1_000_000.0
+        self.spoiled = False  # this machine stood still for too long: the twins may differ now
+        self.rewound = 0.0  # how far the engine's clock has fallen behind the process's
+        self.actor = self.run(self._open())
+        self.began = stage.bench.now()
+
+    async def _open(self) -> Actor:
+        actor = self.stage.actor()
+        await actor.attend()
+        return actor
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run in the stage's colour."""
+        return self.stage.colour.run(coroutine)
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Ask the engine, and see how long that took. A spoiled run goes on, and compares no more:
+        Hypothesis must be able to play it again.
+        """
+        answer = self.run(coroutine)
+        self.spoiled = self.spoiled or self.drift() > LATE
+        return answer
+
+    def teardown(self) -> None:
+        """Close the engine, once every push has been accounted for."""
+        self.compare_pushes()
+        self.run(self.stage.clear())
+
+    def edges(self) -> list[float]:
+        """Tell every moment at which something ends by itself."""
+        edges = [
+            claim.late - self.rewound + extra for claim in self.claims for extra in (0, MARGIN)
+        ]
+        for name in NAMES:
+            edges += [self.time + entry.left for entry in self.model.entries(name, self.time)]
+        return edges
+
+    def drift(self) -> float:
+        """Tell how much real time has passed since the time was set."""
+        return self.stage.bench.now() - self.began
+
+    def set_time(self, wanted: float, step: float) -> None:
+        """Move both clocks to `wanted`, or as many steps further as it takes to be clear."""
+        edges = self.edges()
+        while any(abs(wanted - edge) < CLEAR for edge in edges):
+            wanted += step
+        bench = self.stage.bench
+        read, ahead = bench.now(), bench.ahead
+        moved = wanted - (self.time + read - self.began)
+        if moved > 0:
+            self.run(self.stage.advance(moved))
+        else:
+            bench.rewind(-moved)
+        # The process's clock may have been moved with the engine's, or not.
+        self.began = read + bench.ahead - ahead
+        self.rewound += bench.ahead - ahead - moved
+        self.time = wanted
+
+    def tick(self) -> float:
+        """Give the time of the next operation; catch up first where the machine was slow."""
+        if self.drift() > DRIFT:
+            self.set_time(self.time + self.drift() + CLEAR, CLEAR)
+        return self.time
+
+    def send(self, claim: Claim) -> None:
+        """Send a claim to both."""
+        ask, now = claim.ask, self.time
+        known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+        theirs = self.caught(lambda: self.ask(self.actor.engine.claim(ask, self.actor.deadline)))
+        ours = self.caught(lambda: self.model.claim(known, now))
+        if self.spoiled:
+            return
+        if isinstance(ours, CapacityMismatch):
+            assert isinstance(theirs, CapacityMismatch), theirs
+            assert (theirs.asked, theirs.ruling) == (ours.asked, ours.ruling)
+        else:
+            assert not isinstance(theirs, CapacityMismatch), theirs
+            self.compare(ask, theirs, ours)
+        self.compare_pushes(ask)
+
+    def send_all(self, claims: list[Claim]) -> None:
+        """Send several claims to both, in one call. Each stands alone."""
+        now = self.time
+        asks = [claim.ask for claim in claims]
+        theirs = self.ask(self.actor.engine.claim_all(asks, self.actor.deadline))
+        for claim, found in zip(claims, theirs, strict=True):
+            ask = claim.ask
+            known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+            wanted = self.caught(lambda known=known: self.model.claim(known, now))  # type: ignore[misc]  # of the loop
+            if self.spoiled:
+                continue
+            assert isinstance(found, Exception) == isinstance(wanted, Exception), found
+            if not isinstance(found, Exception) and not isinstance(wanted, Exception):
+                self.compare(ask, found, wanted)
+        self.compare_pushes(*asks)
+
+    @staticmethod
+    def caught(
+        claim: Callable[[], Standing | None],
+    ) -> Standing | CapacityMismatch | None:
+        """Take an error as an answer."""
+        try:
+            return claim()
+        except CapacityMismatch as error:
+            return error
+
+    def look(self) -> None:
+        """Claim what cannot be had, or give it back at once: both look at every name."""
+        for name in NAMES:
+            now = self.tick()
+            entries = self.model.entries(name, now)
+            capacity = entries[0].capacity if entries else 1
+            ask = self.actor.ask(name, ttl=2, capacity=capacity, weight=capacity, queue=False)
+            claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
+            self.send(claim)
+            if not entries:
+                theirs = self.ask(self.actor.resign(ask))
+                ours = self.model.resign(ask, now, doubt=False)
+                assert self.spoiled or theirs == [ours]
+
+    def compare(self, ask: Ask, theirs: Standing | None, ours: Standing | None) -> None:
+        """Compare two standings of one claim, part by part."""
+        if self.spoiled:
+            return
+        said = (ask.shape, theirs, ours)
+        assert (theirs is None) == (ours is None), said
+        if theirs is None or ours is None:
+            return
+        assert (theirs.granted, theirs.ahead) == (ours.granted, ours.ahead), said
+        if ours.ticket:
+            self.compare_tickets(ask, theirs.ticket, ours.ticket)
+            assert theirs.behind == ours.behind, said
+            assert theirs.floor == self.tickets[ours.floor], said
+            assert self.near(theirs.left, ours.left), said
+        assert (theirs.recheck is None) == (ours.recheck is None), said
+        if theirs.recheck is not None and ours.recheck is not None:
+            assert self.near(theirs.recheck, ours.recheck), said
+        assert (theirs.blocker is None) == (ours.blocker is None), said
+        if theirs.blocker is not None and ours.blocker is not None:
+            assert theirs.blocker.id == ours.blocker.id, said
+            assert theirs.blocker.ticket == self.tickets[ours.blocker.ticket], said
+            assert theirs.blocker.payload == ours.blocker.payload, said
+
+    def near(self, theirs: float, ours: float) -> bool:
+        """Tell whether two measures are of the same time, or the engine's of a session's."""
+        return ours * self.stage.bench.least - NEAR < theirs < ours + NEAR
+
+    def compare_tickets(self, ask: Ask, theirs: int, ours: int) -> None:
+        """Hold to it that a claim keeps its ticket, and that a later one has a higher."""
+        if ours not in self.tickets:
+            assert theirs > self.latest[ask.shape.name], "tickets went back"
+            self.latest[ask.shape.name] = theirs
+            self.tickets[ours] = theirs
+        assert theirs == self.tickets[ours], "a claim changed its ticket"
+
+    def compare_pushes(self, *callers: Ask) -> None:
+        """Compare the pushes so far. Who asked learns by the reply: its push may be left out."""
+        if self.spoiled:
+            return
+        mine = {ask.id for ask in callers}
+        heads = {self.tickets.get(self._floor(ask.shape.name), 0) for ask in callers}
+        wakes, self.model.wakes = self.model.wakes, []
+        for wake in wakes:
+            floor = self.tickets[wake.floor]
+            self.floors.setdefault(wake.id, set()).update({floor}, heads)
+            (self.optional if wake.id in mine else self.expected)[wake.id] += 1
+        self.run(self._hear())
+        assert not self.expected - self.heard, "a push is missing"
+        surplus = self.heard - self.expected - self.optional
+        early = self._early() if surplus or self.unsure else {}
+        assert not surplus - Counter(early.keys()), "a push too many"
+        self.optional += surplus  # the model may never tell: it looks only when it is asked
+        for id_, floor in self.unsure:
+            known = self.floors.get(id_, set()) | {early.get(id_, 0)}
+            assert floor in known, "a push with a wrong floor"
+        self.unsure = []
+
+    def _early(self) -> dict[str, int]:
+        """Tell whom a look would wake now, and with which floor: an engine may find the dead by
+        itself, before anybody looks.
+        """
+        model = copy.deepcopy(self.model)
+        for name in NAMES:
+            model.resign(self.actor.ask(name), self.time, doubt=False)
+        return {wake.id: self.tickets[wake.floor] for wake in model.wakes}
+
+    def _floor(self, name: str) -> int:
+        entries = self.model.entries(name, self.time)
+        return entries[0].ticket if entries else 0
+
+    async def _hear(self) -> None:
+        end = self.stage.bench.now() + 1.5
+        self._take(await self.actor.engine.listen(self.stage.bench.now()))
+        while self.expected - self.heard and self.stage.bench.now() < end:
+            self._take(await self.actor.engine.listen(self.stage.bench.now() + 0.5))
+
+    def _take(self, wakes: list[Wake]) -> None:
+        for wake in wakes:
+            if wake.granted:  # another kind is only a hint to look
+                self.heard[wake.id] += 1
+                if wake.floor not in self.floors.get(wake.id, ()):
+                    self.unsure.append((wake.id, wake.floor))

@@ -1,0 +1,206 @@
+"""The verbs of the API, for tests that are written once: awaited in either colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
+
+from lockfast.aio import (
+    AsyncCandidacy,
+    AsyncClient,
+    AsyncElection,
+    AsyncLease,
+    AsyncLock,
+    AsyncMultiLease,
+    AsyncMultiLock,
+    AsyncRLease,
+    AsyncRLock,
+)
+from lockfast.blocking.client import (
+    Candidacy,
+    Client,
+    Election,
+    Lease,
+    Lock,
+    MultiLease,
+    MultiLock,
+    RLease,
+    RLock,
+)
+from lockfast.breaks import Break
+from lockfast.guarantees import Guarantees
+from lockfast.primitives.election import Leader
+from lockfast.primitives.inspection import Tie
+from lockfast.primitives.lock import Holder
+
+T = TypeVar("T")
+AnyClient = Client | AsyncClient
+AnyLock = Lock | AsyncLock
+AnyLease = Lease | AsyncLease
+AnyRLock = RLock | AsyncRLock
+AnyRLease = RLease | AsyncRLease
+AnyMultiLock = MultiLock | AsyncMultiLock
+AnyMultiLease = MultiLease | AsyncMultiLease
+AnyElection = Election | AsyncElection
+AnyCandidacy = Candidacy | AsyncCandidacy
+BLOCKING_LOCKS = (Lock, RLock, MultiLock)
+BLOCKING_LEASES = (Lease, RLease, MultiLease)
+
+
+@overload
+async def acquire(lock: AnyLock, timeout: float | None = None) -> AnyLease: ...
+@overload
+async def acquire(lock: AnyRLock, timeout: float | None = None) -> AnyRLease: ...
+@overload
+async def acquire(lock: AnyMultiLock, timeout: float | None = None) -> AnyMultiLease: ...
+async def acquire(
+    lock: AnyLock | AnyRLock | AnyMultiLock, timeout: float | None = None
+) -> AnyLease | AnyRLease | AnyMultiLease:
+    """Acquire."""
+    if isinstance(lock, BLOCKING_LOCKS):
+        return lock.acquire(timeout=timeout)
+    return await lock.acquire(timeout=timeout)
+
+
+@overload
+async def try_acquire(lock: AnyLock) -> AnyLease | None: ...
+@overload
+async def try_acquire(lock: AnyRLock) -> AnyRLease | None: ...
+@overload
+async def try_acquire(lock: AnyMultiLock) -> AnyMultiLease | None: ...
+async def try_acquire(
+    lock: AnyLock | AnyRLock | AnyMultiLock,
+) -> AnyLease | AnyRLease | AnyMultiLease | None:
+    """Acquire, if it is free now."""
+    return lock.try_acquire() if isinstance(lock, BLOCKING_LOCKS) else await lock.try_acquire()
+
+
+async def release(lease: AnyLease | AnyRLease | AnyMultiLease) -> None:
+    """Release."""
+    if isinstance(lease, BLOCKING_LEASES):
+        lease.release()
+    else:
+        await lease.release()
+
+
+async def wait_lost(
+    lease: AnyLease | AnyRLease | AnyMultiLease, timeout: float | None = None
+) -> bool:
+    """Wait for the end of a lease."""
+    if isinstance(lease, BLOCKING_LEASES):
+        return lease.wait_lost(timeout)
+    return await lease.wait_lost(timeout)
+
+
+async def holders(lock: AnyLock | AnyRLock) -> list[Holder]:
+    """Tell who holds it."""
+    return lock.holders() if isinstance(lock, BLOCKING_LOCKS) else await lock.holders()
+
+
+async def queue(lock: AnyLock | AnyRLock) -> list[Holder]:
+    """Tell who holds it and who waits."""
+    return lock.queue() if isinstance(lock, BLOCKING_LOCKS) else await lock.queue()
+
+
+async def close(client: AnyClient) -> None:
+    """Close a client."""
+    if isinstance(client, Client):
+        client.close()
+    else:
+        await client.close()
+
+
+@overload
+async def within(
+    thing: AnyLock | AnyLease, body: Callable[[AnyLease], Coroutine[Any, Any, T]]
+) -> T: ...
+@overload
+async def within(
+    thing: AnyRLock | AnyRLease, body: Callable[[AnyRLease], Coroutine[Any, Any, T]]
+) -> T: ...
+@overload
+async def within(
+    thing: AnyMultiLock | AnyMultiLease, body: Callable[[AnyMultiLease], Coroutine[Any, Any, T]]
+) -> T: ...
+async def within(thing: Any, body: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """Run a body within a true `with thing:` or `async with thing:`."""
+    if isinstance(thing, BLOCKING_LOCKS + BLOCKING_LEASES):
+        with thing as lease:
+            return await body(lease)
+    async with thing as lease:
+        return await body(lease)
+
+
+async def guarantees(client: AnyClient) -> Guarantees:
+    """Ask what the engine promises."""
+    found = client.guarantees()
+    return found if isinstance(found, Guarantees) else await found
+
+
+async def inspect(client: AnyClient, prefix: str = "") -> list[Holder]:
+    """Show who holds and who waits."""
+    found = client.inspect(prefix)
+    return found if isinstance(found, list) else await found
+
+
+async def deadlocks(client: AnyClient) -> list[list[Tie]]:
+    """Find circles."""
+    found = client.deadlocks()
+    return found if isinstance(found, list) else await found
+
+
+async def breaks(client: AnyClient, name: str) -> list[Break]:
+    """Tell who broke a lock."""
+    found = client.breaks(name)
+    return found if isinstance(found, list) else await found
+
+
+async def revoke(client: AnyClient, holder: Holder, reason: str) -> bool:
+    """Take a claim away."""
+    removed = client.revoke(holder, reason)
+    return removed if isinstance(removed, bool) else await removed
+
+
+async def campaign(
+    election: AnyElection, value: str = "", timeout: float | None = None
+) -> AnyLease:
+    """Wait to become the leader."""
+    if isinstance(election, Election):
+        return election.campaign(value, timeout=timeout)
+    return await election.campaign(value, timeout=timeout)
+
+
+async def leader(election: AnyElection) -> Leader | None:
+    """Tell who leads."""
+    return election.leader() if isinstance(election, Election) else await election.leader()
+
+
+async def observed(election: AnyElection, count: int, seen: list[Leader]) -> None:
+    """Observe so many leaders, with a true `for` or `async for`."""
+    if isinstance(election, Election):
+        for each in election.observe(0.02):
+            seen.append(each)
+            if len(seen) == count:
+                return
+    else:
+        async for each in election.observe(0.02):
+            seen.append(each)
+            if len(seen) == count:
+                return
+
+
+async def stand(candidacy: AnyCandidacy, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a body while a candidate campaigns or leads."""
+    if isinstance(candidacy, Candidacy):
+        with candidacy:
+            return await body()
+    async with candidacy:
+        return await body()
+
+
+async def withdraw(candidacy: AnyCandidacy) -> None:
+    """Withdraw a candidate."""
+    if isinstance(candidacy, Candidacy):
+        candidacy.withdraw()
+    else:
+        await candidacy.withdraw()

@@ -1,0 +1,167 @@
+"""ZooKeeper's ledger: whole again after every call, also when a call comes in the middle of one.
+
+A garbage collection or a signal handler may run lockfast code in a thread at any instruction: a
+generator that was left inside `with lock:` releases, a handler of SIGTERM too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lockfast.engines.zookeeper import own_claims as module
+from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.session import Session
+from lockfast.port import Ask, Shape
+
+PATIENCE = 20.0  # seconds after which a thread that should long be done hangs
+NOW = 100.0
+
+
+class Book:
+    """A ledger with a session, and claims on one name that are made when needed."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.session = cast("Session", SimpleNamespace(claims=set()))
+        self._number = 0
+
+    def mine(self, deadline: float = NOW + 9) -> Mine:
+        self._number += 1
+        ask = Ask(
+            f"{self._number:032x}",
+            Shape("x", 5.0, 1, 1),
+            queue=True,
+            not_after=NOW + 9,
+            payload=b"",
+        )
+        return Mine(ask, "/folder", self.session, deadline)
+
+    def entered(self, deadline: float = NOW + 9) -> Mine:
+        mine = self.mine(deadline)
+        self.ledger.enter(mine)
+        return mine
+
+    def check(self, alive: set[str]) -> None:
+        ledger = self.ledger
+        assert set(ledger._mine) == alive
+        assert {mine.id for mine in ledger.within("/folder")} == alive
+        assert self.session.claims == alive
+        assert all(ledger._folders.values()), "a folder without claims is left"
+        assert all(ledger._doomed.values()), "a folder without doomed claims is left"
+
+
+def interrupted(work: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:
+    """Run the work, and the handler before its nth instruction within the ledger; tell whether it
+    came that far.
+    """
+    left = at
+    done = False
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401  # a trace function
+        nonlocal left, done
+        if frame.f_code.co_filename != module.__file__ or done:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                done = True
+                handler()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return done
+
+
+def bounded(work: Callable[[], object]) -> None:
+    """Run it in a thread, which may hang."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # the test raises it
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "a call in the middle of another hangs"
+    if errors:
+        raise errors[0]
+
+
+OUTER = ["enter", "take", "doom", "doomed", "buried", "entomb", "on", "next"]
+INNER = ["enter", "take", "take it", "doomed", "entomb"]
+
+
+@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("inner", INNER)
+def test_a_call_in_the_middle_of_a_call_finds_and_leaves_a_whole_ledger(
+    outer: str, inner: str
+) -> None:
+    def every() -> None:
+        once(0)  # Python 3.12 shows no instruction in the first call that asks for them
+        at = 1
+        while once(at):
+            at += 1
+        assert at > 5
+
+    def once(at: int) -> bool:
+        book = Book()
+        ledger = book.ledger
+        mate, other = book.entered(), book.mine()
+        subject = book.mine() if outer == "enter" else book.entered(NOW - 1)
+        if inner != "take":  # then the subject is alone on its name, whose folder comes and goes
+            ledger.take(mate)
+        if outer == "buried":
+            ledger.doom(subject)
+        works: dict[str, Callable[[], object]] = {
+            "enter": lambda: ledger.enter(subject),
+            "take": lambda: ledger.take(subject),
+            "doom": lambda: ledger.doom(subject),
+            "doomed": lambda: ledger.doomed(NOW),
+            "buried": lambda: ledger.buried(subject),
+            "entomb": lambda: ledger.entomb(subject.ask, NOW),
+            "on": lambda: ledger.on(book.session),
+            "next": ledger.next,
+        }
+        handlers: dict[str, Callable[[], object]] = {
+            "enter": lambda: ledger.enter(other),
+            "take": lambda: ledger.take(mate),
+            "take it": lambda: ledger.take(subject),
+            "doomed": lambda: ledger.doomed(NOW),
+            "entomb": lambda: ledger.entomb(other.ask, NOW),
+        }
+        came = interrupted(works[outer], at, handlers[inner])
+        ledger.take(subject)
+        for mine in ledger.doomed(NOW):
+            ledger.buried(mine)
+        alive = {"take": {mate.id} - ({mate.id} if came else set())}
+        alive["enter"] = {other.id} if came else set()
+        book.check(alive.get(inner, set()))
+        assert ledger.is_dead(other.ask, NOW) == (came and inner == "entomb")
+        assert ledger.is_dead(subject.ask, NOW) == (outer == "entomb")
+        return came
+
+    bounded(every)
+
+
+def test_a_tombstone_is_never_shortened() -> None:
+    book = Book()
+    mine = book.mine()
+    book.ledger.entomb(mine.ask, NOW)
+    mine.ask.not_after = NOW - 50
+    book.ledger.entomb(mine.ask, NOW)
+    mine.ask.not_after = NOW + 9
+    assert book.ledger.is_dead(mine.ask, NOW + 5)
