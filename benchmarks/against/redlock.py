@@ -16,7 +16,7 @@ from benchmarks.fight import NAME, fight
 from benchmarks.rounds import Work
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.transport import Address, Login
-from lockfast.engines.redlock.threads import ThreadFleet
+from lockfast.engines.redlock.threads import ThreadTransport
 from lockfast.engines.redlock.transport import Answer
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
@@ -34,21 +34,21 @@ FREE = (
 def pairs(servers: RedlockSet) -> Iterator[dict[str, Work]]:
     assert HIREDIS_AVAILABLE, "redis-py would be measured without its fast parser"
     nodes = [Address(node.host, node.port) for node in servers.nodes]
-    fleet = ThreadFleet(nodes, Login(), now)
+    transport = ThreadTransport(nodes, Login(), now)
     clients = [redis.Redis.from_url(node.url) for node in servers.nodes]
     try:
         yield {
-            "bare": _bare(fleet, clients, len(clients)),
-            "bare, a majority": _bare(fleet, clients, len(clients) // 2 + 1),
+            "bare": _bare(transport, clients, len(clients)),
+            "bare, a majority": _bare(transport, clients, len(clients) // 2 + 1),
             "pottery": _pottery(clients),
         }
     finally:
-        drive(fleet.close())
+        drive(transport.close())
         for client in clients:
             client.close()
 
 
-def _bare(fleet: ThreadFleet, clients: Sequence[redis.Redis], enough: int) -> Work:
+def _bare(transport: ThreadTransport, clients: Sequence[redis.Redis], enough: int) -> Work:
     """The floor: what a lock on each of five servers costs, without a token or an opinion.
 
     The five are there when all have answered; lockfast goes on when a majority has, and so does
@@ -69,7 +69,7 @@ def _bare(fleet: ThreadFleet, clients: Sequence[redis.Redis], enough: int) -> Wo
             heard.append(node)
             return float(len(heard) < enough)
 
-        drive(fleet.scatter(requests, 1, now() + 5.0, hear))
+        drive(transport.scatter(requests, 1, now() + 5.0, hear))
 
     def work(count: int) -> None:
         for _ in range(count):

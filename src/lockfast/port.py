@@ -160,7 +160,7 @@ class Page(NamedTuple):
 
 
 class Engine(Protocol):
-    """What lockfast needs of an engine, in one colour. Deadlines are of the local clock.
+    """What lockfast needs of an engine, blocking or asyncio. Deadlines are of the local clock.
 
     A method raises `EngineUnavailable` when no answer came by the deadline, and `EngineRefused`
     when the engine said no. Methods of a blocking engine never suspend.

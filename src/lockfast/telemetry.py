@@ -1,4 +1,4 @@
-"""Telemetry by OpenTelemetry: metrics and spans, once for every engine and both colours.
+"""Telemetry by OpenTelemetry: metrics and spans, once for every engine, in threads and asyncio.
 
 `instrument()` puts a watcher into the hook. What is held and what waits is counted when somebody
 collects, from the tables of the clients: that costs an acquisition nothing, and cannot drift.

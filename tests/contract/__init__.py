@@ -1,1 +1,1 @@
-"""The contract, applied to each engine in each colour."""
+"""The contract, applied to each engine in each mode."""

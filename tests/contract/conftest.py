@@ -1,4 +1,4 @@
-"""What tests of faults share: a stage in each colour, on the bench that the module brings."""
+"""What tests of faults share: a stage in each mode, on the bench that the module brings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockfast.testing import COLOURS, Bench, Stage
+from lockfast.testing import MODES, Bench, Stage
 
 
-@pytest.fixture(params=sorted(COLOURS))
+@pytest.fixture(params=sorted(MODES))
 def stage(request: pytest.FixtureRequest, bench: Bench) -> Iterator[Stage]:
-    colour = COLOURS[request.param]()
-    stage = Stage(bench, colour)
+    mode = MODES[request.param]()
+    stage = Stage(bench, mode)
     yield stage
-    colour.run(stage.clear())
-    colour.close()
+    mode.run(stage.clear())
+    mode.close()

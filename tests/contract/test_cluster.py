@@ -55,7 +55,7 @@ def test_a_names_keys_are_in_the_slot_that_the_client_counts_on(
         for lease in leases:
             await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_hundred_leases_over_all_nodes_are_kept_by_the_heart(
@@ -67,7 +67,7 @@ def test_a_hundred_leases_over_all_nodes_are_kept_by_the_heart(
         spread = Counter(servers.owner(_slot(name)).port for name in names[:30])
         assert len(spread) == 3
         leases = [await acquire(client.lock(name, ttl=1.0)) for name in names]
-        await stage.colour.sleep(2.5)
+        await stage.mode.sleep(2.5)
         assert [lease.state for lease in leases] == [State.HELD] * HUNDRED
         assert await try_acquire(other.lock(names[7], ttl=1.0)) is None
         shown = await stage.actor().every("job ")
@@ -75,7 +75,7 @@ def test_a_hundred_leases_over_all_nodes_are_kept_by_the_heart(
         for lease in leases:
             await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_push_comes_from_whichever_node_the_lock_is_on(servers: Cluster, stage: Stage) -> None:
@@ -85,15 +85,15 @@ def test_a_push_comes_from_whichever_node_the_lock_is_on(servers: Cluster, stage
         assert len(names) == 3
         for name in names.values():
             lease = await acquire(client.lock(name, ttl=30.0))
-            job = stage.colour.start(acquire(other.lock(name, ttl=30.0), 20))
+            job = stage.mode.start(acquire(other.lock(name, ttl=30.0), 20))
             while len(await queue(client.lock(name))) != 2:
-                await stage.colour.sleep(0.01)
+                await stage.mode.sleep(0.01)
             began = time.monotonic()
             await release(lease)
             await release(await job.result())
             assert time.monotonic() - began < 2
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_slot_that_has_moved_is_followed(servers: Cluster, stage: Stage) -> None:
@@ -105,8 +105,8 @@ def test_a_slot_that_has_moved_is_followed(servers: Cluster, stage: Stage) -> No
         servers.move_slot(_slot("moving"))  # MOVED from now on
         assert await try_acquire(other.lock("moving", ttl=3.0)) is None
         assert await try_acquire(stale.lock("moving", ttl=3.0)) is None
-        job = stage.colour.start(acquire(stale.lock("moving", ttl=3.0), 20))
-        await stage.colour.sleep(3.5)
+        job = stage.mode.start(acquire(stale.lock("moving", ttl=3.0), 20))
+        await stage.mode.sleep(3.5)
         assert held.state is State.HELD
         assert not job.done()
         await release(held)
@@ -114,7 +114,7 @@ def test_a_slot_that_has_moved_is_followed(servers: Cluster, stage: Stage) -> No
         assert following.token > held.token
         await release(following)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_claim_that_follows_a_move_is_too_late_by_the_clock_of_the_new_node(
@@ -137,7 +137,7 @@ def test_a_claim_that_follows_a_move_is_too_late_by_the_clock_of_the_new_node(
         finally:
             clock.advance(3600.0)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_tokens_increase_across_a_move(servers: Cluster, stage: Stage) -> None:
@@ -151,7 +151,7 @@ def test_tokens_increase_across_a_move(servers: Cluster, stage: Stage) -> None:
             servers.move_slot(_slot("wandering"))
         assert tokens == sorted(set(tokens))
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_free_name_in_a_slot_on_the_move_is_had_when_the_move_ends(
@@ -163,18 +163,18 @@ def test_a_free_name_in_a_slot_on_the_move_is_had_when_the_move_ends(
         await release(await acquire(client.lock("busy", ttl=5.0)))
         move = servers.begin_move(_slot("busy"))
         began = time.monotonic()
-        job = stage.colour.start(acquire(client.lock("busy", ttl=5.0), 10))
-        await stage.colour.sleep(0.5)
+        job = stage.mode.start(acquire(client.lock("busy", ttl=5.0), 10))
+        await stage.mode.sleep(0.5)
         assert not job.done()
         move.move_keys(*move.keys())  # the counter is at the target: ASK, and there TRYAGAIN
-        await stage.colour.sleep(0.3)
+        await stage.mode.sleep(0.3)
         assert not job.done()
         move.finish()
         lease = await job.result()
         assert time.monotonic() - began < 5
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_move_that_takes_longer_than_the_wait_is_told_at_the_deadline(
@@ -193,7 +193,7 @@ def test_a_move_that_takes_longer_than_the_wait_is_told_at_the_deadline(
             move.finish()
         await release(await acquire(client.lock("stuck", ttl=5.0), 5))
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_leases_survive_the_move_of_their_slot(servers: Cluster, stage: Stage) -> None:
@@ -201,22 +201,22 @@ def test_leases_survive_the_move_of_their_slot(servers: Cluster, stage: Stage) -
         client = stage.client()
         lone = await acquire(client.lock("lone", ttl=3.0))
         shared = await acquire(client.lock("shared", ttl=3.0))
-        job = stage.colour.start(acquire(stage.client().lock("shared", ttl=3.0), 20))
+        job = stage.mode.start(acquire(stage.client().lock("shared", ttl=3.0), 20))
         while len(await queue(client.lock("shared"))) != 2:
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
         for name in ("lone", "shared"):
             move = servers.begin_move(_slot(name))
-            await stage.colour.sleep(0.3)
+            await stage.mode.sleep(0.3)
             move.move_keys(*move.keys())
-            await stage.colour.sleep(0.3)
+            await stage.mode.sleep(0.3)
             move.finish()
-        await stage.colour.sleep(3.5)
+        await stage.mode.sleep(3.5)
         assert (lone.state, shared.state) == (State.HELD, State.HELD)
         await release(lone)
         await release(shared)
         await release(await job.result())
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_lease_is_kept_for_as_long_as_its_slot_moves(servers: Cluster, stage: Stage) -> None:
@@ -226,13 +226,13 @@ def test_a_lease_is_kept_for_as_long_as_its_slot_moves(servers: Cluster, stage: 
         client = stage.client()
         lease = await acquire(client.lock("endless", ttl=1.5))
         move = servers.begin_move(_slot("endless"))
-        await stage.colour.sleep(2.2)
+        await stage.mode.sleep(2.2)
         assert lease.state is State.HELD
         move.move_keys(*move.keys())
-        await stage.colour.sleep(2.2)
+        await stage.mode.sleep(2.2)
         assert lease.state is State.HELD
         move.finish()
-        await stage.colour.sleep(0.6)
+        await stage.mode.sleep(0.6)
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())

@@ -50,7 +50,7 @@ def test_leases_on_other_shards_are_kept_while_one_stands_still(
         try:
             began = time.monotonic()
             while time.monotonic() - began < 5.0:
-                await stage.colour.sleep(0.05)
+                await stage.mode.sleep(0.05)
                 for name, lease in leases.items():
                     if owners[name] is not stopped:
                         assert lease.state is not State.LOST, name
@@ -61,7 +61,7 @@ def test_leases_on_other_shards_are_kept_while_one_stands_still(
                 await release(lease)
         servers.wait_ok()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_claims_on_other_shards_are_resigned_though_one_stands_still(
@@ -85,7 +85,7 @@ def test_claims_on_other_shards_are_resigned_though_one_stands_still(
             stopped.resume()
         servers.wait_ok()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_waiter_is_told_at_once_though_the_node_that_it_listened_to_stands_still(
@@ -99,12 +99,12 @@ def test_a_waiter_is_told_at_once_though_the_node_that_it_listened_to_stands_sti
         near = next(n for n, owner in _names(servers, 30).items() if owner is ear)
         there = await acquire(other.lock(near, ttl=2.0))
         lease = await acquire(client.lock(name, ttl=30.0))
-        job = stage.colour.start(acquire(other.lock(name, ttl=30.0), 20))
+        job = stage.mode.start(acquire(other.lock(name, ttl=30.0), 20))
         while len(await queue(client.lock(name))) != 2:
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
         ear.pause()
         try:
-            await stage.colour.sleep(2.5)
+            await stage.mode.sleep(2.5)
             began = time.monotonic()
             await release(lease)
             following = await job.result()
@@ -115,7 +115,7 @@ def test_a_waiter_is_told_at_once_though_the_node_that_it_listened_to_stands_sti
         del there
         servers.wait_ok()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def _first_ear(servers: Cluster) -> Redis:
@@ -138,7 +138,7 @@ def test_nodes_that_do_not_tell_their_host_are_found(servers: Cluster, stage: St
     for node in servers.nodes:
         node.command("CONFIG", "SET", setting, "unknown-endpoint")
     try:
-        stage.colour.run(play())
+        stage.mode.run(play())
     finally:
         for node in servers.nodes:
             node.command("CONFIG", "SET", setting, "ip")

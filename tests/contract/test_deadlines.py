@@ -10,7 +10,7 @@ import pytest
 
 from lockfast import EngineUnavailable, LockfastError
 from lockfast.engines.postgres import install
-from lockfast.testing import COLOURS, Stage, UrlBench
+from lockfast.testing import MODES, Stage, UrlBench
 from lockfast.testing.harness.verbs import acquire, close, release
 from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
 from tests.servers.process import Server
@@ -57,12 +57,12 @@ def zookeeper() -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began_it(
-    place: Callable[[], AbstractContextManager[Place]], colour: str
+    place: Callable[[], AbstractContextManager[Place]], mode: str
 ) -> None:
     with place() as (url, server):
-        stage = Stage(Anywhere(url), COLOURS[colour]())
+        stage = Stage(Anywhere(url), MODES[mode]())
 
         async def timed(timeout: float) -> float:
             began = time.monotonic()
@@ -71,56 +71,56 @@ def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began
             return time.monotonic() - began
 
         async def play() -> list[float]:
-            patient = stage.colour.start(timed(3.0))
-            await stage.colour.sleep(0.1)
+            patient = stage.mode.start(timed(3.0))
+            await stage.mode.sleep(0.1)
             return [await timed(0.3), await patient.result()]
 
         stage_client = stage.client()
         server.pause()
         try:
-            short, long = stage.colour.run(play())
+            short, long = stage.mode.run(play())
         finally:
             server.resume()
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(stage.clear())
+        stage.mode.close()
         assert short < 0.8
         assert long < 3.5
 
 
 @pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_closing_a_client_whose_server_is_silent_takes_two_seconds(
-    place: Callable[[], AbstractContextManager[Place]], colour: str
+    place: Callable[[], AbstractContextManager[Place]], mode: str
 ) -> None:
     with place() as (url, server):
-        stage = Stage(Anywhere(url), COLOURS[colour]())
+        stage = Stage(Anywhere(url), MODES[mode]())
         client = stage.client()
 
         async def play() -> float:
             for ttl in (2.0, 30.0):
                 await acquire(client.lock(f"x{ttl}", ttl=ttl), 5.0)
             server.pause()
-            await stage.colour.sleep(2.5)  # one of them is lost, and is to be resigned
+            await stage.mode.sleep(2.5)  # one of them is lost, and is to be resigned
             began = time.monotonic()
             await close(client)
             return time.monotonic() - began
 
         try:
-            took = stage.colour.run(play())
+            took = stage.mode.run(play())
         finally:
             server.resume()
-        stage.colour.close()
+        stage.mode.close()
         assert took < 2.25
 
 
 @pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize("when", ["before", "while it waits"])
 def test_lock_all_keeps_its_timeout_though_the_server_falls_silent(
-    place: Callable[[], AbstractContextManager[Place]], colour: str, when: str
+    place: Callable[[], AbstractContextManager[Place]], mode: str, when: str
 ) -> None:
     with place() as (url, server):
-        stage = Stage(Anywhere(url), COLOURS[colour]())
+        stage = Stage(Anywhere(url), MODES[mode]())
         client = stage.client()
 
         async def timed() -> float:
@@ -135,16 +135,16 @@ def test_lock_all_keeps_its_timeout_though_the_server_falls_silent(
             await release(await acquire(client.lock("a", ttl=30.0), 5.0))
             if when == "before":
                 server.pause()
-            job = stage.colour.start(timed())
-            await stage.colour.sleep(0.5)
+            job = stage.mode.start(timed())
+            await stage.mode.sleep(0.5)
             if when != "before":
                 server.pause()
             return await job.result()
 
         try:
-            took = stage.colour.run(play())
+            took = stage.mode.run(play())
         finally:
             server.resume()
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(stage.clear())
+        stage.mode.close()
         assert took < 1.5

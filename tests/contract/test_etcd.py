@@ -1,4 +1,4 @@
-"""The contract on a cluster of three etcd members: all of it, in both colours."""
+"""The contract on a cluster of three etcd members: all of it, in both modes."""
 
 from __future__ import annotations
 

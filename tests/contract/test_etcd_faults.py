@@ -12,7 +12,7 @@ import lockfast
 from lockfast.core.validity import State
 from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import EngineRefused, EngineUnavailable
-from lockfast.testing import COLOURS, CrowdContract, Stage, WakeContract
+from lockfast.testing import MODES, CrowdContract, Stage, WakeContract
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import EtcdBench
 from tests.servers import Etcd, EtcdCluster, Proxy, free_port, wait_until
@@ -43,12 +43,12 @@ def bench(cluster: EtcdCluster) -> EtcdBench:
 
 
 def run(stage: Stage, play: Coroutine[Any, Any, None]) -> None:
-    stage.colour.run(play)
+    stage.mode.run(play)
 
 
 def asked(client: AnyClient, cluster: EtcdCluster) -> Etcd:
     """Tell the member that a client asks at present."""
-    address = client._session.engine._wire.address  # type: ignore[attr-defined]  # etcd's, not the port's
+    address = client._session.engine._transport.address  # type: ignore[attr-defined]  # etcd's, not the port's
     return next(node for node in cluster.nodes if node.address == address)
 
 
@@ -72,7 +72,7 @@ def test_the_leader_is_killed_and_locks_go_on(cluster: EtcdCluster, stage: Stage
         assert after.token > before.token
         assert await try_acquire(stage.client().lock("x", ttl=8.0)) is None
         until = held.valid_until
-        await stage.colour.until(lambda: held.valid_until > until, "it is renewed")
+        await stage.mode.until(lambda: held.valid_until > until, "it is renewed")
         assert held.state is State.HELD
         await release(held)
         await release(after)
@@ -124,7 +124,7 @@ def test_a_watch_goes_on_after_a_leader_change(cluster: EtcdCluster, stage: Stag
     async def play() -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=30.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=30.0), 20))
         await waited(stage, client)
         cluster.leader().kill()
         cluster.leader()
@@ -143,13 +143,13 @@ def test_a_watch_goes_on_after_a_compaction(cluster: EtcdCluster, stage: Stage) 
     async def play() -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=30.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=30.0), 20))
         await waited(stage, client)
         for _ in range(3):  # what the watch would have to begin with is forgotten
             await release(await acquire(client.lock("elsewhere", ttl=30.0)))
         cluster.leader().compact()
         asked(other, cluster).kill()
-        await stage.colour.sleep(0.5)
+        await stage.mode.sleep(0.5)
         await release(lease)
         began = time.monotonic()
         after = await waiting.result()
@@ -166,13 +166,13 @@ async def waited(stage: Stage, client: AnyClient) -> None:
     end = time.monotonic() + 10
     while len(await actor.entries("x")) != 2:
         assert time.monotonic() < end
-        await stage.colour.sleep(0.01)
+        await stage.mode.sleep(0.01)
     del client
 
 
 def test_what_was_not_sent_is_told_apart_from_what_was(cluster: EtcdCluster, stage: Stage) -> None:
     async def play() -> None:
-        nowhere = Stage(EtcdBench(cluster), stage.colour)
+        nowhere = Stage(EtcdBench(cluster), stage.mode)
         nowhere.bench.url = f"etcd://127.0.0.1:{free_port()}"  # type: ignore[attr-defined]  # a UrlBench
         unheard = nowhere.actor()
         with pytest.raises(EngineUnavailable) as caught:
@@ -209,14 +209,14 @@ class TestTlsAndPassword(WakeContract, CrowdContract):
         return locked_up
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_login_that_is_over_is_made_anew(locked_up: EtcdBench, colour: str) -> None:
-    stage = Stage(locked_up, COLOURS[colour]())
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_login_that_is_over_is_made_anew(locked_up: EtcdBench, mode: str) -> None:
+    stage = Stage(locked_up, MODES[mode]())
 
     async def play() -> None:
         client = stage.client()
         lease = await acquire(client.lock("x", ttl=30.0))
-        await stage.colour.sleep(2.5)
+        await stage.mode.sleep(2.5)
         await release(lease)
         assert (await guaranteed(client)).startswith("etcd 3")
 
@@ -224,23 +224,23 @@ def test_a_login_that_is_over_is_made_anew(locked_up: EtcdBench, colour: str) ->
         found = await client._session.engine.guarantees(stage.bench.now() + 5)
         return found.engine
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_waiter_is_woken_at_once_also_after_a_login_was_made_anew(
-    locked_up: EtcdBench, colour: str
+    locked_up: EtcdBench, mode: str
 ) -> None:
     locked_up.wipe()
-    stage = Stage(locked_up, COLOURS[colour]())
+    stage = Stage(locked_up, MODES[mode]())
 
     async def hand_over(client: AnyClient, other: AnyClient) -> float:
         lease = await acquire(client.lock("x", ttl=30.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=30.0), 20))
         await waited(stage, client)
-        await stage.colour.sleep(0.5)
+        await stage.mode.sleep(0.5)
         await release(lease)
         began = time.monotonic()
         await release(await waiting.result())
@@ -249,37 +249,37 @@ def test_a_waiter_is_woken_at_once_also_after_a_login_was_made_anew(
     async def play() -> None:
         client, other = stage.client(), stage.client()
         await hand_over(client, other)  # from here on there is a stream
-        await stage.colour.sleep(2.5)  # and its token is over
+        await stage.mode.sleep(2.5)  # and its token is over
         engine: Any = other._session.engine
-        call, calls = engine._wire.call, []
+        call, calls = engine._transport.call, []
 
         async def count(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
             calls.append(method)
             said: bytes = await call(method, *args, **kwargs)
             return said
 
-        engine._wire.call = count
+        engine._transport.call = count
         took = [await hand_over(client, other) for _ in range(2)]
         assert max(took) < 1.0, took  # a waiter's beat is 3.3 s
         assert len(calls) < 30, calls
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_wrong_password_is_refused_and_not_waited_for(locked_up: EtcdBench, colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_wrong_password_is_refused_and_not_waited_for(locked_up: EtcdBench, mode: str) -> None:
     right, locked_up.url = locked_up.url, locked_up.url.replace("app:", "app:not")
-    stage = Stage(locked_up, COLOURS[colour]())
+    stage = Stage(locked_up, MODES[mode]())
 
     async def play() -> None:
         with pytest.raises(EngineRefused, match="authentication failed"):
             await acquire(stage.client().lock("x"), 5)
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()
     locked_up.url = right
 
 
@@ -293,8 +293,8 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
         engine: Any = actor.engine
         late, other = actor.ask("x", ttl=0.2), actor.ask("y", ttl=30.0)
         await actor.claim(late)
-        await stage.colour.until(lambda: engine._now() >= engine._holdings.soonest, "it is over")
-        call = engine._wire.call
+        await stage.mode.until(lambda: engine._now() >= engine._holdings.soonest, "it is over")
+        call = engine._transport.call
         met: list[object] = []
 
         async def slowly(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
@@ -304,7 +304,7 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
             said: bytes = await call(method, *args, **kwargs)
             return said
 
-        engine._wire.call = slowly
+        engine._transport.call = slowly
         await actor.claim(other)
         assert met == ["the deletion", [None]]
         assert await actor.entries("x") == []
@@ -322,7 +322,7 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
         client, other = stage.client(), stage.client()
         at_work = await acquire(client.lock("y", ttl=2.0))  # its lease is kept alive
         engine: Any = client._session.engine
-        call, resign = engine._wire.call, engine.resign
+        call, resign = engine._transport.call, engine.resign
 
         async def unheard(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
             said: bytes = await call(method, *args, **kwargs)
@@ -333,11 +333,11 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
         async def late(asks: Sequence[object], *_: object, **__: object) -> list[bool]:
             raise EngineUnavailable(f"no time was left for {len(asks)}", sent=False)
 
-        engine._wire.call, engine.resign = unheard, late
+        engine._transport.call, engine.resign = unheard, late
         with pytest.raises(EngineUnavailable):
             await acquire(client.lock("x", ttl=2.0), 0.3)
-        engine._wire.call = call
-        await stage.colour.until(lambda: len(client._session.claims) == 1, "the heart gives up")
+        engine._transport.call = call
+        await stage.mode.until(lambda: len(client._session.claims) == 1, "the heart gives up")
         engine.resign = resign
         await release(await acquire(other.lock("x", ttl=2.0), 6))
         await release(at_work)
@@ -349,18 +349,18 @@ def test_an_inspection_bears_that_one_of_its_own_claims_ends_meanwhile(stage: St
     async def play() -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=5.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=5.0), 10))
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=5.0), 10))
         engine: Any = client._session.engine
-        ask = engine._wire.call_all
+        ask = engine._transport.call_all
 
         async def meanwhile(*args: Any) -> list[bytes]:  # noqa: ANN401  # handed on
             engine._holdings.drop(lease.id)  # as a release does, in another thread or task
             told: list[bytes] = await ask(*args)
             return told
 
-        engine._wire.call_all = meanwhile
+        engine._transport.call_all = meanwhile
         assert (await queue(client.lock("x")))[0].id == lease.id
-        engine._wire.call_all = ask
+        engine._transport.call_all = ask
         await release(lease)
         await release(await waiting.result())
 

@@ -13,7 +13,7 @@ from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import CapacityMismatch, EngineUnavailable
 from lockfast.port import Ask, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
-from lockfast.testing.harness.mode import COLOURS
+from lockfast.testing.harness.mode import MODES
 from lockfast.testing.harness.state_machine import SHAPES, TTLS
 from lockfast.testing.harness.twins import NAMES, Claim
 from lockfast.testing.harness.verbs import acquire, release
@@ -37,7 +37,7 @@ def bench(cluster: EtcdCluster) -> EtcdBench:
 
 def lose(engine: Any, *lost: str, methods: tuple[str, ...] = (TXN, DELETE)) -> Any:  # noqa: ANN401  # etcd's, not the port's
     """Lose what is named of the next changes: the "request", its "reply", or nothing."""
-    call, left = engine._wire.call, list(lost)
+    call, left = engine._transport.call, list(lost)
 
     async def shaky(method: str, *args: Any, harmless: bool = False, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
         changes = method in methods and not harmless
@@ -49,7 +49,7 @@ def lose(engine: Any, *lost: str, methods: tuple[str, ...] = (TXN, DELETE)) -> A
             raise EngineUnavailable("the reply was lost", sent=True)
         return said
 
-    engine._wire.call = shaky
+    engine._transport.call = shaky
     return call
 
 
@@ -91,7 +91,7 @@ class LossyMachine(StillMachine):
                 break
             except EngineUnavailable:
                 continue
-        engine._wire.call = call
+        engine._transport.call = call
         known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
         ours = self.caught(lambda: self.model.claim(known, now))
         if self.spoiled:
@@ -111,13 +111,13 @@ class TestMachine(MachineContract):
     examples = MachineContract.examples * 6 // 100
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize(("method", "what"), [(TXN, "reply"), (DELETE, "request")])
 def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
-    bench: EtcdBench, colour: str, method: str, what: str
+    bench: EtcdBench, mode: str, method: str, what: str
 ) -> None:
     bench.wipe()
-    stage = Stage(bench, COLOURS[colour]())
+    stage = Stage(bench, MODES[mode]())
 
     async def play() -> None:
         holder, client = stage.client(), stage.client()
@@ -130,6 +130,6 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
         await release(warm)
         await release(lease)
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()

@@ -16,7 +16,7 @@ from lockfast.engines.etcd import claim_transaction, messages
 from lockfast.engines.etcd.protobuf import Malformed, fields, number, text
 from lockfast.errors import EngineRefused, LockfastError
 from lockfast.port import Shape
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from tests.contract.benches import EtcdBench
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
@@ -49,12 +49,12 @@ def spoiled(reply: bytes, chance: random.Random) -> bytes:
     )
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_malformed_reply_is_an_engine_that_is_unavailable(
-    cluster: EtcdCluster, colour: str
+    cluster: EtcdCluster, mode: str
 ) -> None:
     """Whatever etcd says, only errors of lockfast come out, and no lease that it did not grant."""
-    stage = Stage(EtcdBench(cluster), COLOURS[colour]())
+    stage = Stage(EtcdBench(cluster), MODES[mode]())
     stage.bench.wipe()
     chance = random.Random(5)  # noqa: S311  # to be played again
 
@@ -63,14 +63,14 @@ def test_a_malformed_reply_is_an_engine_that_is_unavailable(
         held = sane.ask("x", ttl=60)
         await sane.claim(held)
         engine: Any = actor.engine
-        send = engine._wire._send
+        send = engine._transport._send
 
         async def spoil(*args: Any) -> bytes | None:  # noqa: ANN401  # handed on
             reply = await send(*args)
             # None: what gRPC gives for a stream that ends well and without a message.
             return spoiled(reply, chance) if chance.random() < 0.95 else None
 
-        engine._wire._send = spoil
+        engine._transport._send = spoil
         kept = actor.ask("kept", ttl=60)
         for number_ in range(ROUNDS):
             ask = actor.ask("x", ttl=60, queue=number_ % 3 > 0)
@@ -91,14 +91,14 @@ def test_a_malformed_reply_is_an_engine_that_is_unavailable(
                 except LockfastError:
                     continue
                 assert getattr(said, "ticket", 1) < 2**53
-        engine._wire._send = send
+        engine._transport._send = send
         after = actor.ask("after")
         assert (await actor.claim(after)).granted
         assert [entry.id for entry in await sane.entries("x") if entry.granted] == [held.id]
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()
 
 
 LEAF = st.integers(-(2**63), 2**63 - 1) | st.binary(max_size=12)

@@ -10,7 +10,7 @@ import pytest
 
 import lockfast
 from lockfast import LockfastError, State
-from lockfast.testing import COLOURS, Stage, UrlBench
+from lockfast.testing import MODES, Stage, UrlBench
 from lockfast.testing.harness.verbs import acquire, release
 from tests.servers import EtcdCluster, Redis, RedlockSet
 
@@ -67,14 +67,14 @@ def etcd() -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("site", [redis, redlock, etcd])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_new_password_is_read_from_its_file_and_costs_no_lease(
-    site: Callable[[], AbstractContextManager[Site]], colour: str, tmp_path: Path
+    site: Callable[[], AbstractContextManager[Site]], mode: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "password"
     path.write_text(f"{OLD}\n")
     with site() as servers:
-        stage = Stage(Anywhere(f"{servers.url}?password_file={path}"), COLOURS[colour]())
+        stage = Stage(Anywhere(f"{servers.url}?password_file={path}"), MODES[mode]())
 
         async def play() -> None:
             client = stage.client()
@@ -84,14 +84,14 @@ def test_a_new_password_is_read_from_its_file_and_costs_no_lease(
             with pytest.raises(LockfastError, match="password_file"):
                 await acquire(client.lock("other", ttl=3.0), 0.3)
             path.write_text(NEW)
-            await stage.colour.sleep(4.0)
+            await stage.mode.sleep(4.0)
             assert lease.state is State.HELD
             await release(lease)
             await release(await acquire(client.lock("other", ttl=3.0), 3.0))
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
 def test_a_password_and_a_file_with_one_are_one_too_many(tmp_path: Path) -> None:

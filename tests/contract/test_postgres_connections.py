@@ -101,13 +101,13 @@ def test_a_wait_for_a_bucket_ends_at_the_server_by_itself(server: Postgres) -> N
         assert 1.5 < time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+@pytest.mark.parametrize("mode", ["threads", "asyncio"])
 def test_a_host_that_drops_packets_does_not_keep_a_client_from_the_next_one(
-    server: Postgres, colour: str
+    server: Postgres, mode: str
 ) -> None:
     with hole() as port:
         url = f"postgresql://postgres@127.0.0.1:{port},{server.host}:{server.port}/postgres"
-        if colour == "threads":
+        if mode == "threads":
             with lockfast.connect(url) as client:
                 client.lock("hosts").acquire(timeout=10).release()
                 started = time.monotonic()
@@ -139,9 +139,9 @@ def test_the_host_that_answered_last_is_tried_first(server: Postgres) -> None:
             assert time.monotonic() - started < 2
 
 
-@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+@pytest.mark.parametrize("mode", ["threads", "asyncio"])
 def test_a_standby_whose_name_is_looked_up_slowly_does_not_hold_up_a_reconnection(
-    server: Postgres, colour: str, monkeypatch: pytest.MonkeyPatch
+    server: Postgres, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = threading.Event()
     asked: list[str] = []
@@ -174,7 +174,7 @@ def test_a_standby_whose_name_is_looked_up_slowly_does_not_hold_up_a_reconnectio
             await (await client.lock("names").acquire(timeout=2)).release()
             return time.monotonic() - started
 
-    if colour == "threads":
+    if mode == "threads":
         with lockfast.connect(url) as client:
             client.lock("names").acquire(timeout=10).release()
             started = cut()
@@ -198,8 +198,8 @@ def test_no_host_at_all_is_an_error_at_the_deadline_that_names_each() -> None:
     assert "no connection: no connection" not in str(caught.value)
 
 
-@pytest.mark.parametrize("colour", ["threads", "asyncio"])
-def test_a_standby_is_waited_for_until_it_is_promoted(server: Postgres, colour: str) -> None:
+@pytest.mark.parametrize("mode", ["threads", "asyncio"])
+def test_a_standby_is_waited_for_until_it_is_promoted(server: Postgres, mode: str) -> None:
     with Postgres(replica_of=server) as standby:
         promoting = threading.Timer(1.0, standby.promote)
 
@@ -215,7 +215,7 @@ def test_a_standby_is_waited_for_until_it_is_promoted(server: Postgres, colour: 
                 await (await client.lock("failover").acquire(timeout=15)).release()
 
         try:
-            if colour == "threads":
+            if mode == "threads":
                 play()
             else:
                 asyncio.run(play_async())

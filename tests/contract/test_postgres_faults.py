@@ -14,7 +14,7 @@ from lockfast.core.validity import State
 from lockfast.engines.postgres import install
 from lockfast.errors import EngineUnavailable
 from lockfast.testing import (
-    COLOURS,
+    MODES,
     ClaimContract,
     CrowdContract,
     InspectContract,
@@ -48,11 +48,11 @@ def test_leases_survive_a_restart_and_waiters_get_their_turn(
     async def play() -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=6.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=6.0), 30))
-        await stage.colour.until(lambda: lease.waiters == 1, "the holder learns that one waits")
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=6.0), 30))
+        await stage.mode.until(lambda: lease.waiters == 1, "the holder learns that one waits")
         shared.restart()
         fresh = await acquire(client.lock("fresh", ttl=6.0), 10)
-        await stage.colour.until(lambda: lease.state is State.HELD, "it is renewed again")
+        await stage.mode.until(lambda: lease.state is State.HELD, "it is renewed again")
         assert not waiting.done()
         before = time.monotonic()
         await release(lease)
@@ -62,7 +62,7 @@ def test_leases_survive_a_restart_and_waiters_get_their_turn(
         await release(after)
         await release(fresh)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_crash_forgets_no_grant(shared: Postgres, stage: Stage) -> None:
@@ -77,7 +77,7 @@ def test_a_crash_forgets_no_grant(shared: Postgres, stage: Stage) -> None:
         assert again.token > lease.token
         await release(again)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
@@ -98,9 +98,9 @@ def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
         end = time.monotonic() + 4
         while await queue(client.lock("x")):
             assert time.monotonic() < end, "an orphan"
-            await stage.colour.sleep(0.05)
+            await stage.mode.sleep(0.05)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def in_step(primary: Postgres, replica: Postgres) -> None:
@@ -114,16 +114,16 @@ def in_step(primary: Postgres, replica: Postgres) -> None:
     )
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(
-    colour: str, capsys: pytest.CaptureFixture[str]
+    mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Postgres() as primary:
         install(primary.url)
         with Postgres(replica_of=primary) as replica:
             hosts = f"{primary.host}:{primary.port},{replica.host}:{replica.port}"
             bench = PostgresBench(primary, url=f"postgresql://postgres@{hosts}/postgres")
-            stage = Stage(bench, COLOURS[colour]())
+            stage = Stage(bench, MODES[mode]())
 
             async def play() -> None:
                 client = stage.client()
@@ -138,18 +138,18 @@ def test_after_a_failover_tokens_go_on_and_the_new_primary_is_found(
                 said = f"{granted - died:.2f} s after the death of the primary"
                 also = f"{granted - promoted:.2f} s after the promotion"
                 with capsys.disabled():
-                    sys.stdout.write(f"\nPostgreSQL, {colour}: granted {said}, {also}\n")
+                    sys.stdout.write(f"\nPostgreSQL, {mode}: granted {said}, {also}\n")
                 assert granted - promoted < 3.0
                 assert await try_acquire(stage.client().lock("x", ttl=8.0)) is None
-                await stage.colour.until(lambda: lease.state is State.HELD, "it is renewed")
+                await stage.mode.until(lambda: lease.state is State.HELD, "it is renewed")
                 await release(lease)
                 again = await acquire(client.lock("x", ttl=8.0), 5)
                 assert again.token > lease.token
                 await release(again)
 
-            stage.colour.run(play())
-            stage.colour.run(stage.clear())
-            stage.colour.close()
+            stage.mode.run(play())
+            stage.mode.run(stage.clear())
+            stage.mode.close()
 
 
 def test_a_stale_replica_whose_clock_is_behind_gives_higher_tokens_all_the_same() -> None:
@@ -262,9 +262,9 @@ def test_a_crowd_shares_ten_connections_and_the_heart_has_its_own(
         client = stage.client()
         before = opened()
         locks = [client.lock(f"job {n}", ttl=30) for n in range(60)]
-        leases = await stage.colour.together(*(acquire(lock) for lock in locks))
+        leases = await stage.mode.together(*(acquire(lock) for lock in locks))
         for lease in leases:
             await release(lease)
         assert opened() - before <= 11
 
-    stage.colour.run(play())
+    stage.mode.run(play())

@@ -89,7 +89,7 @@ def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
         with pytest.raises(EngineUnavailable) as caught:
             drive(engine.claim(ask(), now() + 2))
         assert caught.value.sent
-        assert engine._wire._links() == []  # the next reply might make no sense either
+        assert engine._transport._links() == []  # the next reply might make no sense either
         with pytest.raises(EngineUnavailable):
             drive(engine.claim_all([ask("a"), ask("b")], now() + 2))
     free = ask()

@@ -1,4 +1,4 @@
-"""The contract on Redis, standalone: all of it, in both colours."""
+"""The contract on Redis, standalone: all of it, in both modes."""
 
 from __future__ import annotations
 

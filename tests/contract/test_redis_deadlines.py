@@ -17,10 +17,10 @@ import pytest
 
 import lockfast
 from lockfast import aio
-from lockfast.engines.redis.aio import AioWire, Connection
+from lockfast.engines.redis.aio import AioTransport, Connection
 from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire
 from tests.contract.benches import RedisBench
 from tests.servers import Redis, RedlockSet
@@ -115,14 +115,14 @@ class Trickle:
             each.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_acquire_ends_in_time_though_a_byte_comes_every_third_of_a_second(
-    servers: tuple[str, Redis], colour: str
+    servers: tuple[str, Redis], mode: str
 ) -> None:
     url, server = servers
     way = Trickle(server)
     scheme = url.partition(":")[0]
-    stage = Stage(RedisBench(f"{scheme}://127.0.0.1:{way.port}"), COLOURS[colour]())
+    stage = Stage(RedisBench(f"{scheme}://127.0.0.1:{way.port}"), MODES[mode]())
 
     async def play() -> None:
         client = stage.client()
@@ -135,10 +135,10 @@ def test_acquire_ends_in_time_though_a_byte_comes_every_third_of_a_second(
         way.slow.clear()
 
     try:
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
     finally:
-        stage.colour.close()
+        stage.mode.close()
         way.close()
 
 
@@ -181,16 +181,16 @@ def test_a_call_does_not_hang_if_its_connection_ends_before_its_task_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request on a connection that had just ended was never sent, and waited for ever."""
-    opened = AioWire._opened
+    opened = AioTransport._opened
 
-    def ends(wire: AioWire, address: Address, task: asyncio.Task[Connection]) -> None:
-        opened(wire, address, task)
+    def ends(transport: AioTransport, address: Address, task: asyncio.Task[Connection]) -> None:
+        opened(transport, address, task)
         task.result().drop("the server closed the connection")
 
     async def main(url: str) -> None:
         async with aio.connect(url) as client:
             with monkeypatch.context() as patch:
-                patch.setattr(AioWire, "_opened", ends)
+                patch.setattr(AioTransport, "_opened", ends)
                 async with asyncio.timeout(10):
                     with pytest.raises(EngineUnavailable, match="the connection ended"):
                         await client.lock("x").queue()

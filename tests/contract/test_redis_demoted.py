@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockfast.errors import EngineUnavailable
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import RedisBench
 from tests.servers import Proxy, Redis, RedlockSet
@@ -21,8 +21,8 @@ class VirtualAddress(Proxy):
         self._target = (server.host, server.port)
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def colour(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=sorted(MODES))
+def mode(request: pytest.FixtureRequest) -> str:
     assert isinstance(request.param, str)
     return request.param
 
@@ -35,16 +35,16 @@ def pair() -> Iterator[tuple[Redis, Redis]]:
 
 
 def test_a_client_of_a_demoted_primary_finds_the_new_one(
-    pair: tuple[Redis, Redis], colour: str
+    pair: tuple[Redis, Redis], mode: str
 ) -> None:
     old, new = pair
     with VirtualAddress(old.host, old.port) as way:
-        stage = Stage(RedisBench(f"redis://{way.address}", old), COLOURS[colour]())
+        stage = Stage(RedisBench(f"redis://{way.address}", old), MODES[mode]())
 
         async def play() -> None:
             client = stage.client()
             held = await acquire(client.lock("held", ttl=2.0))
-            await stage.colour.together(*[acquire(client.lock(f"{n}", ttl=30.0)) for n in range(4)])
+            await stage.mode.together(*[acquire(client.lock(f"{n}", ttl=30.0)) for n in range(4)])
             new.wait_in_step(old)
             new.command("REPLICAOF", "NO", "ONE")
             way.lead_to(new)
@@ -55,19 +55,19 @@ def test_a_client_of_a_demoted_primary_finds_the_new_one(
             began = time.monotonic()
             while time.monotonic() - began < 3.0:
                 held.ensure_held()
-                await stage.colour.sleep(0.05)
+                await stage.mode.sleep(0.05)
             await release(held)
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
-def test_redlock_gives_up_connections_to_a_demoted_node(colour: str) -> None:
+def test_redlock_gives_up_connections_to_a_demoted_node(mode: str) -> None:
     with RedlockSet(1) as servers:
         (node,) = servers.nodes
         with VirtualAddress(node.host, node.port) as way:
-            stage = Stage(RedisBench(f"redlock://{way.address}"), COLOURS[colour]())
+            stage = Stage(RedisBench(f"redlock://{way.address}"), MODES[mode]())
 
             async def play() -> None:
                 client = stage.client()
@@ -80,6 +80,6 @@ def test_redlock_gives_up_connections_to_a_demoted_node(colour: str) -> None:
                 assert way.connections > before
                 del held
 
-            stage.colour.run(play())
-            stage.colour.run(stage.clear())
-            stage.colour.close()
+            stage.mode.run(play())
+            stage.mode.run(stage.clear())
+            stage.mode.close()

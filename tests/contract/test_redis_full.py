@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockfast.errors import EngineError, EngineRefused
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from tests.contract.benches import RedisBench, RedlockBench
 from tests.servers import Redis, RedlockSet
 
@@ -15,10 +15,10 @@ def _fill(*servers: Redis) -> None:
         server.command("CONFIG", "SET", "maxmemory", 1)
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_resignations_in_doubt_are_taken_by_a_full_redis(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_resignations_in_doubt_are_taken_by_a_full_redis(mode: str) -> None:
     with Redis() as server:
-        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
 
         async def play() -> None:
             actor = stage.actor()
@@ -35,15 +35,15 @@ def test_resignations_in_doubt_are_taken_by_a_full_redis(colour: str) -> None:
             assert (await actor.renew_one(asks[2])).granted
             assert await actor.is_dead(never)
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_release_raises_the_marks_of_full_nodes(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_release_raises_the_marks_of_full_nodes(mode: str) -> None:
     with RedlockSet(3) as servers:
-        stage = Stage(RedlockBench(servers), COLOURS[colour]())
+        stage = Stage(RedlockBench(servers), MODES[mode]())
 
         async def play() -> None:
             actor = stage.actor()
@@ -56,6 +56,6 @@ def test_a_release_raises_the_marks_of_full_nodes(colour: str) -> None:
                 await actor.claim(refused)
             assert await actor.resign(refused, doubt=True) == [False]
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()

@@ -10,14 +10,14 @@ from collections.abc import Coroutine, Iterator, Sequence
 import pytest
 
 from lockfast.core.validity import State
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire, release, try_acquire
 from tests.contract.benches import RedisBench
 from tests.servers import Proxy, Redis, RedlockSet
 
 
-@pytest.fixture(params=sorted(COLOURS))
-def colour(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=sorted(MODES))
+def mode(request: pytest.FixtureRequest) -> str:
     assert isinstance(request.param, str)
     return request.param
 
@@ -89,30 +89,30 @@ def _url(addresses: list[str]) -> str:
     return f"{'redis' if len(addresses) == 1 else 'redlock'}://{','.join(addresses)}"
 
 
-def _stage(url: str, colour: str) -> Stage:
-    return Stage(RedisBench(url), COLOURS[colour]())
+def _stage(url: str, mode: str) -> Stage:
+    return Stage(RedisBench(url), MODES[mode]())
 
 
 def _run(stage: Stage, play: Coroutine[object, object, None], ways: Sequence[Proxy | Nat]) -> None:
-    stage.colour.run(play)
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play)
+    stage.mode.run(stage.clear())
+    stage.mode.close()
     for way in ways:
         way.close()
 
 
 def test_try_acquire_works_though_every_idle_connection_has_ended(
-    nodes: list[Redis], colour: str
+    nodes: list[Redis], mode: str
 ) -> None:
     ways = [Proxy(node.host, node.port).start() for node in nodes]
-    stage = _stage(_url([way.address for way in ways]), colour)
+    stage = _stage(_url([way.address for way in ways]), mode)
 
     async def play() -> None:
         client = stage.client()
         for way in ways:
             way.delay(0.1)  # so that each of them needs a connection
         jobs = [try_acquire(client.lock(f"{n}", ttl=30)) for n in range(8)]
-        leases = await stage.colour.together(*jobs)
+        leases = await stage.mode.together(*jobs)
         for way in ways:
             way.delay(0.0)
             way.reset()
@@ -127,15 +127,13 @@ def test_try_acquire_works_though_every_idle_connection_has_ended(
     _run(stage, play(), ways)
 
 
-def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(
-    nodes: list[Redis], colour: str
-) -> None:
+def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(nodes: list[Redis], mode: str) -> None:
     ways = [Nat(node, 2.3) for node in nodes]
-    stage = _stage(_url([way.address for way in ways]), colour)
+    stage = _stage(_url([way.address for way in ways]), mode)
 
     async def play() -> None:
         lease = await acquire(stage.client().lock("x", ttl=6), 5)
-        await stage.colour.sleep(3.0)
+        await stage.mode.sleep(3.0)
         assert lease.state is State.HELD
         began = time.monotonic()
         await release(lease)
@@ -145,20 +143,20 @@ def test_leaving_a_block_behind_a_nat_that_forgets_is_quick(
 
 
 def test_a_lease_outlives_a_nat_that_forgets_while_the_heart_is_busy(
-    nodes: list[Redis], colour: str
+    nodes: list[Redis], mode: str
 ) -> None:
     """A heart that renews every 1.7 s finds its connection never idle for long. On asyncio it
     went on asking there until the connection was given up, and the lease was lost before.
     """
     ways = [Nat(node, 60.0) for node in nodes]
-    stage = _stage(_url([way.address for way in ways]), colour)
+    stage = _stage(_url([way.address for way in ways]), mode)
 
     async def play() -> None:
         lease = await acquire(stage.client().lock("x", ttl=5), 5)
-        await stage.colour.sleep(1.9)
+        await stage.mode.sleep(1.9)
         for way in ways:
             way.forget()
-        await stage.colour.sleep(6.0)
+        await stage.mode.sleep(6.0)
         assert lease.state is State.HELD
         await release(lease)
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from lockfast.errors import EngineUnavailable
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import RedisBench
 from tests.servers import Redis
@@ -32,16 +32,16 @@ def _loading(server: Redis) -> bool:
     return False
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_client_that_came_while_redis_was_loading_keeps_its_lease(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_client_that_came_while_redis_was_loading_keeps_its_lease(mode: str) -> None:
     """The PING behind SUBSCRIBE was refused, which was taken for a refused subscription. From
     then on each request on that connection got the reply to the one before it.
     """
     with ExitStack() as stack:
         server = stack.enter_context(Redis(config=SLOWLY))
-        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
-        stack.callback(stage.colour.close)
-        stack.callback(lambda: stage.colour.run(stage.clear()))
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
+        stack.callback(stage.mode.close)
+        stack.callback(lambda: stage.mode.run(stage.clear()))
         server.command("EVAL", FILL, 0)
         started = stack.enter_context(ThreadPoolExecutor(1)).submit(server.restart, keep_data=True)
         wait_until(lambda: _loading(server), "it loads its data", 10.0)
@@ -50,10 +50,10 @@ def test_a_client_that_came_while_redis_was_loading_keeps_its_lease(colour: str)
             client = stage.client()
             with pytest.raises(EngineUnavailable, match="LOADING"):
                 await acquire(client.lock("x", ttl=2.5), 0)
-            await stage.colour.until(started.done, "it has loaded its data")
+            await stage.mode.until(started.done, "it has loaded its data")
             holder = await acquire(client.lock("x", ttl=2.5), 5)
-            await stage.colour.sleep(5.0)
+            await stage.mode.sleep(5.0)
             holder.ensure_held()
             await release(holder)
 
-        stage.colour.run(play())
+        stage.mode.run(play())

@@ -16,7 +16,7 @@ from lockfast.engines.redis.reply_parser import MISSING, Parser
 from lockfast.engines.redlock import messages as redlock_packets
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Shape
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from tests.contract.benches import RedisBench
 from tests.servers import Redis, RedlockSet
 
@@ -115,21 +115,21 @@ def server() -> Iterator[Redis]:
 
 
 @contextlib.contextmanager
-def _lied_to(server: Redis, scheme: str, colour: str) -> Iterator[tuple[Liar, Stage]]:
+def _lied_to(server: Redis, scheme: str, mode: str) -> Iterator[tuple[Liar, Stage]]:
     way = Liar(server)
-    stage = Stage(RedisBench(f"{scheme}://{way.address}"), COLOURS[colour]())
+    stage = Stage(RedisBench(f"{scheme}://{way.address}"), MODES[mode]())
     try:
         yield way, stage
         way.lie = way.first = b""
-        stage.colour.run(stage.clear())
+        stage.mode.run(stage.clear())
     finally:
-        stage.colour.close()
+        stage.mode.close()
         way.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_no_lie_is_believed_and_its_connection_is_dropped(server: Redis, colour: str) -> None:
-    with _lied_to(server, "redis", colour) as (way, stage):
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_no_lie_is_believed_and_its_connection_is_dropped(server: Redis, mode: str) -> None:
+    with _lied_to(server, "redis", mode) as (way, stage):
 
         async def play() -> None:
             actor = stage.actor()
@@ -154,13 +154,13 @@ def test_no_lie_is_believed_and_its_connection_is_dropped(server: Redis, colour:
                 way.lie = b""
                 assert await actor.resign(held) == [True]
 
-        stage.colour.run(play())
+        stage.mode.run(play())
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_push_is_never_taken_for_a_reply(server: Redis, colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_push_is_never_taken_for_a_reply(server: Redis, mode: str) -> None:
     """It was, and so the next claim, on a lock that another had, was given this one's reply."""
-    with _lied_to(server, "redis", colour) as (way, stage):
+    with _lied_to(server, "redis", mode) as (way, stage):
 
         async def play() -> None:
             actor = stage.actor()
@@ -172,14 +172,14 @@ def test_a_push_is_never_taken_for_a_reply(server: Redis, colour: str) -> None:
             assert not (await actor.claim(actor.ask("busy", ttl=60))).granted
             assert await actor.resign(mine) == [True]
 
-        stage.colour.run(play())
+        stage.mode.run(play())
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_no_lie_of_a_node_is_believed_by_redlock(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_no_lie_of_a_node_is_believed_by_redlock(mode: str) -> None:
     with (
         RedlockSet(1) as servers,
-        _lied_to(servers.nodes[0], "redlock", colour) as (way, stage),
+        _lied_to(servers.nodes[0], "redlock", mode) as (way, stage),
     ):
 
         async def play() -> None:
@@ -196,14 +196,14 @@ def test_no_lie_of_a_node_is_believed_by_redlock(colour: str) -> None:
                 way.lie = b""
                 await actor.claim(actor.ask(f"after {what}", ttl=60))
 
-        stage.colour.run(play())
+        stage.mode.run(play())
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_message_that_is_no_push_of_ours_wakes_nobody_and_costs_nothing(
-    server: Redis, colour: str
+    server: Redis, mode: str
 ) -> None:
-    stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+    stage = Stage(RedisBench(server.url, server), MODES[mode]())
 
     async def play() -> None:
         actor = stage.actor()
@@ -220,17 +220,17 @@ def test_a_message_that_is_no_push_of_ours_wakes_nobody_and_costs_nothing(
         assert [wake.id for wake in await actor.wakes(1)] == [waiter.id]
 
     try:
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
     finally:
-        stage.colour.close()
+        stage.mode.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_redlock_bears_a_message_that_is_no_id_and_a_list_that_is_none(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_redlock_bears_a_message_that_is_no_id_and_a_list_that_is_none(mode: str) -> None:
     with (
         RedlockSet(1) as servers,
-        _lied_to(servers.nodes[0], "redlock", colour) as (way, stage),
+        _lied_to(servers.nodes[0], "redlock", mode) as (way, stage),
     ):
 
         async def play() -> None:
@@ -248,7 +248,7 @@ def test_redlock_bears_a_message_that_is_no_id_and_a_list_that_is_none(colour: s
                 with pytest.raises(EngineUnavailable):
                     await actor.engine.inspect("", None, exact=False)
 
-        stage.colour.run(play())
+        stage.mode.run(play())
 
 
 def _fed(parser: Parser, pieces: Iterable[bytes]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import lockfast
 from lockfast.errors import EngineRefused
 from lockfast.port import Standing
-from lockfast.testing import COLOURS, Actor, Stage
+from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import RedisBench, RedlockBench
 from tests.servers import Redis, RedlockSet
@@ -47,13 +47,13 @@ def bench(request: pytest.FixtureRequest) -> RedisBench:
 def test_a_release_without_rights_to_the_channel_still_lets_the_waiter_in(stage: Stage) -> None:
     async def play() -> None:
         holder = await acquire(stage.client().lock("x", ttl=1.5))
-        waiting = stage.colour.start(acquire(stage.client().lock("x", ttl=1.5), 10))
-        await stage.colour.until(lambda: holder.waiters == 1, "the holder learns that one waits")
+        waiting = stage.mode.start(acquire(stage.client().lock("x", ttl=1.5), 10))
+        await stage.mode.until(lambda: holder.waiters == 1, "the holder learns that one waits")
         await release(holder)
         # It looks by itself, at a third of the ttl at the latest.
         await release(await waiting.result(1.5))
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_refused_subscription_is_logged_once_and_not_tried_20_times_a_second(
@@ -63,10 +63,10 @@ def test_a_refused_subscription_is_logged_once_and_not_tried_20_times_a_second(
         bench = stage.bench
         assert isinstance(bench, RedisBench)
         lease = await acquire(stage.client().lock("x", ttl=1.5))
-        await stage.colour.sleep(0.5)
+        await stage.mode.sleep(0.5)
         before = [_count(server, "connections_received") for server in bench.servers]
         asked = [_asked(server) for server in bench.servers]
-        await stage.colour.sleep(1.5)
+        await stage.mode.sleep(1.5)
         after = [_count(server, "connections_received") for server in bench.servers]
         # Two for each of these questions.
         assert max(b - a for a, b in zip(before, after, strict=True)) <= 4
@@ -75,7 +75,7 @@ def test_a_refused_subscription_is_logged_once_and_not_tried_20_times_a_second(
         await release(lease)
 
     with caplog.at_level(logging.WARNING, "lockfast"):
-        stage.colour.run(play())
+        stage.mode.run(play())
     bench = stage.bench
     assert isinstance(bench, RedisBench)
     told = [each for each in caplog.messages if "refuses the subscription" in each]
@@ -95,20 +95,20 @@ def _asked(server: Redis) -> int:
 
 
 @pytest.mark.parametrize("lacking", ["hset", "hdel", "zrem", "zadd", "pexpireat"])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
-    lacking: str, colour: str
+    lacking: str, mode: str
 ) -> None:
     """With ZREM and without HDEL, a waiter that left took the holder's lock away."""
     with Redis() as server:
         rules = f"~lockfast:* &lockfast:* +@all -{lacking}"
         server.command("ACL", "SETUSER", "app", "on", f">{SECRET}", *rules.split())
-        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
 
         async def play() -> None:
             sound = stage.actor()
             bench = RedisBench(f"redis://app:{SECRET}@{server.address}", server)
-            poor = Actor(bench.open(stage.colour.runtime(bench.now)), bench)
+            poor = Actor(bench.open(stage.mode.runtime(bench.now)), bench)
             holder, waiter = sound.ask(ttl=60), sound.ask(ttl=60)
             await sound.claim(holder)
             await sound.claim(waiter)
@@ -126,16 +126,16 @@ def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
             assert await sound.resign(holder) == [True]
             assert (await sound.renew_one(waiter)).granted
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
 @pytest.mark.parametrize("scrawl", ["scrawl", "99999999999999999999 1 1 60000 60000 {}"])
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str, scrawl: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_an_unreadable_record_does_not_stop_a_script_half_way(mode: str, scrawl: str) -> None:
     with Redis() as server:
-        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
 
         async def play() -> None:
             actor = stage.actor()
@@ -151,16 +151,16 @@ def test_an_unreadable_record_does_not_stop_a_script_half_way(colour: str, scraw
             assert isinstance(third, Standing)
             assert not third.granted
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_scores_that_a_stranger_has_written_do_not_stop_a_script_half_way(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_scores_that_a_stranger_has_written_do_not_stop_a_script_half_way(mode: str) -> None:
     """SET refuses a time before 1970, and a queue without its state would let nobody in."""
     with Redis() as server:
-        stage = Stage(RedisBench(server.url, server), COLOURS[colour]())
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
 
         async def play() -> None:
             actor = stage.actor()
@@ -173,9 +173,9 @@ def test_scores_that_a_stranger_has_written_do_not_stop_a_script_half_way(colour
                 server.command("ZADD", order, "5", f"~{ask.id}")
             assert await actor.resign(asks[0]) == [True]
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
 def test_a_wrong_password_is_not_mistaken_for_a_missing_right(

@@ -1,4 +1,4 @@
-"""The contract on Redlock, on five nodes in both colours: all that needs no queue, no sharing."""
+"""The contract on Redlock, on five nodes in both modes: all that needs no queue, no sharing."""
 
 from __future__ import annotations
 

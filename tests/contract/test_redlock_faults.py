@@ -15,7 +15,7 @@ from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.scripts import INSTALL
 from lockfast.errors import EngineRefused, EngineUnavailable, NotAcquired
 from lockfast.port import LONGEST_WAIT, Ask, Shape
-from lockfast.testing import COLOURS, Actor, Stage
+from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import RedisBench, RedlockBench
 from tests.servers import Proxy, Redis, RedlockSet, ServerClock
@@ -94,7 +94,7 @@ def test_trap_31_a_majority_won_while_two_of_five_are_down_is_a_success(
         tokens += await tokens_of(other, 20)  # and one that has never seen them
         took = time.monotonic() - began
         assert await try_acquire(other.lock("kept", ttl=TTL)) is None
-        await stage.colour.sleep(1.5 * TTL)
+        await stage.mode.sleep(1.5 * TTL)
         assert kept.state is State.HELD  # renewed by the three that are left
         await release(kept)
         assert strictly_rising(tokens)
@@ -105,7 +105,7 @@ def test_trap_31_a_majority_won_while_two_of_five_are_down_is_a_success(
             node.start()
         assert await tokens_of(client, 5) > tokens[-1:]
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stage) -> None:
@@ -119,8 +119,8 @@ def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stag
             began = time.monotonic()
             tokens += await tokens_of(client, 20)
             assert time.monotonic() - began < 5
-            waiting = stage.colour.start(acquire(other.lock("kept", ttl=TTL), 20))
-            await stage.colour.sleep(1.5 * TTL)
+            waiting = stage.mode.start(acquire(other.lock("kept", ttl=TTL), 20))
+            await stage.mode.sleep(1.5 * TTL)
             assert kept.state is State.HELD
             assert not waiting.done()
             await release(kept)
@@ -133,7 +133,7 @@ def test_two_of_five_that_stand_still_hold_nobody_up(servers: Nodes, stage: Stag
         tokens += await tokens_of(client, 3)
         assert strictly_rising(tokens)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 @pytest.mark.parametrize("near", [2**53 - 1, 2**53 - 100])
@@ -155,7 +155,7 @@ def test_one_node_with_a_number_near_the_limit_does_not_raise_the_tokens(
         assert strictly_rising(tokens)
         assert tokens[-1] < time.time_ns() // 1000 + 60_000_000
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -171,7 +171,7 @@ def test_a_holder_is_shown_though_two_of_its_nodes_answer_last(
 
     async def play() -> None:
         holder, operator = (
-            Actor(bench.open(stage.colour.runtime(bench.now)), bench) for bench in (late, slow)
+            Actor(bench.open(stage.mode.runtime(bench.now)), bench) for bench in (late, slow)
         )
         assert await operator.entries("x") == []  # connected, and the scripts are known
         mine = holder.ask(ttl=40)
@@ -186,7 +186,7 @@ def test_a_holder_is_shown_though_two_of_its_nodes_answer_last(
             await actor.engine.close()
 
     try:
-        stage.colour.run(play())
+        stage.mode.run(play())
     finally:
         for way in ways:
             way.close()
@@ -200,21 +200,21 @@ def test_a_release_is_not_overtaken_by_the_hearts_telling_it_again(
         lease = await acquire(client.lock("x", ttl=TTL))
         engine = client._session.engine
         assert isinstance(engine, RedlockEngine)
-        scatter, pending = engine._fleet.scatter, [True]
+        scatter, pending = engine._transport.scatter, [True]
 
         async def late(*args: Any, heart: bool = False) -> None:  # noqa: ANN401  # handed on
             if pending and not heart:
                 pending.clear()
                 for node in range(5):  # their lines were lost: they may have missed releases
                     engine._lost(node)
-                await stage.colour.until(lambda: not engine._chores._lost, "they were told again")
+                await stage.mode.until(lambda: not engine._chores._lost, "they were told again")
             await scatter(*args, heart=heart)
 
-        monkeypatch.setattr(engine._fleet, "scatter", late)
+        monkeypatch.setattr(engine._transport, "scatter", late)
         await release(lease)  # it was there, so it was not lost
         assert not pending
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_three_of_five_down_is_an_error_that_says_so_and_leaves_nothing(
@@ -235,7 +235,7 @@ def test_three_of_five_down_is_an_error_that_says_so_and_leaves_nothing(
         lease = await acquire(stage.client().lock("x", ttl=30.0), 10)
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_clock_an_hour_ahead_on_one_node_changes_nothing(servers: Nodes, stage: Stage) -> None:
@@ -254,7 +254,7 @@ def test_a_clock_an_hour_ahead_on_one_node_changes_nothing(servers: Nodes, stage
         await release(kept)
         assert all(abs(token / 1e6 - time.time()) < 60 for token in tokens)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_client_with_a_clock_an_hour_behind_gets_higher_tokens_all_the_same(
@@ -268,7 +268,7 @@ def test_a_client_with_a_clock_an_hour_behind_gets_higher_tokens_all_the_same(
             tokens += await tokens_of(client, 3)
         assert strictly_rising(tokens)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
@@ -279,21 +279,21 @@ def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
             lease = await acquire(client.lock("x", ttl=TTL), 20)
             grants.append((time.monotonic(), lease.token))
             await release(lease)
-            await stage.colour.sleep(0.002)
+            await stage.mode.sleep(0.002)
 
     async def play() -> None:
         stop: list[bool] = []
         grants: list[tuple[float, int]] = []
-        jobs = [stage.colour.start(load(stage.client(), stop, grants)) for _ in range(3)]
+        jobs = [stage.mode.start(load(stage.client(), stop, grants)) for _ in range(3)]
         for number, node in enumerate(servers.nodes):
-            await stage.colour.until(lambda: len(grants) > 20, "grants")
+            await stage.mode.until(lambda: len(grants) > 20, "grants")
             node.command("FLUSHALL")
             seen = len(grants)
-            await stage.colour.until(lambda n=seen: len(grants) > n + 10, "grants without it")  # type: ignore[misc]  # a bound default
+            await stage.mode.until(lambda n=seen: len(grants) > n + 10, "grants without it")  # type: ignore[misc]  # a bound default
             assert not servers.member(number)
             assert node.command("KEYS", "*=x") == []  # it has accepted nothing
             servers.clocks[number].advance(SETTLED + TTL)  # as if so much time had passed
-            await stage.colour.until(lambda n=number: servers.member(n), "it has joined")  # type: ignore[misc]  # the same
+            await stage.mode.until(lambda n=number: servers.member(n), "it has joined")  # type: ignore[misc]  # the same
             mark = node.command("GET", messages.mark_key(messages.keys("x").bucket))
             assert isinstance(mark, bytes)
             assert int(mark.split()[0]) >= grants[seen][1]
@@ -302,7 +302,7 @@ def test_trap_48_nodes_wiped_one_after_another_refuse_until_they_have_joined(
             await job.result()
         assert strictly_rising([token for _, token in sorted(grants)])
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_wiped_node_waits_for_the_longest_ttl_that_was_ever_granted(
@@ -323,7 +323,7 @@ def test_a_wiped_node_waits_for_the_longest_ttl_that_was_ever_granted(
         await work_until(client, lambda: servers.member(0), "all of it has joined")
         await release(long)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_node_that_comes_back_with_an_old_snapshot_is_no_member(
@@ -343,7 +343,7 @@ def test_a_node_that_comes_back_with_an_old_snapshot_is_no_member(
         servers.clocks[2].advance(SETTLED + TTL)
         await work_until(client, lambda: servers.member(2), "it has joined again")
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_majority_that_was_wiped_is_not_made_anew_silently(servers: Nodes, stage: Stage) -> None:
@@ -356,14 +356,14 @@ def test_a_majority_that_was_wiped_is_not_made_anew_silently(servers: Nodes, sta
         for _ in range(3):
             with pytest.raises(EngineRefused, match="3 of 5 Redis nodes are no members"):
                 await acquire(client.lock("x", ttl=TTL), 1.0)
-            await stage.colour.sleep(0.3)  # the heart has had its time
+            await stage.mode.sleep(0.3)  # the heart has had its time
         assert [servers.member(number) for number in range(5)] == [False] * 3 + [True] * 2
         with pytest.raises(EngineRefused, match="lost=True"):
             install(servers.url)
         install(servers.url, lost=True)
         assert strictly_rising(before + await tokens_of(client, 2))
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_new_set_says_what_to_do_and_all_must_be_up_for_it(stage: Stage) -> None:
@@ -383,28 +383,28 @@ def test_a_new_set_says_what_to_do_and_all_must_be_up_for_it(stage: Stage) -> No
             assert strictly_rising(await tokens_of(client, 2))
         assert await queue(client.lock("x")) == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_a_late_copy_of_a_claim_that_was_broken_is_refused(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_late_copy_of_a_claim_that_was_broken_is_refused(mode: str) -> None:
     """Who breaks a claim does not know its number, and a node that missed it accepted the copy."""
     with RedlockSet(3) as servers:
         *near, far = servers.nodes
         with Proxy(far.host, far.port) as way:
-            stage = Stage(RedlockBench(servers), COLOURS[colour]())
+            stage = Stage(RedlockBench(servers), MODES[mode]())
             addresses = [*(node.address for node in near), way.address]
             bench = RedisBench(f"redlock://{','.join(addresses)}")
 
             async def play() -> None:
-                holder = Actor(bench.open(stage.colour.runtime(bench.now)), bench)
+                holder = Actor(bench.open(stage.mode.runtime(bench.now)), bench)
                 warm = holder.ask("warm", ttl=40)
                 await holder.claim(warm)  # connected, and the scripts are known
                 await holder.resign(warm)
                 mine = holder.ask(ttl=120)
                 way.hold_requests(lambda request: mine.id.encode() in request)
                 assert (await holder.claim(mine)).granted
-                await stage.colour.until(lambda: way.held, "the claim is under way")
+                await stage.mode.until(lambda: way.held, "the claim is under way")
                 other = stage.actor()
                 shape = Shape("x", LONGEST_WAIT)
                 broken = Ask(mine.id, shape, True, stage.bench.now() + LONGEST_WAIT, b"")  # noqa: FBT003  # queue
@@ -414,9 +414,9 @@ def test_a_late_copy_of_a_claim_that_was_broken_is_refused(colour: str) -> None:
                 assert [node.command("GET", lock) for node in servers.nodes] == [None] * 3
                 await holder.engine.close()
 
-            stage.colour.run(play())
-            stage.colour.run(stage.clear())
-            stage.colour.close()
+            stage.mode.run(play())
+            stage.mode.run(stage.clear())
+            stage.mode.close()
 
 
 def test_the_heart_does_not_wait_for_a_node_that_stands_still(servers: Nodes, stage: Stage) -> None:
@@ -445,7 +445,7 @@ def test_the_heart_does_not_wait_for_a_node_that_stands_still(servers: Nodes, st
         finally:
             stopped.resume()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_node_joins_though_every_answer_comes_after_the_hearts_patience(
@@ -456,7 +456,7 @@ def test_a_node_joins_though_every_answer_comes_after_the_hearts_patience(
     bench = RedisBench(f"redlock://{','.join(way.address for way in ways)}")
 
     async def play() -> None:
-        engine = bench.open(stage.colour.runtime(bench.now))
+        engine = bench.open(stage.mode.runtime(bench.now))
         actor = Actor(engine, bench)
         first = actor.ask("first", ttl=40)
         assert (await actor.claim(first)).granted
@@ -475,7 +475,7 @@ def test_a_node_joins_though_every_answer_comes_after_the_hearts_patience(
                 clock.advance(1.0)
         await engine.close()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
     for way in ways:
         way.close()
 
@@ -509,7 +509,7 @@ def test_a_node_joins_with_the_help_of_one_that_joined_after_it_was_asked(
             assert time.monotonic() < end, "not joined within 30 s"
             await actor.engine.listen(stage.bench.now() + 0.3)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
     down.start()
 
 
@@ -535,7 +535,7 @@ def test_a_node_that_cannot_join_is_asked_now_and_then(servers: Nodes, stage: St
         calls = first.info("commandstats").get("cmdstat_eval", "calls=0,")
         assert int(calls.removeprefix("calls=").partition(",")[0]) < 25
 
-    stage.colour.run(play())
+    stage.mode.run(play())
     down.start()
 
 
@@ -548,4 +548,4 @@ def test_a_late_reply_that_is_none_of_ours_does_no_harm(stage: Stage, reply: lis
         actor.engine._late(0, reply)
         assert actor.engine._chores._joins == {}
 
-    stage.colour.run(play())
+    stage.mode.run(play())

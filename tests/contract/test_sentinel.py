@@ -33,10 +33,8 @@ def test_leases_survive_a_failover_and_new_ones_are_given(
     async def play() -> None:
         client, other = stage.client(), stage.client()
         held = [await acquire(client.lock(f"held {n}", ttl=TTL)) for n in range(5)]
-        waiting = stage.colour.start(acquire(other.lock("held 0", ttl=TTL), 30))
-        await stage.colour.until(
-            lambda: held[0].waiters == 1, "the holder learns that one waits", 10
-        )
+        waiting = stage.mode.start(acquire(other.lock("held 0", ttl=TTL), 30))
+        await stage.mode.until(lambda: held[0].waiters == 1, "the holder learns that one waits", 10)
         servers.wait_in_step()
         old = servers.kill_primary()
         began = time.monotonic()
@@ -44,10 +42,10 @@ def test_leases_survive_a_failover_and_new_ones_are_given(
         fresh = await acquire(client.lock("fresh", ttl=TTL), 30)
         took = time.monotonic() - began
         with capsys.disabled():
-            print(f"\n[{stage.colour.name}] acquired {took:.2f} s after the primary was killed")  # noqa: T201  # the time is asked for
+            print(f"\n[{stage.mode.name}] acquired {took:.2f} s after the primary was killed")  # noqa: T201  # the time is asked for
         assert servers.wait_failover(old) is not old
         # The old leases are renewed at the new primary, for longer than they would last without.
-        await stage.colour.sleep(max(0.0, TTL + 1.0 - (time.monotonic() - began)))
+        await stage.mode.sleep(max(0.0, TTL + 1.0 - (time.monotonic() - began)))
         assert [lease.state for lease in [*held, fresh]] == [State.HELD] * 6
         assert await try_acquire(other.lock("held 1", ttl=TTL)) is None
         assert not waiting.done()
@@ -61,7 +59,7 @@ def test_leases_survive_a_failover_and_new_ones_are_given(
         await release(after)
         assert await queue(client.lock("held 0")) == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_release_during_the_failover_arrives_at_the_new_primary(
@@ -80,4 +78,4 @@ def test_a_release_during_the_failover_arrives_at_the_new_primary(
         assert again.token > lease.token
         await release(again)
 
-    stage.colour.run(play())
+    stage.mode.run(play())

@@ -1,4 +1,4 @@
-"""The contract on an ensemble of three: all of it, in both colours."""
+"""The contract on an ensemble of three: all of it, in both modes."""
 
 from __future__ import annotations
 

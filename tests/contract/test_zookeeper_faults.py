@@ -24,7 +24,7 @@ from lockfast.errors import (
     Loss,
 )
 from lockfast.port import EVERYONE
-from lockfast.testing import COLOURS, Actor, Stage
+from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
 from tests.robustness.hosts import Network, host_of
@@ -96,8 +96,8 @@ def test_when_the_leader_is_killed_everything_goes_on_and_tokens_increase(
     async def play() -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=8.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=8.0), 30))
-        await stage.colour.until(lambda: lease.waiters == 1, "the holder learns that one waits")
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=8.0), 30))
+        await stage.mode.until(lambda: lease.waiters == 1, "the holder learns that one waits")
         victim = ensemble.leader()
         began = time.monotonic()
         victim.kill()
@@ -106,7 +106,7 @@ def test_when_the_leader_is_killed_everything_goes_on_and_tokens_increase(
         print(f"\nleader killed: the next grant after {took:.2f} s")  # noqa: T201  # a figure for people
         assert took < 2 * SOON
         assert fresh.token > lease.token
-        await stage.colour.until(lambda: lease.state is State.HELD, "it is renewed again")
+        await stage.mode.until(lambda: lease.state is State.HELD, "it is renewed again")
         assert not waiting.done()
         await release(lease)
         after = await waiting.result()
@@ -117,7 +117,7 @@ def test_when_the_leader_is_killed_everything_goes_on_and_tokens_increase(
         await release(again)
         await release(fresh)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -147,7 +147,7 @@ def test_without_a_majority_nothing_is_granted_and_leases_end_by_the_clock(
             server.kill()
         with pytest.raises(EngineUnavailable):
             await acquire(client.lock("y", ttl=8.0), 0.5)
-        await stage.colour.until(lambda: lease.state is State.LOST, "the loss")
+        await stage.mode.until(lambda: lease.state is State.LOST, "the loss")
         assert time.monotonic() - began < 2.0 + SOON
         assert lease.loss in {Loss.UNREACHABLE, Loss.EXPIRED}
         ensemble.start()
@@ -157,7 +157,7 @@ def test_without_a_majority_nothing_is_granted_and_leases_end_by_the_clock(
         with pytest.raises(LeaseLost):
             await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_an_interrupted_connection_is_jeopardy_and_its_return_heals_it(
@@ -169,16 +169,16 @@ def test_an_interrupted_connection_is_jeopardy_and_its_return_heals_it(
         lease = await acquire(client.lock("x", ttl=30.0))
         proxy.cut()
         proxy.reset()
-        await stage.colour.until(lambda: lease.state is State.JEOPARDY, "jeopardy", 2.5)
+        await stage.mode.until(lambda: lease.state is State.JEOPARDY, "jeopardy", 2.5)
         assert lease.remaining > 20  # and no beat was due yet
         lease.ensure_held()
         proxy.heal()
-        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SOON)
+        await stage.mode.until(lambda: lease.state is State.HELD, "held again", SOON)
         assert "in jeopardy" in caplog.text
         await release(lease)
 
     caplog.set_level(logging.WARNING)
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_lost_session_is_a_lost_lease_and_the_next_claim_opens_another(
@@ -193,7 +193,7 @@ def test_a_lost_session_is_a_lost_lease_and_the_next_claim_opens_another(
         thief.stop()  # closes the session for good
         thief.close()
         # Before a beat would have told.
-        await stage.colour.until(lambda: lease.state is State.LOST, "the loss", 2.5)
+        await stage.mode.until(lambda: lease.state is State.LOST, "the loss", 2.5)
         assert lease.loss is Loss.GONE
         following = await acquire(other.lock("x", ttl=12.0), 5)
         assert following.token > lease.token
@@ -202,7 +202,7 @@ def test_a_lost_session_is_a_lost_lease_and_the_next_claim_opens_another(
         await release(following)
         assert sessions_of(client) != [session]
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_1_a_lost_reply_to_create_finds_its_own_node(stage: Stage, proxy: Proxy) -> None:
@@ -219,7 +219,7 @@ def test_trap_1_a_lost_reply_to_create_finds_its_own_node(stage: Stage, proxy: P
         await release(lease)
         assert await queue(client.lock("x")) == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: Proxy) -> None:
@@ -228,14 +228,14 @@ def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: P
         client = stage.client()
         await release(await acquire(client.lock("x", ttl=12.0)))
         proxy.hold_requests(is_create, count=1)
-        job = stage.colour.start(acquire(client.lock("x", ttl=12.0), 10))
-        await stage.colour.until(lambda: proxy.held, "the create is held")
+        job = stage.mode.start(acquire(client.lock("x", ttl=12.0), 10))
+        await stage.mode.until(lambda: proxy.held, "the create is held")
         proxy.reset()  # and what was held is gone with its connection
         lease = await job.result()
         assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_claim_that_was_broken_before_its_reply_was_known_stays_dead(
@@ -256,7 +256,7 @@ def test_a_claim_that_was_broken_before_its_reply_was_known_stays_dead(
         assert await actor.is_dead(ask)
         assert await breaker.entries("x") == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
@@ -276,7 +276,7 @@ def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
         client = stage.client()
         first = await acquire(client.lock("x", ttl=8.0))
         await release(first)
-        await stage.colour.until(gone, "its folder is gone")
+        await stage.mode.until(gone, "its folder is gone")
         second = await acquire(client.lock("x", ttl=8.0), 5)
         onlooker.sync(folder)
         (child,) = onlooker.get_children(folder)
@@ -285,7 +285,7 @@ def test_trap_24_tokens_go_on_though_the_sequence_begins_anew(
         await release(second)
 
     try:
-        stage.colour.run(play())
+        stage.mode.run(play())
     finally:
         onlooker.stop()
         onlooker.close()
@@ -303,12 +303,12 @@ def worn() -> Iterator[ZooKeeperBench]:
         yield bench
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_trap_49_a_counter_that_is_exhausted_changes_no_order(
-    worn: ZooKeeperBench, colour: str
+    worn: ZooKeeperBench, mode: str
 ) -> None:
     url = worn.url
-    stage = Stage(worn, COLOURS[colour]())
+    stage = Stage(worn, MODES[mode]())
     worn.url = url  # the counter is of this very node
 
     async def play() -> None:
@@ -324,9 +324,9 @@ def test_trap_49_a_counter_that_is_exhausted_changes_no_order(
             assert [s.ahead for s in standings] == list(range(len(standings)))
             assert await actor.resign(ask) == [True]
 
-    stage.colour.run(play())
-    stage.colour.run(stage.clear())
-    stage.colour.close()
+    stage.mode.run(play())
+    stage.mode.run(stage.clear())
+    stage.mode.close()
 
 
 def _mine(actors: list[Actor]) -> list[Mine]:
@@ -356,7 +356,7 @@ def test_trap_43_a_server_that_is_cut_off_keeps_no_lease_alive(
             server.pause()
         try:
             began = time.monotonic()
-            await stage.colour.until(lambda: lease.state is State.LOST, "the loss", 4.0)
+            await stage.mode.until(lambda: lease.state is State.LOST, "the loss", 4.0)
             assert time.monotonic() - began < 3.0
             assert onlooker.get_children("/") != []  # it still answers
         finally:
@@ -364,7 +364,7 @@ def test_trap_43_a_server_that_is_cut_off_keeps_no_lease_alive(
                 server.resume()
 
     try:
-        stage.colour.run(play())
+        stage.mode.run(play())
     finally:
         onlooker.stop()
         onlooker.close()
@@ -433,14 +433,14 @@ def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(
         with pytest.raises(EngineUnavailable):
             await acquire(lock, 0.3)
         onlooker = lockfast.connect(elsewhere)
-        await stage.colour.until(lambda: not len(client._session.claims), "the resignation", SOON)
+        await stage.mode.until(lambda: not len(client._session.claims), "the resignation", SOON)
         proxy.release_requests()  # now it arrives
-        await stage.colour.sleep(0.3)
+        await stage.mode.sleep(0.3)
         assert onlooker.lock("x").queue() == []
         assert [s.client_id for s in sessions_of(client)] == [session.client_id]  # it lives on
         onlooker.close()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_blocked_loop_does_not_hold_its_lock_for_ever(ensemble: ZooKeeperEnsemble) -> None:
@@ -578,15 +578,15 @@ def test_a_session_in_use_does_not_make_room_for_another(ensemble: ZooKeeperEnse
         assert session.lost  # afterwards it does
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_callers_on_a_silent_server_cost_no_lease_on_another(colour: str) -> None:
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_callers_on_a_silent_server_cost_no_lease_on_another(mode: str) -> None:
     """A hundred of them took all turns, and the heart waited for one."""
     with (
         ZooKeeper() as server,
         Proxy(server.host, server.port) as one,
         Proxy(server.host, server.port) as two,
     ):
-        stage = Stage(ZooKeeperBench(server), COLOURS[colour]())
+        stage = Stage(ZooKeeperBench(server), MODES[mode]())
         stage.bench.url = f"zookeeper://{one.address},{two.address}/many"  # type: ignore[attr-defined]  # of that bench
 
         async def attempt(client: AnyClient, number: int, ttl: float) -> None:
@@ -604,13 +604,13 @@ def test_callers_on_a_silent_server_cost_no_lease_on_another(colour: str) -> Non
                     break
             assert bad.open_connections
             bad.cut()
-            await stage.colour.together(*(attempt(client, each, ttl) for each in range(100)))
+            await stage.mode.together(*(attempt(client, each, ttl) for each in range(100)))
             lease.ensure_held()
             bad.heal()
 
-        stage.colour.run(play())
-        stage.colour.run(stage.clear())
-        stage.colour.close()
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
 
 
 def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
@@ -634,7 +634,7 @@ def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(
         assert await try_acquire(client.lock("x", ttl=8.0)) is None
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
@@ -659,7 +659,7 @@ def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
         pushes += await engine.listen(stage.bench.now() + 1.0)
         assert [wake.id for wake in pushes if wake.granted] == [asked.id]
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals(
@@ -682,7 +682,7 @@ def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals
         assert stage.bench.now() < began + 1.0
         proxy.heal()
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_an_answer_out_of_order_costs_the_connection_and_not_the_session(stage: Stage) -> None:
@@ -691,14 +691,14 @@ def test_an_answer_out_of_order_costs_the_connection_and_not_the_session(stage: 
         lease = await acquire(client.lock("x", ttl=30.0))
         (session,) = engine_of(client)._pool.all()
         # As if the server had left out the answer to an earlier request.
-        session._client._pending.append((None, engine_of(client)._colour.reply(), 0))
+        session._client._pending.append((None, engine_of(client)._mode.reply(), 0))
         fresh = await acquire(client.lock("y", ttl=30.0), SOON)
         assert engine_of(client)._pool.all() == [session]
-        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SOON)
+        await stage.mode.until(lambda: lease.state is State.HELD, "held again", SOON)
         await release(fresh)
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_a_copy_that_waited_for_a_connection_until_its_id_was_dead_is_not_sent(
@@ -711,16 +711,16 @@ def test_a_copy_that_waited_for_a_connection_until_its_id_was_dead_is_not_sent(
         proxy.cut()
         proxy.reset()
         (held,) = _mine([actor])
-        await stage.colour.until(lambda: not held.session.usable, "the driver has noticed")
+        await stage.mode.until(lambda: not held.session.usable, "the driver has noticed")
         ask = actor.ask(ttl=30)
         ask.not_after = stage.bench.now() + 0.5
-        sending = stage.colour.start(actor.is_dead(ask))
-        await stage.colour.sleep(1.0)
+        sending = stage.mode.start(actor.is_dead(ask))
+        await stage.mode.sleep(1.0)
         proxy.heal()
         assert await sending.result(SOON)
         assert await actor.entries("x") == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_nobody_is_let_in_while_the_token_base_is_read_again(stage: Stage, proxy: Proxy) -> None:
@@ -736,14 +736,14 @@ def test_nobody_is_let_in_while_the_token_base_is_read_again(stage: Stage, proxy
         (session,) = engine_of(client)._pool.all()
         with lockfast.connect(f"{past}/lifted?token_base={10**15}") as other:
             other.lock("x", ttl=8.0).acquire(timeout=10.0).release()
-        await stage.colour.until(lambda: session.checked != session.changes, "it is told")
+        await stage.mode.until(lambda: session.checked != session.changes, "it is told")
         proxy.delay(0.0, replies=0.5)
-        first = stage.colour.start(acquire(client.lock("a", ttl=8.0), 10))
-        await stage.colour.sleep(0.2)
-        second = stage.colour.start(acquire(client.lock("b", ttl=8.0), 10))
+        first = stage.mode.start(acquire(client.lock("a", ttl=8.0), 10))
+        await stage.mode.sleep(0.2)
+        second = stage.mode.start(acquire(client.lock("b", ttl=8.0), 10))
         for job in (first, second):
             with pytest.raises(EngineRefused, match="token_base"):
                 await job.result()
         proxy.heal()
 
-    stage.colour.run(play())
+    stage.mode.run(play())

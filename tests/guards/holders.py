@@ -1,4 +1,4 @@
-"""Holders for tests of guards: two that both believe, readers, permits, and one face per colour."""
+"""Holders for tests of guards: two that both believe, readers, permits, and one face per mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import lockfast
 from lockfast.blocking.client import Lease, Lock
 from lockfast.guards.mark import Shown
 from lockfast.port import SHARED, Shape
-from tests.traps.colours import Loop
+from tests.traps.modes import Loop
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def _to_the_second_write(  # noqa: PLR0913, PLR0917  # the cast and the scene
 
 
 async def _settled(value: Any) -> Any:
-    """Await what is awaitable, so that one actor serves both colours."""
+    """Await what is awaitable, so that one actor serves both modes."""
     return await value if inspect.isawaitable(value) else value
 
 

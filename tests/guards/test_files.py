@@ -21,7 +21,7 @@ from tests.guards.holders import Driven, permit, reader, two_holders, writer
 from tests.guards.resources.files import AsyncFileRegister, FileRegister
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import Redis
-from tests.traps.colours import Loop
+from tests.traps.modes import Loop
 
 A, B = "a" * 32, "b" * 32
 

@@ -1,4 +1,4 @@
-"""The client sides: httpx in both colours, and requests."""
+"""The client sides: httpx in both modes, and requests."""
 
 from __future__ import annotations
 

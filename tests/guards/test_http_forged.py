@@ -239,8 +239,8 @@ def test_a_door_outside_of_authentication_is_warned_of_once(
     assert caplog.text.count("Put FencingMiddleware inside") == warned
 
 
-def _verify(kind: str, url: str, client: lockfast.Client) -> Any:  # noqa: ANN401  # of either colour
-    """Ask the engine in the colour of the application. Each request here has a loop of its own."""
+def _verify(kind: str, url: str, client: lockfast.Client) -> Any:  # noqa: ANN401  # of either mode
+    """Ask the engine in the mode of the application. Each request here has a loop of its own."""
     if kind == "wsgi":
         return held_in(client)
 

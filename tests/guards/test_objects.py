@@ -19,7 +19,7 @@ from tests.guards.resources.aio_objects import AsyncObjectRegister, AsyncStore
 from tests.guards.resources.objects import BUCKET, Client, ObjectRegister, bucket, emptied
 from tests.guards.story import Resource, corrupted, refused
 from tests.servers import ObjectStore, Redis
-from tests.traps.colours import Loop
+from tests.traps.modes import Loop
 
 A, B = "a" * 32, "b" * 32
 
@@ -188,7 +188,7 @@ def test_a_part_that_somebody_deleted_is_missed(
         guard.get_all("set")
 
 
-# --- the envelope, colours, the story -----------------------------------------------------------
+# --- the envelope, modes, the story -----------------------------------------------------------
 
 
 class Deaf:
@@ -251,7 +251,7 @@ def test_the_longest_name_fits_into_the_head() -> None:
         assert unpack(pack(envelope)) == envelope
 
 
-def test_a_client_of_the_other_colour_is_refused(
+def test_a_client_of_the_other_mode_is_refused(
     client: Client,
 ) -> None:
     with pytest.raises(TypeError, match="use ObjectGuard"):

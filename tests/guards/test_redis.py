@@ -15,7 +15,7 @@ from lockfast import LeaseLost, Loss, StaleToken, State, aio
 from lockfast.guards.redis import AsyncRedisGuard, PartlyApplied, RedisGuard
 from tests.guards.holders import Driven, permit, reader, two_holders, writer
 from tests.servers import Redis, wait_until
-from tests.traps.colours import Loop
+from tests.traps.modes import Loop
 
 MARK = "lockfast:mark:{x}x"
 A, B = "a" * 32, "b" * 32
@@ -43,7 +43,7 @@ def client(server: Redis) -> Iterator[redis.Redis]:
 def guard(
     request: pytest.FixtureRequest, server: Redis, client: redis.Redis
 ) -> Iterator[RedisGuard]:
-    """One guard per colour; both are used as a blocking one is."""
+    """One guard per mode; both are used as a blocking one is."""
     if request.param == "threads":
         yield RedisGuard(client)
         return
@@ -207,7 +207,7 @@ def test_the_guard_goes_on_after_redis_forgot_its_scripts(
     assert guard.apply(writer(7), [("INCR", "n")]) == [2]
 
 
-# --- names, clients, colours --------------------------------------------------------------------
+# --- names, clients, modes --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["}", "a}b", "{a}b", "a{b", "\0\n", "ü" * 256])
@@ -235,7 +235,7 @@ def test_a_client_that_decodes_replies_serves_as_well(server: Redis) -> None:
             guard.seal(writer(6))
 
 
-def test_a_client_of_the_other_colour_is_refused(client: redis.Redis) -> None:
+def test_a_client_of_the_other_mode_is_refused(client: redis.Redis) -> None:
     with pytest.raises(TypeError, match="use AsyncRedisGuard"):
         RedisGuard(redis.asyncio.Redis())
     with pytest.raises(TypeError, match="use RedisGuard"):

@@ -13,7 +13,7 @@ from lockfast import StaleToken
 from lockfast.guards.redis import AsyncRedisGuard, RedisGuard
 from tests.guards.holders import Driven, two_holders, writer
 from tests.servers import Cluster
-from tests.traps.colours import Loop
+from tests.traps.modes import Loop
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The guard for SQLAlchemy: a Session's transaction, in both colours."""
+"""The guard for SQLAlchemy: a Session's transaction, in both modes."""
 
 from __future__ import annotations
 

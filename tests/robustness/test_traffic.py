@@ -1,4 +1,4 @@
-"""The traffic: workers in both colours do all work, record it, and leave nothing behind."""
+"""The traffic: workers in both modes do all work, record it, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import lockfast
 from lockfast import aio
 from lockfast.testing.harness import verbs
-from lockfast.testing.harness.mode import COLOURS
+from lockfast.testing.harness.mode import MODES
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.history import Kind, Outcome, Record, gathered, read, settled
@@ -55,11 +55,11 @@ def granted(folder: Path) -> set[str]:
     return {record.name.partition(":")[0] for record in done if record.kind is Kind.RELEASE}
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_worker_does_all_work_and_ends_in_good_order(
-    colour: str, task: Task, engine: Redis, resource: Redis, tmp_path: Path
+    mode: str, task: Task, engine: Redis, resource: Redis, tmp_path: Path
 ) -> None:
-    with Worker(1, colour, task, tmp_path) as worker:
+    with Worker(1, mode, task, tmp_path) as worker:
         wait_until(lambda: granted(tmp_path) == set(ALL), "all work was done", PATIENT)
         assert worker.end(PATIENT) == ""
     history = gathered(tmp_path)
@@ -96,17 +96,17 @@ def test_a_worker_that_cannot_write_to_its_register_ends_and_says_so(
         assert "nowhere" in worker.end(PATIENT)
 
 
-@pytest.mark.parametrize("name", COLOURS)
+@pytest.mark.parametrize("name", MODES)
 def test_a_stale_holder_is_refused_by_the_register_and_not_by_its_twin(
     name: str, task: Task, engine: Redis, resource: Redis, tmp_path: Path
 ) -> None:
-    colour = COLOURS[name]()
+    mode = MODES[name]()
     connect = lockfast.connect if name == "threads" else aio.connect
 
     async def story() -> None:
         clients = [connect(task.url), connect(task.url)]
         recorder = Recorder(tmp_path / "both.jsonl", "both")
-        register = Register(task.register, colour, recorder)
+        register = Register(task.register, mode, recorder)
         leases = []
         pens = []
         for client in clients:
@@ -125,9 +125,9 @@ def test_a_stale_holder_is_refused_by_the_register_and_not_by_its_twin(
             await verbs.close(client)
 
     try:
-        colour.run(story())
+        mode.run(story())
     finally:
-        colour.close()
+        mode.close()
     (log,) = read_logs(resource, fenced=True).values()
     (twin,) = read_logs(resource, fenced=False).values()
     assert [entry.value for entry in log] == ["new", "newer"]

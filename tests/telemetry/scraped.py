@@ -1,4 +1,4 @@
-"""A process that locks on Redis in both colours, and shows its metrics over HTTP."""
+"""A process that locks on Redis in both modes, and shows its metrics over HTTP."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[int], list[str]]:
 Said = Callable[[int], list[str]]
 
 
-class TestBothColours(Contract):
+class TestBothModes(Contract):
     @driven
     async def test_jeopardy_is_a_warning_and_the_loss_an_error_each_once(
         self, stage: Stage, said: Said
@@ -43,11 +43,11 @@ class TestBothColours(Contract):
         claims, now = client._session.claims, client._session.runtime.now
         way.cut = True
         claims.hasten(lease.live, now())
-        await stage.colour.until(lambda: said(logging.WARNING), "the jeopardy is logged")
+        await stage.mode.until(lambda: said(logging.WARNING), "the jeopardy is logged")
         claims.hasten(lease.live, now())  # and fails again, without a word
         lease.live.until = now()  # so much time has passed
         claims.hasten(lease.live, now())
-        await stage.colour.until(lambda: said(logging.ERROR), "the loss is logged")
+        await stage.mode.until(lambda: said(logging.ERROR), "the loss is logged")
         way.cut = False
         with pytest.raises(LeaseLost):
             await release(lease)
@@ -70,7 +70,7 @@ class TestBothColours(Contract):
         assert await engine.resign(lease.live) == [True]  # as an operator breaks it
         with pytest.raises(LeaseLost):
             await release(lease)
-        await stage.colour.until(lambda: told, "the callback was called")
+        await stage.mode.until(lambda: told, "the callback was called")
         assert told == ["lost"]
         (error,) = said(logging.ERROR)
         assert "the engine no longer has it" in error
@@ -79,7 +79,7 @@ class TestBothColours(Contract):
     async def test_a_reader_has_a_ticket_and_no_token(self, stage: Stage, said: Said) -> None:
         lease = await acquire(stage.client().rwlock("book").read())
         lease.fenced()
-        await stage.colour.until(lambda: said(logging.ERROR), "the loss is logged")
+        await stage.mode.until(lambda: said(logging.ERROR), "the loss is logged")
         assert f"'book' (ticket {lease.ticket})" in said(logging.ERROR)[0]
 
     @driven

@@ -1,4 +1,4 @@
-"""Metrics: each acquisition, hold, loss and refusal is counted once, in both colours."""
+"""Metrics: each acquisition, hold, loss and refusal is counted once, in both modes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockfast.testing.lab import Lab
 from tests.telemetry.seen import Seen, instrumented
 
 
-class TestBothColours(Contract):
+class TestBothModes(Contract):
     @driven
     async def test_a_pair_is_one_acquisition_and_one_hold(self, stage: Stage, seen: Seen) -> None:
         await release(await acquire(stage.client().lock("job:7")))
@@ -29,8 +29,8 @@ class TestBothColours(Contract):
     ) -> None:
         client = stage.client()
         lease = await acquire(client.lock("report"))
-        other = stage.colour.start(acquire(stage.client().lock("report")))
-        await stage.colour.until(lambda: seen.counts("lock.waiters").get("report"), "it waits")
+        other = stage.mode.start(acquire(stage.client().lock("report")))
+        await stage.mode.until(lambda: seen.counts("lock.waiters").get("report"), "it waits")
         assert seen.counts("lock.held")["report"] == 1
         await release(lease)
         await release(await other.result())
@@ -60,7 +60,7 @@ class TestBothColours(Contract):
     ) -> None:
         lease = await acquire(stage.client().lock("job:3"))
         assert isinstance(refused(lease, lease.token + 1), lockfast.StaleToken)
-        await stage.colour.until(lambda: seen.counts("lock.lost"), "the heart has told")
+        await stage.mode.until(lambda: seen.counts("lock.lost"), "the heart has told")
         assert seen.counts("lock.fence.rejected") == {"job:{number}": 1}
         assert seen.counts("lock.lost") == {"job:{number} fenced": 1}
         assert seen.counts("lock.hold.duration") == {"job:{number} fenced": 1}

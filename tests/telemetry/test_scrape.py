@@ -19,7 +19,7 @@ from tests.servers import Redis
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "contrib" / "grafana" / "lockfast.json"
-COLOURS = ("{what}:asyncio", "{what}:threads")
+MODES = ("{what}:asyncio", "{what}:threads")
 PATIENCE = 30.0
 
 
@@ -47,9 +47,9 @@ class Scraped:
         return found
 
     def until(self, sample: str, value: float) -> None:
-        """Scrape until both colours show that value."""
+        """Scrape until both modes show that value."""
         end = time.monotonic() + PATIENCE
-        while (found := self.values(sample)) != dict.fromkeys(COLOURS, value):
+        while (found := self.values(sample)) != dict.fromkeys(MODES, value):
             assert time.monotonic() < end, f"{sample} is {found}"
             time.sleep(0.02)
 
@@ -76,10 +76,10 @@ def scraped() -> Iterator[Scraped]:
                 process.stdin.write("go\n")
                 process.stdin.flush()
                 assert process.stdout.readline() == "done\n"
-                assert page.values("lock_held") == dict.fromkeys(COLOURS, 0.0)
-                assert page.values("lock_waiters") == dict.fromkeys(COLOURS, 0.0)
+                assert page.values("lock_held") == dict.fromkeys(MODES, 0.0)
+                assert page.values("lock_waiters") == dict.fromkeys(MODES, 0.0)
                 # The pair, what waited, what was held, and what was refused.
-                assert page.values("lock_hold_duration_seconds_count") == dict.fromkeys(COLOURS, 4)
+                assert page.values("lock_hold_duration_seconds_count") == dict.fromkeys(MODES, 4)
                 process.stdin.write("end\n")
                 process.stdin.flush()
                 assert process.wait(PATIENCE) == 0
@@ -98,13 +98,13 @@ def scraped() -> Iterator[Scraped]:
         ("lock_fence_rejected_total", 1.0),
     ],
 )
-def test_both_colours_show_what_they_do(scraped: Scraped, sample: str, value: float) -> None:
-    assert scraped.values(sample) == dict.fromkeys(COLOURS, value)
+def test_both_modes_show_what_they_do(scraped: Scraped, sample: str, value: float) -> None:
+    assert scraped.values(sample) == dict.fromkeys(MODES, value)
 
 
 def test_no_name_is_shown_and_the_engine_is(scraped: Scraped) -> None:
     labels = [s.labels for each in scraped.families().values() for s in each.samples]
-    assert {each["lock_template"] for each in labels} == set(COLOURS)
+    assert {each["lock_template"] for each in labels} == set(MODES)
     assert {each["db_system_name"] for each in labels} == {"redis"}
     assert {each["server_address"] for each in labels} == {"127.0.0.1"}
     assert not re.search("held:|pair:|stale:", json.dumps(labels))

@@ -12,7 +12,7 @@ from lockfast.testing.harness.verbs import acquire, release, try_acquire
 from tests.telemetry.seen import Seen
 
 
-class TestBothColours(Contract):
+class TestBothModes(Contract):
     @driven
     async def test_an_acquisition_and_a_hold_belong_to_what_the_caller_does(
         self, stage: Stage, seen: Seen
@@ -50,7 +50,7 @@ class TestBothColours(Contract):
     async def test_a_lost_hold_is_an_error_too(self, stage: Stage, seen: Seen) -> None:
         lease = await acquire(stage.client().lock("report"))
         lease.fenced()
-        await stage.colour.until(lambda: seen.spans("lock.hold"), "the heart has told")
+        await stage.mode.until(lambda: seen.spans("lock.hold"), "the heart has told")
         (held,) = seen.spans("lock.hold")
         assert (held.status.status_code, held.status.description) == (StatusCode.ERROR, "fenced")
 

@@ -9,8 +9,8 @@ import pytest
 
 import lockfast
 from tests.servers import Proxy, Redis
-from tests.traps.colours import Client, Loop
 from tests.traps.holder import Holder
+from tests.traps.modes import Client, Loop
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def client(server: Redis, connect: Callable[[str], lockfast.Client]) -> lockfast
 def either(
     request: pytest.FixtureRequest, stack: ExitStack, connect: Callable[[str], lockfast.Client]
 ) -> Callable[[str], Client]:
-    """Make clients of one colour, and run the test once for each. Both are used as a blocking
+    """Make clients of one mode, and run the test once for each. Both are used as a blocking
     client is; an asyncio client lives in a loop of its own, in another thread.
     """
     if request.param == "threads":

@@ -11,8 +11,8 @@ import pytest
 import lockfast
 from lockfast import EngineUnavailable, LeaseLost, NotAcquired, aio
 from tests.servers import Proxy, Redis, wait_until
-from tests.traps.colours import Client
 from tests.traps.keyspace import keys, left
+from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, wait_queue
 from tests.traps.wire import via
 

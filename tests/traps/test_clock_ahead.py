@@ -9,7 +9,7 @@ import pytest
 import lockfast
 from lockfast.engines.postgres import install
 from tests.servers import Postgres, Redis, ServerClock
-from tests.traps.colours import Client, Loop
+from tests.traps.modes import Client, Loop
 
 
 @pytest.fixture(scope="module", params=["redis", "postgres"])

@@ -11,8 +11,8 @@ import pytest
 import lockfast
 from lockfast import EngineRefused, LeaseLost, Loss, NotAcquired, State
 from tests.servers import Cluster, Redis, wait_until
-from tests.traps.colours import Client, Lease
 from tests.traps.holder import Holder
+from tests.traps.modes import Client, Lease
 from tests.traps.waiting import SOON, in_background, wait_queue
 
 Connect = Callable[[str], Client]

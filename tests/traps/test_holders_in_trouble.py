@@ -19,8 +19,8 @@ import pytest
 import lockfast
 from lockfast import EngineUnavailable, LeaseLost, Loss, NotAcquired, State, aio
 from tests.servers import Proxy, Redis, wait_until
-from tests.traps.colours import Client
 from tests.traps.forking import WAYS
+from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, take_soon
 from tests.traps.wire import is_claim, is_renewal, is_resignation, via
 

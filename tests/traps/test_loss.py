@@ -11,9 +11,9 @@ import pytest
 
 from lockfast import LeaseLost, Loss, State, aio
 from tests.servers import Proxy, Redis, wait_until
-from tests.traps.colours import Client, Lease
 from tests.traps.holder import Holder
 from tests.traps.keyspace import drop, left
+from tests.traps.modes import Client, Lease
 from tests.traps.waiting import SOON
 from tests.traps.wire import via
 

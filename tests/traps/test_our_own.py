@@ -18,8 +18,8 @@ import pytest
 import lockfast
 from lockfast import EngineError, EngineRefused, Loss, NotAcquired, State
 from tests.servers import Proxy, Redis, ServerClock, wait_until
-from tests.traps.colours import Client
 from tests.traps.holder import Holder
+from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, take_soon, wait_queue
 from tests.traps.wire import is_claim, is_renewal, is_resignation, via
 
@@ -172,9 +172,9 @@ def test_trap_44_a_clock_that_went_back_an_hour_does_not_lengthen_a_dead_holders
 # --- 47: a copy of the claim arrives after its resignation ----------------------------------------
 
 
-def _gave_up(server: Redis, proxy: Proxy, colour: str) -> None:
+def _gave_up(server: Redis, proxy: Proxy, mode: str) -> None:
     """Wait until the resignation is out: at the server, or on the claim's own way behind it."""
-    if colour == "asyncio":
+    if mode == "asyncio":
         proxy.wait_held(2)
     else:
         wait_until(lambda: len(keys(server, "lockfast:{*}!*")) == 1, "a tombstone stands", SOON)
@@ -205,16 +205,16 @@ def test_trap_47_a_claim_that_arrives_after_a_timeout_does_not_come_to_life(
     _stays_free(server, client)
 
 
-@pytest.mark.parametrize("colour", ["threads", "asyncio"])
+@pytest.mark.parametrize("mode", ["threads", "asyncio"])
 def test_trap_47_a_claim_that_arrives_after_ctrl_c_does_not_come_to_life(
-    server: Redis, proxy: Proxy, client: lockfast.Client, hold: Hold, colour: str
+    server: Redis, proxy: Proxy, client: lockfast.Client, hold: Hold, mode: str
 ) -> None:
     proxy.hold_requests(is_claim, 1)
-    holder = hold("x", 10.0, url=via(proxy), aio=colour == "asyncio")
+    holder = hold("x", 10.0, url=via(proxy), aio=mode == "asyncio")
     proxy.wait_held()
     holder.interrupt()
     assert holder.line() == "interrupted"
-    _gave_up(server, proxy, colour)
+    _gave_up(server, proxy, mode)
     assert proxy.release_requests() >= 1
     _stays_free(server, client)
 

@@ -24,7 +24,7 @@ from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
 from lockfast.url import parse
 from tests.servers import PgBouncer, Postgres, ServerClock, wait_until
-from tests.traps.colours import Client, Loop
+from tests.traps.modes import Client, Loop
 from tests.traps.waiting import in_background, wait_queue
 
 SOON = 5.0
@@ -58,7 +58,7 @@ def pooled(postgres: Postgres) -> Iterator[PgBouncer]:
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def colour(request: pytest.FixtureRequest) -> Iterator[Loop | None]:
+def mode(request: pytest.FixtureRequest) -> Iterator[Loop | None]:
     if request.param == "threads":
         yield None
         return
@@ -167,17 +167,17 @@ def handed_over(url: str, loop: Loop | None) -> float:
 
 
 def test_trap_34_locks_work_behind_pgbouncer_in_transaction_mode(
-    pooled: PgBouncer, postgres: Postgres, colour: Loop | None
+    pooled: PgBouncer, postgres: Postgres, mode: Loop | None
 ) -> None:
     # Nothing can be heard through it: the waiter looks for itself, twice a second.
-    assert handed_over(pooled.url, colour) < 1.2
+    assert handed_over(pooled.url, mode) < 1.2
     assert postgres.command("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 
 
 def test_trap_34_a_direct_connection_to_listen_on_brings_the_pushes_back(
-    pooled: PgBouncer, postgres: Postgres, colour: Loop | None
+    pooled: PgBouncer, postgres: Postgres, mode: Loop | None
 ) -> None:
-    assert handed_over(f"{pooled.url}?listen={postgres.url}", colour) < 0.25
+    assert handed_over(f"{pooled.url}?listen={postgres.url}", mode) < 0.25
 
 
 # --- 44: expiry as a filter -----------------------------------------------------------------------

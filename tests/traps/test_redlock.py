@@ -11,7 +11,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.engines.redlock.scripts import CLAIM, RENEW
 from lockfast.errors import EngineRefused, LeaseLost, Loss
-from lockfast.testing import COLOURS, Stage
+from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire, wait_lost
 from tests.contract.benches import RedlockBench
 from tests.servers import Proxy, Redis, RedlockSet
@@ -31,17 +31,17 @@ def proxies(servers: RedlockSet) -> Iterator[list[Proxy]]:
         yield [stack.enter_context(Proxy(node.host, node.port)) for node in servers.nodes]
 
 
-@pytest.fixture(params=sorted(COLOURS))
+@pytest.fixture(params=sorted(MODES))
 def stage(
     request: pytest.FixtureRequest, servers: RedlockSet, proxies: list[Proxy]
 ) -> Iterator[Stage]:
     bench = RedlockBench(servers)
     bench.url = url_of(*servers.nodes, addresses=[proxy.address for proxy in proxies])
-    colour = COLOURS[request.param]()
-    stage = Stage(bench, colour)
+    mode = MODES[request.param]()
+    stage = Stage(bench, mode)
     yield stage
-    colour.run(stage.clear())
-    colour.close()
+    mode.run(stage.clear())
+    mode.close()
 
 
 def claims(request: bytes) -> bool:
@@ -60,11 +60,11 @@ def test_trap_32_what_was_accepted_without_an_answer_is_freed_there_too(
         await release(await acquire(client.lock("warm", ttl=30.0)))
         proxies[3].lose_reply_matching(claims)
         lease = await acquire(client.lock("x", ttl=30.0))
-        await stage.colour.until(lambda: has(servers.nodes[3]), "the node has accepted")
+        await stage.mode.until(lambda: has(servers.nodes[3]), "the node has accepted")
         await release(lease)
-        await stage.colour.until(lambda: not any(map(has, servers.nodes)), "freed everywhere")
+        await stage.mode.until(lambda: not any(map(has, servers.nodes)), "freed everywhere")
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_32_a_release_that_a_node_missed_is_told_again_when_it_is_back(
@@ -73,9 +73,9 @@ def test_trap_32_a_release_that_a_node_missed_is_told_again_when_it_is_back(
     async def play() -> None:
         client = stage.client()
         await release(await acquire(client.lock("warm", ttl=30.0)))
-        await stage.colour.until(lambda: all(p.connections for p in proxies), "connections")
+        await stage.mode.until(lambda: all(p.connections for p in proxies), "connections")
         lease = await acquire(client.lock("x", ttl=30.0))
-        await stage.colour.until(lambda: all(map(has, servers.nodes)), "all have it")
+        await stage.mode.until(lambda: all(map(has, servers.nodes)), "all have it")
         proxies[1].cut()
         proxies[1].reset()
         await release(lease)
@@ -83,9 +83,9 @@ def test_trap_32_a_release_that_a_node_missed_is_told_again_when_it_is_back(
         proxies[1].heal()
         proxies[1].reset()
         # Long before its ttl, though this client asks for nothing more.
-        await stage.colour.until(lambda: not has(servers.nodes[1]), "freed there too")
+        await stage.mode.until(lambda: not has(servers.nodes[1]), "freed there too")
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_33_a_renewal_extends_what_is_held_and_never_by_the_mark(
@@ -95,7 +95,7 @@ def test_trap_33_a_renewal_extends_what_is_held_and_never_by_the_mark(
         client = stage.client()
         await release(await acquire(client.lock("warm", ttl=1.0)))
         lease = await acquire(client.lock("x", ttl=1.0))
-        await stage.colour.until(lambda: all(map(has, servers.nodes)), "all have it")
+        await stage.mode.until(lambda: all(map(has, servers.nodes)), "all have it")
         drop(servers.nodes[0], "x")  # a minority: it stays held, and is not brought back
         assert not await wait_lost(lease, 1.5)
         assert lease.state is State.HELD
@@ -106,9 +106,9 @@ def test_trap_33_a_renewal_extends_what_is_held_and_never_by_the_mark(
         assert lease.loss is Loss.GONE
         with pytest.raises(LeaseLost):
             await release(lease)
-        await stage.colour.until(lambda: not any(map(has, servers.nodes)), "freed everywhere")
+        await stage.mode.until(lambda: not any(map(has, servers.nodes)), "freed everywhere")
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_33_a_lease_that_a_majority_did_not_renew_is_lost_in_time(
@@ -129,7 +129,7 @@ def test_trap_33_a_lease_that_a_majority_did_not_renew_is_lost_in_time(
             proxy.release_requests()
         assert lease.state is State.LOST
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_33_permits_and_readers_are_refused_with_the_reason(stage: Stage) -> None:
@@ -139,7 +139,7 @@ def test_trap_33_permits_and_readers_are_refused_with_the_reason(stage: Stage) -
             with pytest.raises(EngineRefused, match=r"exclusively.*exceed their number"):
                 await actor.claim(actor.ask(capacity=capacity, weight=weight))
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_43_validity_counts_from_before_the_send(proxies: list[Proxy], stage: Stage) -> None:
@@ -154,7 +154,7 @@ def test_trap_43_validity_counts_from_before_the_send(proxies: list[Proxy], stag
             proxy.heal()
         await release(lease)
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_43_a_retry_has_what_its_first_copy_has_left(
@@ -167,13 +167,13 @@ def test_trap_43_a_retry_has_what_its_first_copy_has_left(
         await actor.resign(warm)
         ask = actor.ask(ttl=20)
         first = await actor.claim(ask)
-        await stage.colour.sleep(0.5)
+        await stage.mode.sleep(0.5)
         again = await actor.claim(ask)
         assert (again.ticket, again.granted) == (first.ticket, True)
         assert again.left < first.left - 0.4
 
     del proxies
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_47_a_copy_that_arrives_after_the_resignation_is_refused(
@@ -189,15 +189,15 @@ def test_trap_47_a_copy_that_arrives_after_the_resignation_is_refused(
             proxy.hold_requests(claims, count=1)
         ask = actor.ask(ttl=30)
         assert (await actor.claim(ask)).granted
-        await stage.colour.until(lambda: all(p.held for p in proxies[3:]), "two are on their way")
+        await stage.mode.until(lambda: all(p.held for p in proxies[3:]), "two are on their way")
         assert await other.resign(ask) == [True]  # it goes by connections of its own
-        await stage.colour.until(lambda: not any(map(has, servers.nodes)), "freed")
+        await stage.mode.until(lambda: not any(map(has, servers.nodes)), "freed")
         for proxy in proxies[3:]:
             assert proxy.release_requests()
         assert not any(map(has, servers.nodes))
         assert await actor.entries("x") == []
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_47_a_copy_of_a_waiter_that_has_left_does_not_wait_again(
@@ -212,12 +212,12 @@ def test_trap_47_a_copy_of_a_waiter_that_has_left_does_not_wait_again(
         await actor.resign(warm)
         proxies[4].hold_requests(claims, count=1)
         assert not (await actor.claim(waiter)).granted
-        await stage.colour.until(lambda: proxies[4].held, "one is on its way")
+        await stage.mode.until(lambda: proxies[4].held, "one is on its way")
         assert await other.resign(waiter) == [True]
         assert proxies[4].release_requests()
         assert [entry.id for entry in await other.entries("x")] == [holder.id]
 
-    stage.colour.run(play())
+    stage.mode.run(play())
 
 
 def test_trap_38_a_waiter_that_is_told_and_does_not_come_holds_up_for_a_moment_only(
@@ -228,10 +228,10 @@ def test_trap_38_a_waiter_that_is_told_and_does_not_come_holds_up_for_a_moment_o
         lease = await acquire(client.lock("x", ttl=30.0))
         gone = actor.ask(ttl=30)
         assert not (await actor.claim(gone)).granted  # it has waited longest, and hears nothing
-        job = stage.colour.start(acquire(stage.client().lock("x", ttl=30.0), 20))
+        job = stage.mode.start(acquire(stage.client().lock("x", ttl=30.0), 20))
         lock = client.lock("x", ttl=30.0)
         while len(await queue(lock)) != 3:
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
         began = time.monotonic()
         await release(lease)
         assert await try_acquire(lock) is None  # it is kept for the one that was told
@@ -239,4 +239,4 @@ def test_trap_38_a_waiter_that_is_told_and_does_not_come_holds_up_for_a_moment_o
         assert time.monotonic() - began < 3
         await release(following)
 
-    stage.colour.run(play())
+    stage.mode.run(play())

@@ -15,9 +15,9 @@ import pytest
 import lockfast
 from lockfast import LeaseLost, Loss, State, aio
 from tests.servers import Proxy, Redis, wait_until
-from tests.traps.colours import Client
 from tests.traps.holder import Holder
 from tests.traps.keyspace import drop, left, watch
+from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, take_soon, wait_queue
 from tests.traps.wire import via
 

@@ -12,8 +12,8 @@ import pytest
 import lockfast
 from lockfast import Deadlock, State
 from tests.servers import Proxy, Redis, SentinelSet, ServerClock, wait_until
-from tests.traps.colours import Client
 from tests.traps.holder import Holder
+from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, take_soon, wait_queue
 from tests.traps.wire import is_claim, via
 

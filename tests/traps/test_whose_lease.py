@@ -11,8 +11,8 @@ import pytest
 import lockfast
 from lockfast import EngineError, EngineUnavailable, LeaseLost, Loss, NotAcquired, aio
 from tests.servers import Proxy, Redis
-from tests.traps.colours import Client, Lease, Loop
 from tests.traps.holder import Holder
+from tests.traps.modes import Client, Lease, Loop
 from tests.traps.waiting import SOON, in_background, take_soon, wait_queue
 from tests.traps.wire import is_claim, via
 
@@ -45,7 +45,7 @@ def test_trap_03_a_release_across_a_cut_can_be_tried_again(
     mine, others = connect(via(proxy)).lock("x", ttl=1.5), other.lock("y", ttl=1.5)
     leases: list[Lease] = [mine.acquire(), others.acquire()]
     proxy.cut()
-    # Both colours at once: a release gives up only when the lease would have ended by itself.
+    # Both modes at once: a release gives up only when the lease would have ended by itself.
     for attempt in [in_background(lease.release) for lease in leases]:
         with pytest.raises(EngineUnavailable):
             attempt.result(10)

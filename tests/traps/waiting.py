@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from tests.servers import wait_until
-from tests.traps.colours import Lease, Lock
+from tests.traps.modes import Lease, Lock
 
 T = TypeVar("T")
 SOON = 3.0

@@ -171,7 +171,7 @@ def public(kind: type) -> list[str]:
     return sorted(name for name in dir(kind) if not name.startswith("_"))
 
 
-def test_both_colours_have_the_same_methods() -> None:
+def test_both_modes_have_the_same_methods() -> None:
     assert public(lockfast.Client) == public(aio.AsyncClient)
     assert public(lockfast.Lock) == public(aio.AsyncLock)
     assert public(lockfast.Lease) == public(aio.AsyncLease)

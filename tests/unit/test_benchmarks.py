@@ -80,8 +80,8 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
     if name == "hold":
         assert figures["lost"] == 0
     if name == "handoff":
-        for colour in ("threads", "asyncio"):
-            each = figures[colour]
+        for mode in ("threads", "asyncio"):
+            each = figures[mode]
             assert isinstance(each, dict)
             assert set(each) == {"p50_us", "p99_us", "p50_gap_over_publish"}
 

@@ -1,4 +1,4 @@
-"""One lock in each colour on each engine: if this fails, look here first."""
+"""One lock in each mode on each engine: if this fails, look here first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lockfast import aio
 from tests.servers import Redis
 
 
-def test_a_lock_in_each_colour_on_redis() -> None:
+def test_a_lock_in_each_mode_on_redis() -> None:
     with Redis() as server:
         with lockfast.connect(server.url) as client, client.lock("x") as lease:
             first = lease.token

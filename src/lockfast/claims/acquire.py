@@ -1,4 +1,4 @@
-"""Acquire and release: coroutines only, the same for both colours and for every engine."""
+"""Acquire and release: coroutines only, the same for threads, asyncio and every engine."""
 
 from __future__ import annotations
 

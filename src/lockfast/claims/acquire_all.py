@@ -1,4 +1,4 @@
-"""Many claims at once: all or nothing, for both colours and every engine."""
+"""Many claims at once: all or nothing, for threads, asyncio and every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client owns, in either colour: an engine, the table of its claims, and a heart."""
+"""What one client owns, in threads or asyncio: an engine, the table of its claims, and a heart."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Session:
         return self._prefix + hex(next(self._numbers))[3:]  # without 0x1: half the time of a format
 
     def enter(self) -> None:
-        """Make sure that this colour may work here, and that the heart beats."""
+        """Check that the client may be used here, and that the heart beats."""
         self.runtime.enter()
         heart = self.heart
         if heart is None or not heart.beating:

@@ -1,7 +1,7 @@
 """The table of live claims of one client: register, answer, wake, due, leave. It never awaits.
 
 A claim is registered before it is sent, since a wake-up on one socket can overtake the reply on
-another. Everything here is short and synchronous, under one mutex, in both colours.
+another. Everything here is short and synchronous, under one mutex, for threads and asyncio.
 
 A signal handler or a finalizer may call any method of the table between any two bytecodes of
 another one, in the same thread: the mutex lets it in, so each method must bear that others run

@@ -1,1 +1,1 @@
-"""What users hold in their hands, shared by both colours: each noun is written once."""
+"""What users hold in their hands, shared by threads and asyncio: each noun is written once."""

@@ -17,7 +17,7 @@ log = logging.getLogger("lockfast")
 
 
 class LeaseCore:
-    """What a lease is in both colours."""
+    """What a lease does in threads and asyncio."""
 
     __slots__ = ("__weakref__", "_now", "_session", "live")
 

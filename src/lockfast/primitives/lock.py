@@ -24,7 +24,7 @@ class Default(Enum):
 
 
 class LockCore(Generic[L]):
-    """What a lock is in both colours. Nothing about ownership is kept here (TRAPS 4, 5)."""
+    """What a lock does, blocking or asyncio. Nothing about ownership is kept here (TRAPS 4, 5)."""
 
     __slots__ = ("_at_least", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
 

@@ -1,1 +1,1 @@
-"""The two colours: threads and asyncio. Shared code sees only the `Runtime` of `runtime.base`."""
+"""Threads and asyncio behind one interface: shared code sees only `runtime.base.Runtime`."""

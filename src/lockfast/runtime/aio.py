@@ -1,4 +1,4 @@
-"""The asyncio colour: tasks of one event loop."""
+"""The asyncio runtime: tasks of one event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shared code may ask of its colour: the time, a sleep, a one-shot event, a heart to run."""
+"""What shared code may ask of its runtime: the time, a sleep, a one-shot event, a heart to run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Running(Protocol):
 
 
 class Runtime(Protocol):
-    """One colour."""
+    """Threads, or asyncio."""
 
     now: Clock
 
@@ -113,4 +113,4 @@ class Runtime(Protocol):
         """Begin anew in a forked child."""
 
     def enter(self) -> None:
-        """Refuse to go on where this colour's objects do not belong (a second event loop)."""
+        """Raise if this runtime's objects do not belong here (a second event loop)."""

@@ -1,4 +1,4 @@
-"""The blocking colour: threads."""
+"""The blocking runtime: threads."""
 
 from __future__ import annotations
 

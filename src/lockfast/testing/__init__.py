@@ -3,7 +3,7 @@
 A program's tests get a memory engine on a clock that they move: see `lockfast.testing.lab`.
 
 An engine of your own is held to what lockfast needs of one. Describe it in a `Bench`, give it to
-pytest as a fixture named `bench`, and subclass the contracts. Every test runs in both colours::
+pytest as a fixture named `bench`, and subclass the contracts. Every test runs in both modes::
 
     class MyBench(Bench):
         def open(self, runtime):

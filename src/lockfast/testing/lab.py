@@ -26,7 +26,7 @@ AnyLease = LeaseCore | MultiLease | AsyncMultiLease
 
 
 class LabCore:
-    """What both colours share."""
+    """What both modes share."""
 
     def __init__(self, time: Time) -> None:
         """Begin with an empty engine."""

@@ -171,7 +171,7 @@ CONTROLS = (
         strike=token_on_its_way,
         fault="a client cut off while its token is minted",
         workloads=("single",),
-        colours=("threads", "threads"),
+        modes=("threads", "threads"),
         hands=2,
     ),
     Control(
@@ -207,7 +207,7 @@ CONTROLS = (
         strike=claims_that_arrive_late,
         fault="claims that arrive after their senders have ended",
         workloads=("hasty",),
-        colours=("threads",),
+        modes=("threads",),
         ttl=8.0,
     ),
     Control(

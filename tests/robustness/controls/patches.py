@@ -39,7 +39,7 @@ async def acquire_then_mint(session: Any, *args: Any, **named: Any) -> Any:  # n
     address = redis._topology.find(0)
     assert address is not None
     packet = command("EVAL", MINT, 0, f"mint-{os.getpid()}")
-    token = await redis._wire.call(address, packet, session.runtime.now() + 5.0)
+    token = await redis._transport.call(address, packet, session.runtime.now() + 5.0)
     bearer.live.ticket = int(token)
     return bearer
 
@@ -83,9 +83,9 @@ def without_a_majority() -> None:
 
 
 def proven_by_a_read() -> None:
-    def send(self: Proof, colour: Any, session: Any, path: str) -> None:  # noqa: ANN401  # as it is
-        self._colour, self._session, self.sent = colour, session, colour.now()
-        self._reply = session.send(colour, Sync(path))
+    def send(self: Proof, mode: Any, session: Any, path: str) -> None:  # noqa: ANN401  # as it is
+        self._mode, self._session, self.sent = mode, session, mode.now()
+        self._reply = session.send(mode, Sync(path))
 
     Proof.__init__ = send  # type: ignore[method-assign]  # a mutant
 

@@ -46,7 +46,7 @@ class Control:
     workloads: tuple[str, ...] = ("queue",)
     ttl: float = 0.6
     hands: int = 4
-    colours: tuple[str, ...] = ("threads", "asyncio")
+    modes: tuple[str, ...] = ("threads", "asyncio")
 
     @property
     def name(self) -> str:
@@ -76,11 +76,11 @@ class Trial:
             task = Task(self.site.url, url, control.workloads, self.ttl, SEED, control.hands)
             self.workers = [
                 Worker(
-                    *(number, colour, task, self._folder),
+                    *(number, mode, task, self._folder),
                     env={MUTANT: ";".join(filter(None, self._mutants))},
                     home=self.site.client_host(number),
                 )
-                for number, colour in enumerate(control.colours)
+                for number, mode in enumerate(control.modes)
             ]
             for worker in self.workers:
                 stack.callback(worker.close)

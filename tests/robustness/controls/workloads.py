@@ -24,7 +24,7 @@ class Ages(Lock):
 
     async def work(self, held: AnyHold) -> None:
         del held
-        await self.bench.colour.sleep(4.0 * self.bench.ttl)
+        await self.bench.mode.sleep(4.0 * self.bench.ttl)
 
 
 class Steady(Lock):

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from lockfast.engines.redis.keys import BUCKETS
 from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock import engine as engine_module
-from lockfast.engines.redlock.aio import AioFleet
+from lockfast.engines.redlock.aio import AioTransport
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.messages import MEMBER, mark_key
 from lockfast.engines.redlock.transport import Introduction
@@ -84,8 +84,8 @@ class Ballot:
         nodes = [Address(f"node{number}", 6379) for number in range(NODES)]
 
         def open_engine() -> Engine:
-            fleet = AioFleet(nodes, Introduction(), process.time)
-            return RedlockEngine(fleet, process.time, asyncio.sleep, 0)
+            transport = AioTransport(nodes, Introduction(), process.time)
+            return RedlockEngine(transport, process.time, asyncio.sleep, 0)
 
         return open_engine
 

@@ -1,1 +1,1 @@
-"""Traffic: worker processes in both colours that use locks, write to a register, and record it."""
+"""Traffic: worker processes in both modes that use locks, write to a register, and record it."""

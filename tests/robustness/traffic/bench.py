@@ -11,7 +11,7 @@ from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
 from lockfast.port import Shape
 from lockfast.primitives.lease import LeaseCore
 from lockfast.testing.harness import verbs
-from lockfast.testing.harness.mode import Colour
+from lockfast.testing.harness.mode import Mode
 from lockfast.testing.harness.verbs import AnyClient, AnyElection, AnyLease, AnyLock, AnyMultiLock
 from tests.robustness.history import Kind, Outcome
 from tests.robustness.traffic.clock import now
@@ -37,7 +37,7 @@ class Bench:
     """One hand's things. The dice are its own, so that the choices follow from the seed."""
 
     client: AnyClient
-    colour: Colour
+    mode: Mode
     recorder: Recorder
     register: Register
     ttl: float
@@ -69,7 +69,7 @@ class Bench:
             return None
         except LockfastError as error:
             self.recorder.refused(shapes, began, outcome_of(error), str(error))
-            await self.colour.sleep(self.dice.uniform(0.02, 0.1))
+            await self.mode.sleep(self.dice.uniform(0.02, 0.1))
             return None
         self.recorder.holding(Kind.ACQUIRE, leases_of(held), began)
         for lease in leases_of(held):

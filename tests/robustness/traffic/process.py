@@ -35,7 +35,7 @@ class Worker(Server):
     def __init__(  # noqa: PLR0913 - what makes one worker another
         self,
         number: int,
-        colour: str,
+        mode: str,
         task: Task,
         folder: Path,
         *,
@@ -43,7 +43,7 @@ class Worker(Server):
         home: Home | None = None,
     ) -> None:
         super().__init__(f"worker{number}", env={"PYTHONPATH": str(ROOT), **(env or {})}, home=home)
-        self.colour = colour
+        self.mode = mode
         self.task = task
         self.life = 0
         self._histories = folder
@@ -74,7 +74,7 @@ class Worker(Server):
             *("--url", task.url, "--register", task.register),
             *("--workloads", ",".join(task.workloads), "--hands", str(task.hands)),
             *("--ttl", str(task.ttl), "--seed", str(task.seed)),
-            *("--history", str(self.history), "--colour", self.colour),
+            *("--history", str(self.history), "--mode", self.mode),
         ]
 
     def is_ready(self) -> bool:

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from lockfast.errors import StaleToken
 from lockfast.guards.redis import AsyncRedisGuard, RedisGuard
 from lockfast.primitives.lease import LeaseCore
-from lockfast.testing.harness.mode import Colour, Threaded
+from lockfast.testing.harness.mode import Mode, Threaded
 from tests.robustness.history import Kind, Outcome
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder
@@ -42,16 +42,16 @@ def entries(words: Sequence[bytes]) -> list[Entry]:
 
 
 class Register:
-    """A worker's way to the register, in its colour.
+    """A worker's way to the register, in its mode.
 
     No retry of the driver's: a write that was applied and not answered would be applied twice.
     """
 
-    def __init__(self, url: str, colour: Colour, recorder: Recorder) -> None:
+    def __init__(self, url: str, mode: Mode, recorder: Recorder) -> None:
         self._recorder = recorder
         self._guard: RedisGuard | AsyncRedisGuard
         self._client: redis.Redis | redis.asyncio.Redis
-        if isinstance(colour, Threaded):
+        if isinstance(mode, Threaded):
             self._client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0))
             self._guard = RedisGuard(self._client)
         else:

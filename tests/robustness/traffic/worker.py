@@ -12,7 +12,7 @@ from pathlib import Path
 import lockfast
 from lockfast import aio
 from lockfast.testing.harness import verbs
-from lockfast.testing.harness.mode import COLOURS, Colour
+from lockfast.testing.harness.mode import MODES, Mode
 from tests.robustness.traffic.bench import Bench
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.recorder import Recorder
@@ -40,20 +40,20 @@ async def _hand(workload: Workload, stop: Stop) -> None:
         await workload.once()
 
 
-async def _work(colour: Colour, asked: argparse.Namespace, stop: Stop) -> None:
+async def _work(mode: Mode, asked: argparse.Namespace, stop: Stop) -> None:
     recorder = Recorder(asked.history, asked.name)
-    register = Register(asked.register, colour, recorder)
-    client = (lockfast if colour.name == "threads" else aio).connect(asked.url)
+    register = Register(asked.register, mode, recorder)
+    client = (lockfast if mode.name == "threads" else aio).connect(asked.url)
     kinds = asked.workloads.split(",")
     jobs = []
     for number in range(asked.hands):
         kind = kinds[number % len(kinds)]
         dice = random.Random(f"{asked.seed} {asked.name} {number}")  # noqa: S311 - no secret
-        bench = Bench(client, colour, recorder, register, asked.ttl, dice)
-        jobs.append(colour.start(_hand(WORKLOADS[kind](kind, bench), stop)))
+        bench = Bench(client, mode, recorder, register, asked.ttl, dice)
+        jobs.append(mode.start(_hand(WORKLOADS[kind](kind, bench), stop)))
     # A hand that ends before it was asked to has met something that no hand should meet.
     while not stop.asked and not any(job.done() for job in jobs):
-        await colour.sleep(0.02)
+        await mode.sleep(0.02)
     stop.asked = True
     for job in jobs:
         await job.result(_PATIENCE)
@@ -84,14 +84,14 @@ def main() -> None:
     parser.add_argument("--seed", required=True)
     parser.add_argument("--name", required=True, help="what this client is called")
     parser.add_argument("--history", type=Path, required=True, help="the file to append to")
-    parser.add_argument("--colour", choices=sorted(COLOURS), required=True)
+    parser.add_argument("--mode", choices=sorted(MODES), required=True)
     asked = parser.parse_args()
     stop = Stop()
-    colour = COLOURS[asked.colour]()
+    mode = MODES[asked.mode]()
     try:
-        colour.run(_work(colour, asked, stop))
+        mode.run(_work(mode, asked, stop))
     finally:
-        colour.close()
+        mode.close()
 
 
 if __name__ == "__main__":

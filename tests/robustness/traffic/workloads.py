@@ -1,4 +1,4 @@
-"""The workloads: each is one thing done over and over, the same in both colours."""
+"""The workloads: each is one thing done over and over, the same in both modes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Workload(ABC):
                 await self.work(held)
             finally:
                 await bench.given_back(held)
-        await bench.colour.sleep(bench.dice.uniform(0.0, 2 * self.rest))
+        await bench.mode.sleep(bench.dice.uniform(0.0, 2 * self.rest))
 
     def name(self) -> str:
         return f"{self.kind}:{self.bench.dice.randrange(self.names)}"
@@ -47,7 +47,7 @@ class Workload(ABC):
     async def work(self, held: AnyHold) -> None:
         """Hold it for a while."""
         del held
-        await self.bench.colour.sleep(self.bench.work(self.hold, self.long))
+        await self.bench.mode.sleep(self.bench.work(self.hold, self.long))
 
     async def write(self, held: AnyHold) -> None:
         """Write a few times to the register, and never ask whether it is still held."""
@@ -57,7 +57,7 @@ class Workload(ABC):
         if pen is None:
             return
         for place in range(bench.dice.randint(1, 3)):
-            await bench.colour.sleep(bench.work(self.hold, self.long))
+            await bench.mode.sleep(bench.work(self.hold, self.long))
             if not await pen.write(f"{bench.recorder.client}:{lease.id}:{place}"):
                 return
 
@@ -91,7 +91,7 @@ class Held(Lock):
 
     async def work(self, held: AnyHold) -> None:
         del held
-        await self.bench.colour.sleep(self.bench.dice.uniform(1.4, 2.0) * self.bench.ttl)
+        await self.bench.mode.sleep(self.bench.dice.uniform(1.4, 2.0) * self.bench.ttl)
 
 
 class Register(Lock):

@@ -45,7 +45,7 @@ def test_a_call_that_lacks_an_argument_fails_as_the_function_would() -> None:
     with pytest.raises(TypeError, match="'order'"):
         name("pay:{order}")
     with pytest.raises(TypeError, match="unexpected"):
-        name("pay:{order}", 7, colour="red")
+        name("pay:{order}", 7, mode="red")
 
 
 def test_the_lease_goes_where_it_is_asked_for_and_was_not_given() -> None:

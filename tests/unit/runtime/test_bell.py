@@ -1,4 +1,4 @@
-"""The bell: it ends the sleep of a listener, in both colours."""
+"""The bell: it ends the sleep of a listener, in both modes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[[Callable[[Bell], Coroutine[object, object, None]]], None]
 
 @pytest.fixture(params=["threads", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Runs what is done with a bell of either colour."""
+    """Runs what is done with a bell of either mode."""
 
     async def play(
         runtime: Runtime, part: Callable[[Bell], Coroutine[object, object, None]]

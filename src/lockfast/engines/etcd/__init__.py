@@ -1,4 +1,4 @@
-"""The etcd engine, in both colours, over gRPC."""
+"""The etcd engine, for threads and asyncio, over gRPC."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import grpc
 
-from lockfast.engines.etcd.aio import AioWire
+from lockfast.engines.etcd.aio import AioTransport
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.threads import ThreadWire
+from lockfast.engines.etcd.threads import ThreadTransport
 from lockfast.engines.etcd.transport import Login
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
@@ -43,8 +43,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     )
 
     def open_engine() -> Engine:
-        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(login, runtime.now)
-        return EtcdEngine(wire, base)
+        transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
+            login, runtime.now
+        )
+        return EtcdEngine(transport, base)
 
     return open_engine
 

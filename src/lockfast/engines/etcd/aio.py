@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Wire, crowded
+from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Transport, crowded
 from lockfast.runtime.base import Clock
 
 _buried: list[object] = []  # see `threads`
@@ -42,7 +42,7 @@ class TaskMutex:
             self._lock.release()
 
 
-class AioWire(Wire):
+class AioTransport(Transport):
     """Channels of an asyncio client."""
 
     def __init__(self, login: Login, clock: Clock) -> None:

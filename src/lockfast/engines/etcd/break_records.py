@@ -19,26 +19,26 @@ from lockfast.engines.etcd.messages import (
     txn,
 )
 from lockfast.engines.etcd.protobuf import Malformed, number, numbers
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.port import RECORDS, REMEMBERED
 
 NEWEST = Slice(limit=RECORDS, order=DESCENDING)
 
 
-async def keep(wire: Wire, name: str, claim: str, record: bytes, deadline: float) -> None:
+async def keep(transport: Transport, name: str, claim: str, record: bytes, deadline: float) -> None:
     """Keep a record: a lease, and the key on it."""
-    lease = numbers(await wire.call(GRANT, number(1, int(REMEMBERED)), deadline)).get(2, 0)
+    lease = numbers(await transport.call(GRANT, number(1, int(REMEMBERED)), deadline)).get(2, 0)
     if lease == 0:
         raise Malformed("a lease without a number")
     key = _prefix(name) + claim.encode()
     new = compare(CREATE, EQUAL, 0, key)  # the first record of a claim counts
-    done(await wire.call(TXN, txn(new, [put(key, record, lease)], []), deadline))
+    done(await transport.call(TXN, txn(new, [put(key, record, lease)], []), deadline))
 
 
-async def read(wire: Wire, name: str, deadline: float) -> list[bytes]:
+async def read(transport: Transport, name: str, deadline: float) -> list[bytes]:
     """Read the records of a name, the newest first."""
     prefix = _prefix(name)
-    reply = found(await wire.call(RANGE, query(prefix, keys.end(prefix), NEWEST), deadline))
+    reply = found(await transport.call(RANGE, query(prefix, keys.end(prefix), NEWEST), deadline))
     return [value for *_, value in reply.kvs]
 
 

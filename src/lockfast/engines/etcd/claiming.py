@@ -6,7 +6,7 @@ from lockfast.engines.etcd import claim_transaction
 from lockfast.engines.etcd.claim_transaction import Claimed, Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
-from lockfast.engines.etcd.own_claims import Holdings, Mine
+from lockfast.engines.etcd.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.etcd.protobuf import Malformed
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Session, Sessions
@@ -20,14 +20,14 @@ MOST = 64  # claims in one transaction: etcd takes 128 operations
 class Attempt:
     """One claim on its way in."""
 
-    __slots__ = ("_base", "_deadline", "_holdings", "_now", "_places", "_sessions", "ask", "form")
+    __slots__ = ("_base", "_deadline", "_now", "_own", "_places", "_sessions", "ask", "form")
 
     def __init__(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
         self,
         ask: Ask,
         form: Form,
         sessions: Sessions,
-        holdings: Holdings,
+        own: OwnClaims,
         places: Places,
         base: int,
         now: float,
@@ -37,7 +37,7 @@ class Attempt:
         self.ask = ask
         self.form = form
         self._sessions = sessions
-        self._holdings = holdings
+        self._own = own
         self._places = places
         self._base = base
         self._now = now
@@ -56,7 +56,7 @@ class Attempt:
         try:
             return await self._make(holder, waiter)
         except Malformed:
-            self._holdings.unread([ask])
+            self._own.unread([ask])
             raise
 
     async def _make(self, holder: Session, waiter: Session | None) -> Standing | None:
@@ -95,11 +95,11 @@ class Attempt:
 
     async def send(self, asks: list[Ask], request: bytes) -> bytes:
         """Send a transaction that carries these claims."""
-        return await self._holdings.send_all(asks, request, self._deadline)
+        return await self._own.send_all(asks, request, self._deadline)
 
     def unread(self, asks: list[Ask]) -> None:
         """Take in that the reply could not be read."""
-        self._holdings.unread(asks)
+        self._own.unread(asks)
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
         """Take in that the claim was put where nobody was; None if it was not put."""
@@ -121,14 +121,14 @@ class Attempt:
             request = claim_transaction.claim(form, id_, ask.payload, holder, waiter, same_base)
         else:
             request = claim_transaction.attempt(form, id_, ask.payload, holder, same_base)
-        reply = await self._holdings.send(ask, request, self._deadline)
+        reply = await self._own.send(ask, request, self._deadline)
         said = claim_transaction.claimed(reply, form)
         if said is not None:
             return said
         if not ask.queue:
             return done(reply)
         reads = claim_transaction.learn(form, holder, waiter)
-        return await self._holdings.ask(txn(b"", reads, []), self._deadline)
+        return await self._own.ask(txn(b"", reads, []), self._deadline)
 
     def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
         """Take in why a claim was not put: a gate has moved, or a base, or somebody is there."""
@@ -148,7 +148,7 @@ class Attempt:
         retry would find it among the claims of this client, and might be told that it is granted.
         """
         if head.capacity != self.ask.shape.capacity:
-            await self._holdings.reject(self.ask.id, key, self._deadline)
+            await self._own.reject(self.ask.id, key, self._deadline)
             self._check_capacity(head)
 
     async def _found(self, queue: list[Row], revision: int) -> Standing | None:
@@ -158,13 +158,13 @@ class Attempt:
         await self._check_kind(queue[0], row.key)
         session = self._sessions.get(row.lease)
         if session is not None:
-            mine = Mine(ask, self.form, row.revision, session)
+            mine = OwnClaim(ask, self.form, row.revision, session)
             life = shape.ttl if session.size == self.form.size else shape.wait_ttl
             mine.until = min(ask.not_after - shape.wait_ttl + life, session.until)
             if mine.until > self._now:
-                self._holdings.add(mine)
+                self._own.add(mine)
                 return await self._placed(mine, queue, revision)
-        await self._holdings.delete([(ask.id, row.key)], self._deadline)  # its time is over
+        await self._own.delete([(ask.id, row.key)], self._deadline)  # its time is over
         return None
 
     async def _squeeze(self, queue: list[Row], revision: int, holder: Session) -> Standing | None:
@@ -178,7 +178,7 @@ class Attempt:
         request = claim_transaction.squeeze(
             self.form, ask.id, ask.payload, holder, same_base, revision
         )
-        reply = await self._holdings.send(ask, request, self._deadline)
+        reply = await self._own.send(ask, request, self._deadline)
         said = claim_transaction.squeezed(reply)
         return None if said is None else await self._entered(said, holder, None)
 
@@ -202,16 +202,16 @@ class Attempt:
             return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
         return await self._placed(mine, queue or [head], said.at)
 
-    async def _placed(self, mine: Mine, queue: list[Row], at: int) -> Standing:
+    async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing:
         """Tell where a claim stands; one that is granted moves to the lease of its ttl."""
         if mine.key in [row.key for row in queue[: granted(queue)]]:
-            await self._holdings.promote([mine], self._now, self._deadline)
+            await self._own.promote([mine], self._now, self._deadline)
         return self._places.among(mine, queue, at, self._now)
 
-    def _take(self, revision: int, session: Session, life: float) -> Mine:
-        mine = Mine(self.ask, self.form, revision, session)
+    def _take(self, revision: int, session: Session, life: float) -> OwnClaim:
+        mine = OwnClaim(self.ask, self.form, revision, session)
         mine.until = min(self._now + life, session.until)
-        self._holdings.add(mine)
+        self._own.add(mine)
         return mine
 
 

@@ -1,4 +1,4 @@
-"""The etcd engine: the port, in terms of transactions, sessions and watches. No colour."""
+"""The etcd engine: implements the port with transactions, sessions and watches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from lockfast.engines.etcd import break_records, guarantees, inspection
 from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.claiming import MOST, Attempt, together
-from lockfast.engines.etcd.listener import Ears
-from lockfast.engines.etcd.own_claims import Holdings
+from lockfast.engines.etcd.listener import Listener
+from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Sessions
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
@@ -27,31 +27,31 @@ CALM = 0.1  # seconds between attempts to do what has failed
 class EtcdEngine:
     """One client's engine."""
 
-    def __init__(self, wire: Wire, base: int) -> None:
+    def __init__(self, transport: Transport, base: int) -> None:
         """Add `base` to every ticket."""
-        self._wire = wire
-        self._now = wire.now
+        self._transport = transport
+        self._now = transport.now
         self._base = base
-        self._sessions = Sessions(wire, base)
-        self._holdings = Holdings(wire, self._sessions)
-        self._ears = Ears(wire, base)
-        self._places = Places(self._holdings, self._ears, base)
+        self._sessions = Sessions(transport, base)
+        self._own = OwnClaims(transport, self._sessions)
+        self._listener = Listener(transport, base)
+        self._places = Places(self._own, self._listener, base)
         self._begun = self._told = False
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report: one round trip, once there is a session."""
         now = self._now()
-        holdings = self._holdings
-        if now > ask.not_after or holdings.dead(ask.id):
+        own = self._own
+        if now > ask.not_after or own.dead(ask.id):
             return None
         await self._begin(deadline)
-        mine = holdings.get(ask.id)
+        mine = own.get(ask.id)
         if mine is not None:  # a copy of it was answered
             (said,) = await self._places.look([mine], now, deadline)
-            return said if holdings.get(ask.id) is mine else None
+            return said if own.get(ask.id) is mine else None
         form = form_of(ask.shape)
         return await Attempt(
-            *(ask, form, self._sessions, holdings, self._places, self._base, now, deadline)
+            *(ask, form, self._sessions, own, self._places, self._base, now, deadline)
         ).make()
 
     async def claim_all(
@@ -60,8 +60,8 @@ class EtcdEngine:
         """Append several: one transaction takes all that are free, the rest goes one by one."""
         now = self._now()
         await self._begin(deadline)
-        parts = (self._sessions, self._holdings, self._places, self._base, now, deadline)
-        new = [ask for ask in asks if now <= ask.not_after and not self._holdings.knows(ask.id)]
+        parts = (self._sessions, self._own, self._places, self._base, now, deadline)
+        new = [ask for ask in asks if now <= ask.not_after and not self._own.knows(ask.id)]
         put = await together([Attempt(ask, form_of(ask.shape), *parts) for ask in new[:MOST]])
         rest = [ask for ask in asks if ask.id not in put]
         said = iter(await singly(self.claim, rest, deadline))
@@ -72,13 +72,13 @@ class EtcdEngine:
         await self._prune(deadline)
         if not self._begun:
             self._begun = True
-            self._wire.rouse()
+            self._transport.rouse()
 
     async def _prune(self, deadline: float) -> None:
         """End the claims whose time is over. They are not renewed any more, whatever becomes of
         that: should it fail, it is tried again, and keeps nobody else from claiming or renewing.
         """
-        if self._now() < self._holdings.soonest:
+        if self._now() < self._own.soonest:
             return
         try:
             await self._places.prune(deadline)
@@ -96,10 +96,10 @@ class EtcdEngine:
         proves that the present leader has it.
         """
         now = self._now()
-        holdings, places = self._holdings, self._places
+        own, places = self._own, self._places
         await self._prune(deadline)
-        known = {ask.id: mine for ask in asks if (mine := holdings.get(ask.id)) is not None}
-        seen = await holdings.extend(list(known.values()), now, deadline)
+        known = {ask.id: mine for ask in asks if (mine := own.get(ask.id)) is not None}
+        seen = await own.extend(list(known.values()), now, deadline)
         alive = [mine for mine in known.values() if not mine.session.dead]
         places.gone(mine.id for mine in known.values() if mine.session.dead)
         looked = places.tell(alive, seen, now)
@@ -107,22 +107,22 @@ class EtcdEngine:
             mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
         }
         risen = [known[id_] for id_, said in standings.items() if said.granted]
-        places.gone(await holdings.promote(risen, now, deadline))
+        places.gone(await own.promote(risen, now, deadline))
         for mine in risen:
-            if holdings.get(mine.id) is None:
+            if own.get(mine.id) is None:
                 del standings[mine.id]
             else:
                 standings[mine.id] = standings[mine.id]._replace(left=mine.until - now)
         # What was ended meanwhile is gone, though it was still seen.
-        return [standings.get(ask.id) if holdings.get(ask.id) else None for ask in asks]
+        return [standings.get(ask.id) if own.get(ask.id) else None for ask in asks]
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good: one round trip."""
-        holdings = self._holdings
+        own = self._own
         if doubt:
-            holdings.bury(asks)
+            own.bury(asks)
         await self._prune(deadline)
-        removed = await holdings.delete(
+        removed = await own.delete(
             [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
         )
         self._places.gone(ask.id for ask in asks)
@@ -141,7 +141,7 @@ class EtcdEngine:
             if wakes:
                 return wakes
             until = chore if deadline is None else min(chore, deadline)
-            if await self._wire.pause(None if until == math.inf else until):
+            if await self._transport.pause(None if until == math.inf else until):
                 wakes, _ = await self._tend()
                 return wakes
             if deadline is not None and self._now() >= deadline:
@@ -151,7 +151,7 @@ class EtcdEngine:
         """Take pushes in, and do what is due; tell when there is something to do again."""
         wakes: list[Wake] = []
         try:
-            wakes, unsure = await self._ears.hear()
+            wakes, unsure = await self._listener.hear()
             for wait in unsure:
                 wakes += await self._places.look_again(wait, self._now())
             if wakes:
@@ -161,44 +161,44 @@ class EtcdEngine:
             await self._sessions.tend(now)
         except EngineError:
             return wakes, self._now() + CALM
-        return wakes, min(self._sessions.next(), self._holdings.soonest, self._ears.next())
+        return wakes, min(self._sessions.next(), self._own.soonest, self._listener.next())
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._wire.rouse()
+        self._transport.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
-            return await inspection.one(self._wire, self._holdings, self._base, names, deadline)
+            return await inspection.one(self._transport, self._own, self._base, names, deadline)
         return await inspection.page(
-            self._wire, self._holdings, self._base, names, cursor, deadline
+            self._transport, self._own, self._base, names, cursor, deadline
         )
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
         """Keep it: two round trips."""
-        await break_records.keep(self._wire, name, claim, record, deadline)
+        await break_records.keep(self._transport, name, claim, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
-        return await break_records.read(self._wire, name, deadline)
+        return await break_records.read(self._transport, name, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the members what they are."""
-        return await guarantees.ask(self._wire, deadline)
+        return await guarantees.ask(self._transport, deadline)
 
     def reset(self) -> None:
         """Forget every connection."""
-        self._wire.reset()
+        self._transport.reset()
 
     async def close(self) -> None:
         """Give the leases back, if nothing is on them any more, and close the connections."""
         try:
-            if not len(self._holdings):
+            if not len(self._own):
                 await self._sessions.revoke(self._now() + CLOSING)
         except EngineError:
             pass  # they expire by themselves
         finally:
-            self._ears.close()
-            await self._wire.close()
+            self._listener.close()
+            await self._transport.close()

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from lockfast.engines.etcd.messages import MEMBERS, STATUS
 from lockfast.engines.etcd.protobuf import fields, numbers, parts
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError
 from lockfast.guarantees import Finding, Guarantees, Level
 
@@ -37,16 +37,16 @@ BUGGY = (
 )
 
 
-async def ask(wire: Wire, deadline: float) -> Guarantees:
+async def ask(transport: Transport, deadline: float) -> Guarantees:
     """Ask who belongs to the cluster, and each of the members of the URL how it is."""
-    listed = parts(await wire.call(MEMBERS, b"", deadline), 2)
+    listed = parts(await transport.call(MEMBERS, b"", deadline), 2)
     voters = sum(1 for member in listed if not numbers(member).get(5, 0))
     versions: set[str] = set()
     findings: list[Finding] = []
     silent: list[str] = []
-    for address in wire.addresses:
+    for address in transport.addresses:
         try:
-            reply = await wire.call_on(address, STATUS, b"", deadline)
+            reply = await transport.call_on(address, STATUS, b"", deadline)
         except EngineError:
             silent.append(address)
             continue
@@ -70,7 +70,7 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
     ]
     for version in sorted(versions, key=_numbers):
         findings += _bugs(version)
-    if not wire.known:
+    if not transport.known:
         findings.append(
             Finding(
                 "no user in the URL",
@@ -78,7 +78,7 @@ async def ask(wire: Wire, deadline: float) -> Guarantees:
                 "`etcdctl auth enable`, and etcd://USER:PASSWORD@HOSTS",
             )
         )
-    if wire.exposed:
+    if transport.exposed:
         findings.append(
             Finding(
                 "a password without TLS",

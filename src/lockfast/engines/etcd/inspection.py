@@ -9,11 +9,11 @@ from itertools import groupby
 from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Found, Slice, found, query, rows
-from lockfast.engines.etcd.own_claims import Holdings
+from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import number, numbers
 from lockfast.engines.etcd.sessions import seconds
 from lockfast.engines.etcd.standing import granted
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineRefused
 from lockfast.port import Entry, Page
 
@@ -22,15 +22,15 @@ log = logging.getLogger("lockfast")
 PAGE = 500
 
 
-async def one(wire: Wire, holdings: Holdings, base: int, name: str, deadline: float) -> Page:
+async def one(transport: Transport, own: OwnClaims, base: int, name: str, deadline: float) -> Page:
     """Show the claims on a name."""
     prefix = keys.CLAIMS + keys.encoded(name) + b"/"
-    reply = await wire.call(RANGE, query(prefix, keys.end(prefix)), deadline)
-    return Page(await _entries(wire, holdings, base, _readable(found(reply)), deadline), None)
+    reply = await transport.call(RANGE, query(prefix, keys.end(prefix)), deadline)
+    return Page(await _entries(transport, own, base, _readable(found(reply)), deadline), None)
 
 
 async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
-    wire: Wire, holdings: Holdings, base: int, names: str, cursor: str | None, deadline: float
+    transport: Transport, own: OwnClaims, base: int, names: str, cursor: str | None, deadline: float
 ) -> Page:
     """Show the claims on the next names with a prefix: whole queues, since who holds is a matter
     of the whole.
@@ -38,7 +38,7 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     prefix = keys.CLAIMS + keys.encoded(names)
     start = bytes.fromhex(cursor) if cursor else prefix
     reply = found(
-        await wire.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
+        await transport.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
     )
     every = _readable(reply)
     more = None
@@ -48,10 +48,10 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
         if last == keys.CLAIMS:  # no claim: it has no name of its own
             more = (newest + b"\0").hex()
         else:
-            rest = found(await wire.call(RANGE, query(last, keys.end(last)), deadline))
+            rest = found(await transport.call(RANGE, query(last, keys.end(last)), deadline))
             every = [row for row in every if row.prefix != last] + _readable(rest)
             more = keys.end(last).hex()
-    return Page(await _entries(wire, holdings, base, every, deadline), more)
+    return Page(await _entries(transport, own, base, every, deadline), more)
 
 
 def _readable(reply: Found) -> list[Row]:
@@ -66,20 +66,21 @@ def _readable(reply: Found) -> list[Row]:
 
 
 async def _entries(
-    wire: Wire, holdings: Holdings, base: int, every: list[Row], deadline: float
+    transport: Transport, own: OwnClaims, base: int, every: list[Row], deadline: float
 ) -> list[Entry]:
-    now = wire.now()
+    now = transport.now()
     # What its own client knows to be over is left out; others see it until it is deleted.
     shown = [
         row
         for row in every
-        if not holdings.over(row.id)
-        and ((mine := holdings.get(row.id)) is None or mine.until > now)
+        if not own.over(row.id) and ((mine := own.get(row.id)) is None or mine.until > now)
     ]
     shown.sort(key=lambda row: (row.prefix, row.revision))
     # Found once: another may end one of ours while the others' leases are asked about.
-    own = {row.id: mine for row in shown if (mine := holdings.get(row.id)) is not None}
-    times = await _times_to_live(wire, {row.lease for row in shown if row.id not in own}, deadline)
+    own = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
+    times = await _times_to_live(
+        transport, {row.lease for row in shown if row.id not in own}, deadline
+    )
     entries = []
     for _, group in groupby(shown, key=lambda row: row.prefix):
         queue = list(group)
@@ -102,11 +103,11 @@ async def _entries(
 
 
 async def _times_to_live(
-    wire: Wire, leases: Collection[int], deadline: float
+    transport: Transport, leases: Collection[int], deadline: float
 ) -> dict[int, tuple[int, int]]:
     """Ask how many seconds leases have left, and how many they had: all at once, one per client."""
     asked = [number(1, lease) for lease in leases]
-    told = map(numbers, await wire.call_all(TIME_TO_LIVE, asked, deadline))
+    told = map(numbers, await transport.call_all(TIME_TO_LIVE, asked, deadline))
     return {
         lease: (said.get(3, 0), said.get(4, 0)) for lease, said in zip(leases, told, strict=True)
     }

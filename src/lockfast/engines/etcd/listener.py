@@ -1,4 +1,4 @@
-"""The ears of a client: its waiters, and the one stream on which etcd tells what they watch."""
+"""Listens for one client: its waiters, and the one stream on which etcd reports what they watch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from lockfast.engines.etcd.messages import heard
 from lockfast.engines.etcd.protobuf import Malformed
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.engines.etcd.waiters import Wait, Waits
 from lockfast.engines.etcd.watch_stream import Stream
 from lockfast.port import Wake
@@ -16,12 +16,12 @@ CALM = 0.1  # seconds between a stream that broke and the next
 CALMEST = 3.0  # seconds, if etcd refuses watch after watch: a waiter is looked at as often
 
 
-class Ears:
+class Listener:
     """They open with the first waiter: a client that never waits has no stream."""
 
-    def __init__(self, wire: Wire, base: int) -> None:
+    def __init__(self, transport: Transport, base: int) -> None:
         """Begin closed."""
-        self._wire = wire
+        self._transport = transport
         self._waits = Waits(base)
         self._stream: Stream | None = None
         self._calm = 0.0  # when another stream may be opened
@@ -36,7 +36,7 @@ class Ears:
         told = self._waits.add(wait)
         stream = self._stream
         if stream is None or stream.broken:
-            self._wire.rouse()  # the heart opens one, and watches for all that wait
+            self._transport.rouse()  # the heart opens one, and watches for all that wait
         else:
             stream.send(told)
 
@@ -56,15 +56,15 @@ class Ears:
         """
         stream = self._stream
         if stream is not None and stream.broken:
-            self._wire.doubt(stream.address)  # the member has gone, or has lost its leader
-            self._calm = self._wire.now() + CALM
-        if stream is not None and (stream.broken or not self._wire.leads(stream)):
+            self._transport.doubt(stream.address)  # the member has gone, or has lost its leader
+            self._calm = self._transport.now() + CALM
+        if stream is not None and (stream.broken or not self._transport.leads(stream)):
             stream.close()
             stream = self._stream = None
         if stream is None:
-            if self._waits and self._wire.now() >= self._calm:
+            if self._waits and self._transport.now() >= self._calm:
                 # Known before it is told of all: who comes meanwhile is told of twice, not never.
-                stream = self._stream = await self._wire.stream()
+                stream = self._stream = await self._transport.stream()
                 stream.send(self._waits.again())
             return [], []
         try:
@@ -83,10 +83,10 @@ class Ears:
 
     def _refused(self, stream: Stream, why: str) -> None:
         """Take in that etcd refuses watches: open another stream, later and later."""
-        self._wire.suspect(why)
+        self._transport.suspect(why)
         stream.close()
         self._stream = None
-        self._calm = self._wire.now() + self._pause
+        self._calm = self._transport.now() + self._pause
         self._pause = min(self._pause * 2.0, CALMEST)
 
     def close(self) -> None:

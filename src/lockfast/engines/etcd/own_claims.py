@@ -1,4 +1,4 @@
-"""The holdings: the claims of this client that live, each with a deadline of its own.
+"""The claims of this client at the servers, by id, each with a local deadline.
 
 A lease lives as long as the process that keeps it. A claim that was not renewed must end all the
 same, so its own client deletes it when its time is over.
@@ -34,7 +34,7 @@ from lockfast.engines.etcd.messages import (
 )
 from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
-from lockfast.engines.etcd.transport import Wire
+from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import LONGEST_WAIT, Ask
 
@@ -44,7 +44,7 @@ MARGIN = 1.0  # seconds that a tombstone outlives the last copy
 NEAR = Slice(local=True)
 
 
-class Mine:
+class OwnClaim:
     """A claim of this client that etcd has."""
 
     __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
@@ -83,14 +83,14 @@ class Seen(NamedTuple):
     """The raft term of the first reply; 0 if no majority was asked."""
 
 
-class Holdings:
+class OwnClaims:
     """All of them."""
 
-    def __init__(self, wire: Wire, sessions: Sessions) -> None:
+    def __init__(self, transport: Transport, sessions: Sessions) -> None:
         """Begin with none."""
-        self._wire = wire
+        self._transport = transport
         self._sessions = sessions
-        self._by_id: dict[str, Mine] = {}
+        self._by_id: dict[str, OwnClaim] = {}
         # Re-entrant: a signal handler or a finalizer may come between any two steps of a thread
         # that is inside, and use the same client. Every loop under it runs over a copy, and what
         # was counted is thrown away if anything came in between: see `_sooner`.
@@ -117,11 +117,11 @@ class Holdings:
         """Count them."""
         return len(self._by_id) + len(self._over)
 
-    def get(self, id_: str) -> Mine | None:
+    def get(self, id_: str) -> OwnClaim | None:
         """Find one."""
         return self._by_id.get(id_)
 
-    def add(self, mine: Mine) -> None:
+    def add(self, mine: OwnClaim) -> None:
         """Take one in."""
         with self._lock:
             self._by_id[mine.id] = mine
@@ -153,13 +153,13 @@ class Holdings:
 
     async def send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
         """Send a copy of several claims, in one transaction."""
-        if not self._wire.enter(deadline):
+        if not self._transport.enter(deadline):
             raise EngineUnavailable("too many claims are under way", sent=False)
         ids = [ask.id for ask in asks]
         for id_ in ids:
             self._copies[id_] = self._copies.get(id_, 0) + 1
         try:
-            reply = await self._wire.call(TXN, request, deadline)
+            reply = await self._transport.call(TXN, request, deadline)
         except EngineRefused:
             self._answered(ids)
             raise
@@ -170,7 +170,7 @@ class Holdings:
                 self._doubt(asks)
             raise
         finally:
-            self._wire.leave()
+            self._transport.leave()
         self._answered(ids)
         return reply
 
@@ -188,7 +188,7 @@ class Holdings:
 
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send a transaction that reads, or moves what is there: twice is as good as once."""
-        return done(await self._wire.call(TXN, request, deadline, harmless=True))
+        return done(await self._transport.call(TXN, request, deadline, harmless=True))
 
     def _answered(self, ids: Sequence[str]) -> None:
         for id_ in ids:
@@ -200,7 +200,7 @@ class Holdings:
 
     def bury(self, asks: Iterable[Ask]) -> None:
         """Send no copy of these any more."""
-        now = self._wire.now()
+        now = self._transport.now()
         if len(self.tombs) > AT_ONCE:
             self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
         for ask in asks:
@@ -226,7 +226,7 @@ class Holdings:
         the same step: it will not be let in.
         """
         if len(claims) == 1 and claims[0][0] not in self._copies:
-            there = deleted(await self._wire.call(DELETE, text(1, claims[0][1]), deadline))
+            there = deleted(await self._transport.call(DELETE, text(1, claims[0][1]), deadline))
             self._over.pop(claims[0][0], None)
             return [there]
         # The gates first: should it take several transactions, a copy that comes in between finds
@@ -236,7 +236,7 @@ class Holdings:
         replies: list[bytes] = []
         for start in range(0, len(operations), AT_ONCE):
             some = operations[start : start + AT_ONCE]
-            reply = done(await self._wire.call(TXN, txn(b"", some, []), deadline))
+            reply = done(await self._transport.call(TXN, txn(b"", some, []), deadline))
             for gate, said in zip(gates[start:], reply.of(len(some)), strict=False):
                 if done(said).succeeded:
                     gate.gate = max(gate.gate, reply.revision)
@@ -259,7 +259,7 @@ class Holdings:
 
     async def prune(self, deadline: float) -> list[str]:
         """Delete the claims that are over though their session lives; give their ids."""
-        now = self._wire.now()
+        now = self._transport.now()
         with self._lock:
             before = self._changed
             for mine in list(self._by_id.values()):
@@ -286,7 +286,7 @@ class Holdings:
         self._pause = PAUSE
         return [id_ for id_, _ in over]
 
-    async def extend(self, mines: Sequence[Mine], now: float, deadline: float) -> Seen:
+    async def extend(self, mines: Sequence[OwnClaim], now: float, deadline: float) -> Seen:
         """Renew: each for its life from now, as far as its lease goes. Never shorter.
 
         Give the queues of those whose lease lives. They are read through the quorum, after the
@@ -311,10 +311,10 @@ class Holdings:
                 mine.until = max(mine.until, min(now + life, mine.session.until))
         return seen
 
-    async def promote(self, mines: Iterable[Mine], now: float, deadline: float) -> list[str]:
+    async def promote(self, mines: Iterable[OwnClaim], now: float, deadline: float) -> list[str]:
         """Move new holders from the waiters' lease to that of their ttl; give who was not there."""
         gone: list[str] = []
-        by_size: dict[int, list[Mine]] = {}
+        by_size: dict[int, list[OwnClaim]] = {}
         for mine in mines:
             if mine.session.size != mine.form.size:
                 by_size.setdefault(mine.form.size, []).append(mine)
@@ -337,7 +337,9 @@ class Holdings:
                         gone.append(mine.id)
         return gone
 
-    async def queues(self, mines: Sequence[Mine], deadline: float, *, local: bool = False) -> Seen:
+    async def queues(
+        self, mines: Sequence[OwnClaim], deadline: float, *, local: bool = False
+    ) -> Seen:
         """Read the queues of some claims; `local`: as the member that is asked knows them."""
         forms = {mine.form.prefix: mine.form for mine in mines}
         prefixes = list(forms)

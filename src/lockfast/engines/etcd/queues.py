@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd.keys import Row
-from lockfast.engines.etcd.listener import Ears
-from lockfast.engines.etcd.own_claims import Holdings, Mine, Seen
+from lockfast.engines.etcd.listener import Listener
+from lockfast.engines.etcd.own_claims import OwnClaim, OwnClaims, Seen
 from lockfast.engines.etcd.standing import blocker, standing
 from lockfast.engines.etcd.waiters import Wait
 from lockfast.errors import EngineError
@@ -16,27 +16,27 @@ from lockfast.port import Standing, Wake
 class Places:
     """The places of all claims of this client."""
 
-    def __init__(self, holdings: Holdings, ears: Ears, base: int) -> None:
+    def __init__(self, own: OwnClaims, listener: Listener, base: int) -> None:
         """Begin with none."""
-        self._holdings = holdings
-        self._ears = ears
+        self._own = own
+        self._listener = listener
         self._base = base
 
     def _ends(self, row: Row, now: float) -> float:
         """Tell in how many seconds a claim is over, at the latest, unless it is renewed. Should
         another's end later than that, the watch tells.
         """
-        mine = self._holdings.get(row.id)
+        mine = self._own.get(row.id)
         return mine.until - now if mine is not None else row.ttl
 
-    def among(self, mine: Mine, queue: Sequence[Row], revision: int, now: float) -> Standing:
+    def among(self, mine: OwnClaim, queue: Sequence[Row], revision: int, now: float) -> Standing:
         """Tell where a claim stands in a queue that has it."""
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
         found = standing(
             queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
         )
         if found.granted:
-            self._ears.unwatch([mine.id])
+            self._listener.unwatch([mine.id])
         else:
             room = mine.form.shape.capacity
             # A claim of another capacity leaves no room beside it: see `granted`.
@@ -46,12 +46,12 @@ class Places:
             ]
             if room == 1:
                 ahead = ahead[-1:]
-            self._ears.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
+            self._listener.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
         return found
 
     def behind(  # noqa: PLR0913, PLR0917  # what is known of a long queue
         self,
-        mine: Mine,
+        mine: OwnClaim,
         head: Row,
         ahead: int,
         before: tuple[bytes, int],
@@ -59,7 +59,7 @@ class Places:
         now: float,
     ) -> Standing:
         """Tell where a waiter for a lock stands that has seen the two ends of its queue."""
-        self._ears.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
+        self._listener.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
         left = mine.until - now
         return Standing(
             ticket=mine.revision + self._base,
@@ -72,14 +72,14 @@ class Places:
         )
 
     async def look(
-        self, mines: Sequence[Mine], now: float, deadline: float, *, local: bool = False
+        self, mines: Sequence[OwnClaim], now: float, deadline: float, *, local: bool = False
     ) -> list[Standing | None]:
         """Read the queues of some claims; None for one that is not there any more."""
-        seen = await self._holdings.queues(mines, deadline, local=local)
+        seen = await self._own.queues(mines, deadline, local=local)
         return self.tell(mines, seen, now, local=local)
 
     def tell(
-        self, mines: Sequence[Mine], seen: Seen, now: float, *, local: bool = False
+        self, mines: Sequence[OwnClaim], seen: Seen, now: float, *, local: bool = False
     ) -> list[Standing | None]:
         """Tell where claims stand in queues that were read; None for one that is not there."""
         standings: list[Standing | None] = []
@@ -99,7 +99,7 @@ class Places:
         The member that told so is asked for what it knows: that has the waiter's claim in it, so
         it may only say too much.
         """
-        mine = self._holdings.get(wait.id)
+        mine = self._own.get(wait.id)
         if mine is None:
             return []
         try:
@@ -116,9 +116,9 @@ class Places:
         """Forget claims that are not there any more."""
         ids = list(ids)
         for id_ in ids:
-            self._holdings.drop(id_)
-        self._ears.unwatch(ids)
+            self._own.drop(id_)
+        self._listener.unwatch(ids)
 
     async def prune(self, deadline: float) -> None:
         """End the claims whose time is over."""
-        self._ears.unwatch(await self._holdings.prune(deadline))
+        self._listener.unwatch(await self._own.prune(deadline))

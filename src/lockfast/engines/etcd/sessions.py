@@ -56,7 +56,7 @@ from lockfast.engines.etcd.messages import (
     txn,
 )
 from lockfast.engines.etcd.protobuf import Malformed, number, numbers
-from lockfast.engines.etcd.transport import Leaseless, Wire
+from lockfast.engines.etcd.transport import Leaseless, Transport
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 DUE = 3.0  # keepalives in the life of a lease
@@ -132,12 +132,12 @@ class Kept(NamedTuple):
 class Sessions:
     """The sessions of one client: at most one for each number of seconds."""
 
-    def __init__(self, wire: Wire, base: int) -> None:
+    def __init__(self, transport: Transport, base: int) -> None:
         """Begin with none. `base` is added to every ticket."""
-        self._wire = wire
+        self._transport = transport
         self._base = base
         self._same_base = compare(MOD, EQUAL, 0, keys.BASE)
-        self._opening = wire.mutex()
+        self._opening = transport.mutex()
         self._by_size: dict[int, Session] = {}
         self._by_lease: dict[int, Session] = {}
 
@@ -164,7 +164,7 @@ class Sessions:
         return await self._opening.hold(lambda: self._open(size, deadline), deadline)
 
     async def _open(self, size: int, deadline: float) -> Session:
-        now = self._wire.now()
+        now = self._transport.now()
         session = self._by_size.get(size)
         if session is None or (now >= session.due and not await self.keep(session, deadline)):
             session = await self._make(size, deadline)
@@ -173,14 +173,14 @@ class Sessions:
         return session
 
     async def _make(self, size: int, deadline: float) -> Session:
-        sent = self._wire.now()
-        said = numbers(await self._wire.call(GRANT, number(1, size), deadline))
+        sent = self._transport.now()
+        said = numbers(await self._transport.call(GRANT, number(1, size), deadline))
         lease, granted = said.get(2, 0), said.get(3, 0)
         if lease == 0 or granted < size:
             raise Malformed(f"a lease {lease} of {granted} s, for {size} s")
         session = Session(size, lease, granted, sent)
         write = txn(b"", [put(session.gate_key, b"", session.lease), find(keys.BASE)], [])
-        reply = done(await self._wire.call(TXN, write, deadline, harmless=True))
+        reply = done(await self._transport.call(TXN, write, deadline, harmless=True))
         session.gate = reply.revision
         (_, read) = reply.of(2)
         while True:
@@ -190,7 +190,7 @@ class Sessions:
             write = txn(
                 self.same_base(), [put(keys.BASE, b"%d" % self._base, 0)], [find(keys.BASE)]
             )
-            reply = done(await self._wire.call(TXN, write, deadline))
+            reply = done(await self._transport.call(TXN, write, deadline))
             if reply.succeeded:
                 self._base_is(reply.revision)
                 return session
@@ -229,8 +229,8 @@ class Sessions:
         Nothing else refreshes a lease: a claim that is put on it has what is left of it
         (TRAPS 43).
         """
-        sent = self._wire.now()
-        reply = await self._wire.call(KEEP, number(1, session.lease), deadline)
+        sent = self._transport.now()
+        reply = await self._transport.call(KEEP, number(1, session.lease), deadline)
         if numbers(reply).get(3, 0) <= 0:
             self.lose(session)
             return None
@@ -243,7 +243,7 @@ class Sessions:
             if kept is None:
                 return False
             look = txn(b"", [find(session.gate_key)], [])
-            reply = await self._wire.call(TXN, look, deadline, harmless=True)
+            reply = await self._transport.call(TXN, look, deadline, harmless=True)
             self.read_gate(session, done(reply).of(1)[0])
             if session.dead:
                 return False
@@ -278,7 +278,7 @@ class Sessions:
         for session in self:
             self.lose(session)
             with suppress(Leaseless):
-                await self._wire.call(REVOKE, number(1, session.lease), deadline)
+                await self._transport.call(REVOKE, number(1, session.lease), deadline)
 
 
 def unproven() -> EngineUnavailable:

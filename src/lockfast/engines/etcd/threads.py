@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.transport import Link, Login, T, Wire, crowded
+from lockfast.engines.etcd.transport import Link, Login, T, Transport, crowded
 from lockfast.runtime.base import Clock
 from lockfast.runtime.mutex import Mutex
 
@@ -50,7 +50,7 @@ def _turns() -> SimpleQueue[None]:
     return turns
 
 
-class ThreadWire(Wire):
+class ThreadTransport(Transport):
     """Channels of a blocking client."""
 
     def __init__(self, login: Login, clock: Clock) -> None:

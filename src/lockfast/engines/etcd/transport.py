@@ -89,14 +89,14 @@ class Link:
     __slots__ = ("address", "calls", "channel")
 
     def __init__(self, address: str, channel: Any) -> None:
-        """Of a channel in either colour. A channel connects on its first call."""
+        """Wrap a channel of grpc or grpc.aio. A channel connects on its first call."""
         self.address = address
         self.channel = channel
         self.calls = {method: channel.unary_unary(method, None, None) for method in METHODS}
 
 
 class Mutex(Protocol):
-    """What lets one at a time do its work, in one colour."""
+    """What lets one at a time do its work, for threads or for asyncio."""
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
         """Do the work when it is our turn; raise `EngineUnavailable` if that takes too long: who
@@ -117,8 +117,8 @@ def crowded() -> EngineUnavailable:
     return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
 
 
-class Wire(ABC):
-    """A transport. Its colour is in the abstract methods."""
+class Transport(ABC):
+    """A transport. The abstract methods wait: in a thread, or in asyncio."""
 
     def __init__(self, login: Login, clock: Clock) -> None:
         """Nothing is opened yet."""
@@ -150,11 +150,11 @@ class Wire(ABC):
         """The member that is asked at present."""
         return self._login.addresses[self._current]
 
-    def enter(self, deadline: float) -> bool:  # noqa: ARG002  # a colour may know better
+    def enter(self, deadline: float) -> bool:  # noqa: ARG002  # asyncio has no turns
         """Wait for a turn to claim; False if none came in time."""
         return True
 
-    def leave(self) -> None:  # noqa: B027  # a colour without turns has nothing to give
+    def leave(self) -> None:  # noqa: B027  # asyncio has no turns
         """Give the turn to another."""
 
     async def call(

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine, in both colours, over psycopg 3. Its schema is installed once."""
+"""The PostgreSQL engine, for threads and asyncio, over psycopg 3. Its schema is installed once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from importlib.resources import files
 
 import psycopg
 
-from lockfast.engines.postgres.aio import AioWire
+from lockfast.engines.postgres.aio import AioTransport
 from lockfast.engines.postgres.connection import failed, unconnected
 from lockfast.engines.postgres.engine import PostgresEngine
-from lockfast.engines.postgres.threads import ThreadWire
+from lockfast.engines.postgres.threads import ThreadTransport
 from lockfast.engines.postgres.url import LIBPQ, Address
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Engine
@@ -77,9 +77,9 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     ear = _ear(options.get("listen"))
 
     def open_engine() -> Engine:
-        colour = ThreadWire if isinstance(runtime, Threads) else AioWire
-        wire = colour(address, ear, runtime.bell(), runtime.turns(AT_ONCE), runtime.now)
-        return PostgresEngine(wire, runtime.now, base)
+        kind = ThreadTransport if isinstance(runtime, Threads) else AioTransport
+        transport = kind(address, ear, runtime.bell(), runtime.turns(AT_ONCE), runtime.now)
+        return PostgresEngine(transport, runtime.now, base)
 
     return open_engine
 

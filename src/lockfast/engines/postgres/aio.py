@@ -1,4 +1,4 @@
-"""The asyncio colour: a few connections for all tasks.
+"""The asyncio transport: a few connections for all tasks.
 
 A socket is waited for by callbacks, not by a reader task: `asyncio.run` cancels every task on
 Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (TRAPS 52).
@@ -10,12 +10,12 @@ import asyncio
 from socket import SOCK_STREAM
 
 from lockfast.engines.postgres.steps import READ, WRITE, Socket
-from lockfast.engines.postgres.transport import Wire
+from lockfast.engines.postgres.transport import Transport
 from lockfast.engines.postgres.url import Address
 from lockfast.runtime.base import Bell, Clock, Turns
 
 
-class AioWire(Wire):
+class AioTransport(Transport):
     """Connections of an asyncio client."""
 
     def __init__(

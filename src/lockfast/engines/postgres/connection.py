@@ -1,4 +1,4 @@
-"""One connection, without a colour: each step says what to wait for.
+"""One connection, for threads and asyncio: each step says what to wait for.
 
 libpq is used through psycopg's own wrapper, below its connections: these cannot be bounded by a
 deadline, and a finalizer of theirs in a forked child would speak to the parent's server.

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: the port, in terms of statements and a transport. No colour."""
+"""The PostgreSQL engine: implements the port with SQL functions and a transport."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from lockfast.engines.postgres import guarantees, messages, replies
 from lockfast.engines.postgres.connection import Row
 from lockfast.engines.postgres.pushes import Pushes
-from lockfast.engines.postgres.transport import Wire
+from lockfast.engines.postgres.transport import Transport
 from lockfast.engines.pushes import CALM, before
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
@@ -23,9 +23,9 @@ MARGIN = 1_000_000  # µs a tombstone outlives the last moment at which a copy w
 class PostgresEngine:
     """One client's engine."""
 
-    def __init__(self, wire: Wire, clock: Clock, base: int) -> None:
+    def __init__(self, transport: Transport, clock: Clock, base: int) -> None:
         """Add `base` to every new ticket."""
-        self._wire = wire
+        self._transport = transport
         self._now = clock
         self._base = base
         self._pushes = Pushes()
@@ -37,7 +37,7 @@ class PostgresEngine:
         await self._begin(ask, deadline)
         late = self._late(ask)
         sql = messages.claim(ask, late, self._base, self._pushes.word(ask.id))
-        micros, found = await self._wire.call(sql, deadline, partial(replies.claimed, ask=ask))
+        micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
         if isinstance(found, CapacityMismatch):
             raise found
@@ -51,7 +51,7 @@ class PostgresEngine:
         lates = [self._late(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]
         sql = messages.claim_all(asks, lates, self._base, words)
-        answers = await self._wire.call(sql, deadline, partial(replies.claimed_all, asks=asks))
+        answers = await self._transport.call(sql, deadline, partial(replies.claimed_all, asks=asks))
         for ask, (micros, found) in zip(asks, answers, strict=True):
             self._claimed(micros, found, ask)
         return [found for _, found in answers]
@@ -60,8 +60,8 @@ class PostgresEngine:
         """Learn the server's clock; from the first claim on there is something to hear."""
         if self._channel is None:
             self._channel = f"lockfast_{ask.id[:22]}"
-            self._wire.bell.ring()
-        if self._wire.offset is None:
+            self._transport.bell.ring()
+        if self._transport.offset is None:
             await self._greet(deadline)
 
     def _late(self, ask: Ask) -> int:
@@ -73,22 +73,22 @@ class PostgresEngine:
     def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
         if found is None:
             # The id is dead, or the server's clock was moved: learn, so that the next id lives.
-            self._wire.offset = micros / 1e6 - self._now()
+            self._transport.offset = micros / 1e6 - self._now()
         elif isinstance(found, Standing) and found.ticket and not found.granted:
             self._wait(ask)
-            if self._wire.deaf:
-                self._wire.bell.ring()
+            if self._transport.deaf:
+                self._transport.bell.ring()
 
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
     async def _greet(self, deadline: float) -> None:
         """Connect: that tells the server's clock."""
-        await self._wire.call(b"SELECT 1", deadline, len)
+        await self._transport.call(b"SELECT 1", deadline, len)
 
     def _translate(self, when: float) -> int:
         """Give a time of ours by the server's clock, in µs; at most, never later."""
-        return int((when + (self._wire.offset or 0.0)) * 1e6)
+        return int((when + (self._transport.offset or 0.0)) * 1e6)
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -97,10 +97,10 @@ class PostgresEngine:
         if not asks:
             return []
         read = partial(replies.renewed, asks=asks)
-        answers = await self._wire.call(messages.renew(asks), deadline, read, heart=True)
+        answers = await self._transport.call(messages.renew(asks), deadline, read, heart=True)
         received = self._now()
         for ask, (micros, standing) in zip(asks, answers, strict=True):
-            self._wire.offset = micros / 1e6 - received
+            self._transport.offset = micros / 1e6 - received
             if standing is not None and not standing.granted:
                 self._wait(ask)
         return [standing for _, standing in answers]
@@ -111,17 +111,17 @@ class PostgresEngine:
             return []
         untils = None
         if doubt:
-            if self._wire.offset is None:
+            if self._transport.offset is None:
                 await self._greet(deadline)
             # Never before what a copy said: a reply that was read late has since made the
             # server's time look earlier than it is.
             untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
         sql = messages.resign(asks, untils)
         read = partial(replies.resigned, asks=asks)
-        removed, notes = await self._wire.call(sql, deadline, read)
+        removed, notes = await self._transport.call(sql, deadline, read)
         if notes:
             with suppress(EngineError):  # they are gone all the same
-                await self._wire.call(messages.tell(notes), deadline, len)
+                await self._transport.call(messages.tell(notes), deadline, len)
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
@@ -134,52 +134,52 @@ class PostgresEngine:
         """
         try:
             if self._channel is None:
-                await self._wire.bell.wait(deadline)
+                await self._transport.bell.wait(deadline)
                 return []
-            if self._wire.deaf and self._waiting > self._now():
+            if self._transport.deaf and self._waiting > self._now():
                 soon = self._now() + GLANCE
-                await self._wire.bell.wait(before(deadline, soon))
+                await self._transport.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
-            messages = await self._wire.listen(self._channel, deadline)
+            messages = await self._transport.listen(self._channel, deadline)
         except EngineError:
-            await self._wire.bell.wait(before(deadline, self._now() + CALM))
+            await self._transport.bell.wait(before(deadline, self._now() + CALM))
             return []
         return [EVERYONE] if messages is None else self._pushes.read(messages)
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._wire.bell.ring()
+        self._transport.bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
-            found = await self._wire.call(messages.show_one(names), deadline, replies.entries)
+            found = await self._transport.call(messages.show_one(names), deadline, replies.entries)
             return Page(found, None)
         sql = messages.show_page(names, cursor)
-        return await self._wire.call(sql, deadline, replies.page)
+        return await self._transport.call(sql, deadline, replies.page)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
         """Keep it: one call, one transaction."""
-        await self._wire.call(messages.record(name, claim, record), deadline, len)
+        await self._transport.call(messages.record(name, claim, record), deadline, len)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read them."""
-        return await self._wire.call(messages.records(name), deadline, replies.records)
+        return await self._transport.call(messages.records(name), deadline, replies.records)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the server."""
-        wire = self._wire
+        transport = self._transport
 
         def read(rows: list[Row]) -> Guarantees:  # once connected, these are known
-            return guarantees.guarantees(rows, deaf=wire.deaf, unverified=wire.unverified)
+            return guarantees.guarantees(rows, deaf=transport.deaf, unverified=transport.unverified)
 
-        return await wire.call(guarantees.ASK, deadline, read)
+        return await transport.call(guarantees.ASK, deadline, read)
 
     def reset(self) -> None:
         """Forget every connection."""
-        self._wire.reset()
+        self._transport.reset()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._wire.close()
+        await self._transport.close()

@@ -1,4 +1,4 @@
-"""Statements: what is sent. No colour.
+"""Statements: what is sent. For threads and asyncio alike.
 
 Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
 nothing to quote.

@@ -1,4 +1,4 @@
-"""Replies: what comes back. No colour.
+"""Replies: what comes back. For threads and asyncio alike.
 
 An operation answers with one value, a text of words: it costs both sides less than a row of as many
 columns. Nothing is believed that no server of ours would say: it raises a ValueError or the like,

@@ -1,4 +1,4 @@
-"""What a connection without a colour waits for, step by step."""
+"""What a connection waits for, step by step."""
 
 from __future__ import annotations
 

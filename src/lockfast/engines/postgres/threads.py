@@ -1,4 +1,4 @@
-"""The blocking colour: a thread waits for its own connection."""
+"""The blocking transport: a thread waits for its own connection."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import select
 from socket import SOCK_STREAM, getaddrinfo
 
 from lockfast.engines.postgres.steps import READ, WRITE, Socket
-from lockfast.engines.postgres.transport import Wire
+from lockfast.engines.postgres.transport import Transport
 
 EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
 
-class ThreadWire(Wire):
+class ThreadTransport(Transport):
     """Connections of a blocking client: one per thread at work, ten at most, and one for the
     heart.
     """

@@ -1,4 +1,4 @@
-"""The connections of one client: some for its callers, and one for its heart. A colour waits."""
+"""The connections of one client: some for its callers, and one for its heart. Subclasses wait."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ IO = 5.0  # seconds after which an attempt to connect is given up
 GRACE = 0.05  # seconds for what has to be done when a deadline is over
 
 
-class Wire(ABC):
-    """What both colours share: all but the waiting."""
+class Transport(ABC):
+    """What threads and asyncio share: all but the waiting."""
 
     def __init__(
         self, address: Address, ear: Address | None, bell: Bell, turns: Turns, clock: Clock

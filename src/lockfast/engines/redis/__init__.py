@@ -1,4 +1,4 @@
-"""The Redis and Valkey engine: standalone, Sentinel and Cluster, in both colours."""
+"""The Redis and Valkey engine: standalone, Sentinel and Cluster, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import ssl
 from collections.abc import Callable
 
 from lockfast.engines.hosts import exposed
-from lockfast.engines.redis.aio import AioWire
+from lockfast.engines.redis.aio import AioTransport
 from lockfast.engines.redis.engine import RedisEngine
-from lockfast.engines.redis.threads import ThreadWire
+from lockfast.engines.redis.threads import ThreadTransport
 from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
 from lockfast.engines.redis.transport import Address, Login
 from lockfast.port import Engine
@@ -43,8 +43,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
 
     def open_engine() -> Engine:
-        wire = (ThreadWire if isinstance(runtime, Threads) else AioWire)(login, runtime.now)
-        return RedisEngine(wire, make_topology(), runtime.now, base, weak)
+        transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
+            login, runtime.now
+        )
+        return RedisEngine(transport, make_topology(), runtime.now, base, weak)
 
     return open_engine
 

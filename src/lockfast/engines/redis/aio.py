@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
 
-class AioWire:
+class AioTransport:
     """Connections of an asyncio client."""
 
     def __init__(self, login: Login, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The Redis engine: the port, in terms of scripts, a topology and a transport. No colour."""
+"""The Redis engine: implements the port with Lua scripts, a topology and a transport."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import PAUSE, Errors, Routes
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN, Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.transport import Address, Wire, code, failure
+from lockfast.engines.redis.transport import Address, Transport, code, failure
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import Ask, Entry, Page, Standing, Wake
@@ -35,14 +35,14 @@ class RedisEngine(Routes):
 
     def __init__(
         self,
-        wire: Wire,
+        transport: Transport,
         topology: Topology,
         clock: Clock,
         base: int,
         weak: Sequence[Finding] = (),
     ) -> None:
         """Add `base` to every new ticket. `weak`: what is wrong with the way to the server."""
-        super().__init__(wire, topology, clock)
+        super().__init__(transport, topology, clock)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
@@ -55,13 +55,13 @@ class RedisEngine(Routes):
         shape = ask.shape
         form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket)
-        offset = self._wire.offsets.get(address) if address else None
+        offset = self._transport.offsets.get(address) if address else None
         if address is None or offset is None:
             address, offset = await self._meet(ask, form.bucket, deadline)
         late = int((ask.not_after + offset) * 1000)
         ask.late = max(ask.late, late)
         packet = messages.claim(form, ask, late, self._base)
-        reply = await self._wire.call(address, packet, deadline)
+        reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
             address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
@@ -70,7 +70,7 @@ class RedisEngine(Routes):
                 told = messages.refusal(reply, ask)
                 if told is not None:
                     # The id is dead, or the server's clock was moved: learn it for the next id.
-                    self._wire.offsets[address] = told / 1000 - self._now()
+                    self._transport.offsets[address] = told / 1000 - self._now()
                     return None
             return messages.standing(reply, ask)
         except messages.Malformed as error:
@@ -107,7 +107,7 @@ class RedisEngine(Routes):
 
     def _claim(self, form: messages.ClaimForm, ask: Ask, address: Address) -> bytes:
         """Pack a claim as that server's clock has it."""
-        late = int((ask.not_after + self._wire.offsets[address]) * 1000)
+        late = int((ask.not_after + self._transport.offsets[address]) * 1000)
         ask.late = max(ask.late, late)
         return messages.claim(form, ask, late, self._base)
 
@@ -115,11 +115,11 @@ class RedisEngine(Routes):
         """Find the bucket's server and learn its clock; from here on there is something to hear."""
         if self._channel is None:
             self._channel = PREFIX + ask.id[:22]
-            self._wire.rouse()
+            self._transport.rouse()
         address = self._topology.find(bucket) or await self._where(bucket, deadline)
-        if address not in self._wire.offsets:
-            await self._wire.call(address, command("PING"), deadline)
-        return address, self._wire.offsets[address]
+        if address not in self._transport.offsets:
+            await self._transport.call(address, command("PING"), deadline)
+        return address, self._transport.offsets[address]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -137,7 +137,7 @@ class RedisEngine(Routes):
                         found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
                 standings, told = messages.renewed(reply, len(group))
-                self._wire.offsets[address] = told / 1000 - received
+                self._transport.offsets[address] = told / 1000 - received
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
 
@@ -163,7 +163,7 @@ class RedisEngine(Routes):
                 break
             packet = messages.renew_alone(ask) if alone else RENEW.whole(messages.renew([part]))
             calls = [command("ASKING"), packet] if asking else [packet]
-            reply = (await self._wire.pipeline(address, calls, deadline, heart=True))[-1]
+            reply = (await self._transport.pipeline(address, calls, deadline, heart=True))[-1]
             if not isinstance(reply, hiredis.ReplyError):
                 return self._renewed(messages.renewed(reply, 1)[0][0], ask, address)
         return self._failure(reply, address)
@@ -183,7 +183,7 @@ class RedisEngine(Routes):
             if doubt:
                 await self._meet(asks[0], form.bucket, deadline)
             packet = messages.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
-            reply = await self._wire.call(address, packet, deadline)
+            reply = await self._transport.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)
                 _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
@@ -221,8 +221,8 @@ class RedisEngine(Routes):
         for ask in asks:
             form = messages.resign_form(ask.shape.name)
             address = self._topology.find(form.bucket)
-            if address is not None and address in self._wire.offsets:
-                self._wire.post(address, messages.resign(form, ask, self._tomb(ask, address)))
+            if address is not None and address in self._transport.offsets:
+                self._transport.post(address, messages.resign(form, ask, self._tomb(ask, address)))
 
     def _resignation(
         self,
@@ -240,24 +240,24 @@ class RedisEngine(Routes):
         never before what a copy said: a reply that was read late, or a clock that was moved, has
         since made the server's time look earlier than it is.
         """
-        told = int((max(ask.not_after, self._now()) + self._wire.offsets[address]) * 1000)
+        told = int((max(ask.not_after, self._now()) + self._transport.offsets[address]) * 1000)
         return max(told, ask.late)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on the heart's connection. A cut subscription is made anew."""
         try:
             if self._channel is None:
-                await self._wire.pause(deadline)
+                await self._transport.pause(deadline)
                 return []
             address = await self._ear(patience(deadline, self._now()))
             again = self._refusals.until(address)
             if again is not None:
-                await self._wire.pause(before(deadline, again))
+                await self._transport.pause(before(deadline, again))
                 return []
             messages = await self._hear(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
-            await self._wire.pause(before(deadline, self._now() + CALM))
+            await self._transport.pause(before(deadline, self._now() + CALM))
             return []
         return wakes(messages)
 
@@ -271,7 +271,7 @@ class RedisEngine(Routes):
         if self._heard is None or self._heard in self._silent:
             nodes = await self._nodes(deadline, again=False)
             if self._heard is not None:  # nobody would read what it goes on to send
-                self._wire.forget(self._heard)
+                self._transport.forget(self._heard)
             self._heard = min(nodes, key=lambda node: self._silent.get(node, 0.0))
         return self._heard
 
@@ -280,7 +280,7 @@ class RedisEngine(Routes):
     ) -> list[bytes] | None:
         """Listen to one server. One that refuses the channel is not asked again at once."""
         try:
-            messages = await self._wire.listen(address, channel, deadline)
+            messages = await self._transport.listen(address, channel, deadline)
         except EngineRefused as error:
             self._refusals.note(address, channel, error)
             return []
@@ -293,7 +293,7 @@ class RedisEngine(Routes):
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._wire.rouse()
+        self._transport.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or those that one page of the key space holds."""
@@ -315,7 +315,7 @@ class RedisEngine(Routes):
         """Run a script that is about one name, and read its reply."""
         bucket = keys(name).bucket
         address = self._topology.find(bucket) or await self._where(bucket, deadline)
-        reply = await self._wire.call(address, packet, deadline)
+        reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             address, reply = await self._insist(
                 reply, script, address, bucket, lambda _: packet, deadline
@@ -364,7 +364,7 @@ class RedisEngine(Routes):
             return command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
 
         if names is None:
-            reply = await self._wire.call(address, scan(), deadline)
+            reply = await self._transport.call(address, scan(), deadline)
             position, names = _scanned(reply, prefix, address)
         shown, calls = names, [messages.inspect(name, SHOWN) for name in names]
         calls += [scan()] if position != "0" else []
@@ -382,7 +382,7 @@ class RedisEngine(Routes):
         """Ask every server that has locks."""
         nodes = []
         for address in await self._nodes(deadline, again=True):
-            reply = await self._wire.call(address, command("INFO"), deadline)
+            reply = await self._transport.call(address, command("INFO"), deadline)
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
             if type(reply) is not bytes:
@@ -393,11 +393,11 @@ class RedisEngine(Routes):
 
     def reset(self) -> None:
         """Forget every connection."""
-        self._wire.reset()
+        self._transport.reset()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._wire.close()
+        await self._transport.close()
 
 
 def _filled(

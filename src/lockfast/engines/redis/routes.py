@@ -1,4 +1,4 @@
-"""Routes: which server to ask, and what to do when it sends us elsewhere. No colour."""
+"""Routes: which server to ask, and what to do when it redirects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockfast.engines.redis import messages
 from lockfast.engines.redis.keys import BUCKETS, command
 from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.transport import DEMOTED, Address, Wire, code, failure
+from lockfast.engines.redis.transport import DEMOTED, Address, Transport, code, failure
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.base import Clock
@@ -28,11 +28,11 @@ BRIEF = 0.1  # seconds at the least for a node that did not answer last time
 class Routes:
     """What an engine needs of a topology and a transport together."""
 
-    def __init__(self, wire: Wire, topology: Topology, clock: Clock) -> None:
+    def __init__(self, transport: Transport, topology: Topology, clock: Clock) -> None:
         """Let the topology know when a server does not answer."""
-        self._wire = wire
+        self._transport = transport
         self._topology = topology
-        wire.trouble = topology.doubt
+        transport.trouble = topology.doubt
         self._now = clock
         self._silent: dict[Address, float] = {}
         """Servers that did not answer, and until when they are not asked together with others."""
@@ -49,7 +49,7 @@ class Routes:
 
         async def call(address: Address, packet: bytes) -> Any:
             now = self._now()  # half of the time that is left, so that there is some for the next
-            return await self._wire.call(address, packet, now + min((deadline - now) / 2, 1.0))
+            return await self._transport.call(address, packet, now + min((deadline - now) / 2, 1.0))
 
         await self._topology.refresh(call)
         found = self._topology.find(bucket)
@@ -81,14 +81,14 @@ class Routes:
                 if there is None:
                     break
                 address = there
-                if address not in self._wire.offsets:
-                    await self._wire.call(address, command("PING"), deadline)
+                if address not in self._transport.offsets:
+                    await self._transport.call(address, command("PING"), deadline)
             packet = script.whole(pack(address)) if whole else pack(address)
             if said.startswith("ASK "):
                 pair = [command("ASKING"), packet]
-                reply = (await self._wire.pipeline(address, pair, deadline, heart=False))[1]
+                reply = (await self._transport.pipeline(address, pair, deadline, heart=False))[1]
             else:
-                reply = await self._wire.call(address, packet, deadline)
+                reply = await self._transport.call(address, packet, deadline)
             if type(reply) is not hiredis.ReplyError:
                 return address, reply
         raise self._failure(reply, address)
@@ -101,12 +101,12 @@ class Routes:
         if isinstance(error, EngineUnavailable):
             self._topology.doubt()
         if code(reply) == DEMOTED:
-            self._wire.forget(address)
+            self._transport.forget(address)
         return error
 
     def _malformed(self, error: messages.Malformed, address: Address) -> EngineUnavailable:
         """Turn a reply that cannot be read into our error, and trust its connection no more."""
-        self._wire.forget(address)
+        self._transport.forget(address)
         self._topology.doubt()
         return EngineUnavailable(f"Redis at {address}: {error}, not an answer", sent=True)
 
@@ -120,7 +120,7 @@ class Routes:
         heart: bool,
     ) -> list[Any]:
         """Run a script several times in one round trip."""
-        replies = await self._wire.pipeline(address, calls, deadline, heart=heart)
+        replies = await self._transport.pipeline(address, calls, deadline, heart=heart)
         lacking = [
             i
             for i, reply in enumerate(replies)
@@ -128,7 +128,7 @@ class Routes:
         ]
         if lacking:
             some = [script.whole(calls[i]) for i in lacking]
-            again = await self._wire.pipeline(address, some, deadline, heart=heart)
+            again = await self._transport.pipeline(address, some, deadline, heart=heart)
             for i, reply in zip(lacking, again, strict=True):
                 replies[i] = reply
         return replies

@@ -35,7 +35,7 @@ def _from_outside(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
-class ThreadWire:
+class ThreadTransport:
     """Connections of a blocking client."""
 
     connection = Connection

@@ -153,8 +153,8 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
     return EngineRefused(f"Redis at {address}: {text}" + (f" ({hint})" if hint else ""))
 
 
-class Wire(Protocol):
-    """A transport, in one colour."""
+class Transport(Protocol):
+    """A transport, for threads or for asyncio."""
 
     offsets: dict[Address, float]
     """Per server, what to add to our clock for at most the server's."""

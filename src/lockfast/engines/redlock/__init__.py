@@ -1,4 +1,4 @@
-"""The Redlock engine: one lock on several independent Redis nodes, in both colours."""
+"""The Redlock engine: one lock on several independent Redis nodes, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from lockfast.engines.hosts import exposed
 from lockfast.engines.redis import OPTIONS, tls_context
 from lockfast.engines.redis.transport import Address
-from lockfast.engines.redlock.aio import AioFleet
+from lockfast.engines.redlock.aio import AioTransport
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.installation import PATIENCE, make_members
-from lockfast.engines.redlock.threads import ThreadFleet
+from lockfast.engines.redlock.threads import ThreadTransport
 from lockfast.engines.redlock.transport import Introduction
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
@@ -30,11 +30,11 @@ def install(url: str, *, lost: bool = False) -> None:
     ttl in use is over.
     """
     nodes, login, _ = _read(parse(url))
-    fleet = ThreadFleet(nodes, login, now)
+    transport = ThreadTransport(nodes, login, now)
     try:
-        drive(make_members(fleet, now() + PATIENCE, lost=lost))
+        drive(make_members(transport, now() + PATIENCE, lost=lost))
     finally:
-        drive(fleet.close())
+        drive(transport.close())
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
@@ -43,10 +43,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
 
     def open_engine() -> Engine:
-        fleet = (ThreadFleet if isinstance(runtime, Threads) else AioFleet)(
+        transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
             nodes, login, runtime.now
         )
-        return RedlockEngine(fleet, runtime.now, runtime.sleep, base, weak)
+        return RedlockEngine(transport, runtime.now, runtime.sleep, base, weak)
 
     return open_engine
 

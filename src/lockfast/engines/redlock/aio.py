@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from lockfast.engines.redis.aio import AioWire, Connection
+from lockfast.engines.redis.aio import AioTransport as RedisAio
+from lockfast.engines.redis.aio import Connection
 from lockfast.engines.redis.transport import IO, Address, Login
 from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
 from lockfast.errors import EngineError, EngineUnavailable
@@ -107,7 +108,7 @@ class Slot:
         return None
 
 
-class AioFleet(AioWire):
+class AioTransport(RedisAio):
     """Connections of an asyncio client."""
 
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:

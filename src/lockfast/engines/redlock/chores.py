@@ -12,7 +12,7 @@ from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import BUCKETS
 from lockfast.engines.redis.messages import Malformed, number, reading
 from lockfast.engines.redlock import messages
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.runtime.base import Clock
 
 MOST = 10_000  # releases that are remembered; what is not delivered ends by its ttl
@@ -60,9 +60,9 @@ class Chores:
     answer that comes late counts too: the transport gives it to `hear`, and `do` goes on from it.
     """
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+    def __init__(self, transport: Transport, clock: Clock) -> None:
         """Begin with nothing to do."""
-        self._fleet = fleet
+        self._transport = transport
         self._now = clock
         self._recent: deque[tuple[float, bytes]] = deque(maxlen=MOST)
         self._lost: set[int] = set()
@@ -132,15 +132,15 @@ class Chores:
             await self._ask({node}, messages.join(join.key, "", ()))
         if join.since:
             # Only now: what was under way when the node lost its data has reached the others.
-            others = set(range(len(self._fleet.nodes))) - {node, *join.marks}
-            if len(join.marks) < quorum(len(self._fleet.nodes)):
+            others = set(range(len(self._transport.nodes))) - {node, *join.marks}
+            if len(join.marks) < quorum(len(self._transport.nodes)):
                 join.strange.clear()  # one of them may have joined meanwhile
                 await self._ask(others, messages.marks(join.since))
             await self._let_in(node, join)
 
     async def _let_in(self, node: int, join: Join) -> None:
         """Make a node a member with the marks of a majority, if they are known."""
-        size = len(self._fleet.nodes)
+        size = len(self._transport.nodes)
         needed, since = quorum(size), join.since
         if len(join.marks) >= needed:
             marks = join.highest(needed)
@@ -185,12 +185,12 @@ class Chores:
                 join.strange.add(node)
                 continue
             join.marks[node] = found
-            if len(join.marks) >= quorum(len(self._fleet.nodes)):
+            if len(join.marks) >= quorum(len(self._transport.nodes)):
                 join.due = self._now()
 
     async def _ask(self, nodes: set[int], request: bytes, count: int = 1) -> bool:
         """Ask nodes; tell whether all have answered in time."""
-        size = len(self._fleet.nodes)
+        size = len(self._transport.nodes)
         requests = [request if node in nodes else None for node in range(size)]
         silent = set(nodes)
 
@@ -201,5 +201,5 @@ class Chores:
                     self.hear(node, reply)
             return math.inf if silent else 0.0
 
-        await self._fleet.scatter(requests, count, self._end, hear, heart=True)
+        await self._transport.scatter(requests, count, self._end, hear, heart=True)
         return not silent

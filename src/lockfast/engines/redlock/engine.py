@@ -1,4 +1,4 @@
-"""The Redlock engine: the port, in terms of a ballot over independent nodes. No colour."""
+"""The Redlock engine: implements the port by a ballot over independent nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.guarantees import probe
 from lockfast.engines.redlock.inspection import highest_of, one_name, one_page, recorded
 from lockfast.engines.redlock.requests import ask_all, load
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Finding, Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
@@ -44,7 +44,7 @@ class RedlockEngine:
 
     def __init__(
         self,
-        fleet: Fleet,
+        transport: Transport,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]],
         base: int,
@@ -53,9 +53,9 @@ class RedlockEngine:
         """Add `base` to every number that is proposed by the clock. `weak`: what is wrong with the
         way to the nodes.
         """
-        self._fleet = fleet
-        fleet.late, fleet.lost = self._late, self._lost
-        self._size = len(fleet.nodes)
+        self._transport = transport
+        transport.late, transport.lost = self._late, self._lost
+        self._size = len(transport.nodes)
         self._quorum = quorum(self._size)
         self._now = clock
         self._sleep = sleep
@@ -65,7 +65,7 @@ class RedlockEngine:
         self._deaf: dict[Address, float] = {}
         self._channel: str | None = None
         self._told: set[str] = set()
-        self._chores = Chores(fleet, clock)
+        self._chores = Chores(transport, clock)
         self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -78,7 +78,7 @@ class RedlockEngine:
             )
         if self._channel is None:
             self._channel = messages.PREFIX + ask.id[:22]
-            self._fleet.rouse()
+            self._transport.rouse()
         trial = attempt(ask)
         number = 0
         while True:
@@ -101,18 +101,18 @@ class RedlockEngine:
 
     async def _propose(self, ask: Ask, trial: Attempt, poll: Poll, end: float) -> None:
         self._number(trial)
-        nodes, hear_one = self._fleet.nodes, poll.hear
+        nodes, hear_one = self._transport.nodes, poll.hear
 
         def hear(node: int, answer: Answer) -> float:
             reply = answer[0] if type(answer) is list else answer
             hear_one(node, reply, nodes[node])
             if demoted(reply):
-                self._fleet.forget(nodes[node])
+                self._transport.forget(nodes[node])
             return poll.patience
 
-        await self._fleet.scatter([trial.packet(ask)] * self._size, 1, end, hear)
+        await self._transport.scatter([trial.packet(ask)] * self._size, 1, end, hear)
         if poll.lacking:
-            await load(self._fleet, end)
+            await load(self._transport, end)
 
     def _number(self, trial: Attempt) -> None:
         """Choose the number to propose: another each time, but the same while that may have won."""
@@ -169,7 +169,7 @@ class RedlockEngine:
     def _lost(self, node: int) -> None:
         """Have the heart tell a node again what it may have missed."""
         self._chores.lost(node)
-        self._fleet.rouse()
+        self._transport.rouse()
 
     def _late(self, node: int, reply: object) -> None:
         """Look at a reply that nobody waits for any more: a node may say that it is no member."""
@@ -182,15 +182,15 @@ class RedlockEngine:
     def _meet(self, node: int, key: bytes) -> None:
         """Have the heart see to a node that is no member. Nobody waits there: listen elsewhere."""
         self._chores.met(node, key)
-        self._deaf[self._fleet.nodes[node]] = self._now() + DEAF
-        self._fleet.rouse()
+        self._deaf[self._transport.nodes[node]] = self._now() + DEAF
+        self._transport.rouse()
 
     async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
         """Take a proposal back where it was accepted, or may be. Nobody waits for the answer."""
         if nodes:
             packet = messages.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
             requests = [packet if node in nodes else None for node in range(self._size)]
-            await self._fleet.scatter(requests, 1, self._now(), None)
+            await self._transport.scatter(requests, 1, self._now(), None)
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
@@ -218,7 +218,7 @@ class RedlockEngine:
             return found
         began = self._now()
         end = min(deadline, began + messages.UNDER_WAY)
-        await ask_all(self._fleet, [row[3] for row in rows], parts, end, heart=True)
+        await ask_all(self._transport, [row[3] for row in rows], parts, end, heart=True)
         for i, ask, trial, tally in rows:
             if isinstance(tally, Extension):
                 found[i] = tally.standing(trial.token, ask.shape.ttl)
@@ -244,7 +244,7 @@ class RedlockEngine:
         tallies = [Departure(self._size) for _ in asks]
         until = self._now() + max(ask.shape.ttl for ask in asks)
         try:
-            failed = await ask_all(self._fleet, tallies, parts, deadline)
+            failed = await ask_all(self._transport, tallies, parts, deadline)
         finally:
             # Not before: a heart that told it again to a node first would leave nothing to be
             # found there, and a release that finds nothing says that the lease was lost.
@@ -253,7 +253,9 @@ class RedlockEngine:
             self._lost(node)
         if broken:
             # After what it has was freed: every node refuses a late copy by the number it had.
-            await ask_all(self._fleet, [Departure(self._size) for _ in broken], broken, deadline)
+            await ask_all(
+                self._transport, [Departure(self._size) for _ in broken], broken, deadline
+            )
             self._chores.released(broken, until)
         if not tallies[0].confirmed:
             raise EngineUnavailable(
@@ -277,7 +279,7 @@ class RedlockEngine:
         found = []
         for ask in asks:
             if not attempt(ask).token:
-                token = await highest_of(self._fleet, ask.shape.name, ask.id, deadline)
+                token = await highest_of(self._transport, ask.shape.name, ask.id, deadline)
                 if token:
                     found.append(messages.resign(ask.shape.name, ask.id, token))
         return found
@@ -285,7 +287,7 @@ class RedlockEngine:
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Write the resignation behind the claim on the same connections, where that can be."""
         for ask in asks:
-            self._fleet.post(messages.resign(ask.shape.name, ask.id, attempt(ask).token))
+            self._transport.post(messages.resign(ask.shape.name, ask.id, attempt(ask).token))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on one node's channel; now and then, see to nodes that need it."""
@@ -294,12 +296,12 @@ class RedlockEngine:
             if due is not None:
                 deadline = due if deadline is None else min(deadline, due)
             if self._channel is None:
-                await self._fleet.pause(deadline)
+                await self._transport.pause(deadline)
                 return []
             messages = await self._hear(deadline)
         except EngineError:
             soon = self._now() + CALM
-            await self._fleet.pause(soon if deadline is None else min(deadline, soon))
+            await self._transport.pause(soon if deadline is None else min(deadline, soon))
             return []
         if messages is None:
             return [EVERYONE]
@@ -311,15 +313,15 @@ class RedlockEngine:
         """Listen to the last node that answers: a release is written to it after the others."""
         assert self._channel is not None  # noqa: S101  # for the type checker
         now = self._now()
-        willing = [n for n in self._fleet.nodes if self._refusals.until(n) is None]
+        willing = [n for n in self._transport.nodes if self._refusals.until(n) is None]
         if not willing:  # waiters look by themselves
-            again = min(self._refusals.until(n) or now for n in self._fleet.nodes)
-            await self._fleet.pause(again if deadline is None else min(deadline, again))
+            again = min(self._refusals.until(n) or now for n in self._transport.nodes)
+            await self._transport.pause(again if deadline is None else min(deadline, again))
             return []
         nodes = [n for n in willing if self._deaf.get(n, 0.0) < now]
         node = (nodes or willing)[-1]
         try:
-            messages = await self._fleet.listen(node, self._channel, deadline)
+            messages = await self._transport.listen(node, self._channel, deadline)
         except EngineRefused as error:
             self._refusals.note(node, self._channel, error)
             return []
@@ -332,35 +334,35 @@ class RedlockEngine:
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._fleet.rouse()
+        self._transport.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show who holds by majority, and who waits anywhere."""
         deadline = self._now() + 5.0
         if exact:
-            return await one_name(self._fleet, names, deadline)
-        return await one_page(self._fleet, names, cursor, deadline)
+            return await one_name(self._transport, names, deadline)
+        return await one_page(self._transport, names, cursor, deadline)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
         """Keep it on every node; a majority must answer."""
-        await recorded(self._fleet, name, record, deadline)
+        await recorded(self._transport, name, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Read what any of a majority has kept."""
-        return await recorded(self._fleet, name, b"", deadline)
+        return await recorded(self._transport, name, b"", deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask every node."""
-        found = await probe(self._fleet, deadline)
+        found = await probe(self._transport, deadline)
         return replace(found, findings=(*found.findings, *self._weak))
 
     def reset(self) -> None:
         """Forget every connection."""
-        self._fleet.reset()
+        self._transport.reset()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._fleet.close()
+        await self._transport.close()
 
 
 def _ids(messages: Sequence[bytes]) -> Iterator[str]:

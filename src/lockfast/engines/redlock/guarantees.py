@@ -10,7 +10,7 @@ from lockfast.engines.redis.guarantees import read
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import problem
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Finding, Guarantees, Level
 
@@ -28,14 +28,14 @@ PROMISE = {
 }
 
 
-async def probe(fleet: Fleet, deadline: float) -> Guarantees:
+async def probe(transport: Transport, deadline: float) -> Guarantees:
     """Ask every node about itself."""
     told: dict[int, Mapping[str, str]] = {}
     members: set[int] = set()
     errors: list[EngineError] = []
 
     def hear(node: int, answer: Answer) -> float:
-        address = fleet.nodes[node]
+        address = transport.nodes[node]
         replies: list[Any] = answer if type(answer) is list else [answer, None]
         info, marks = replies
         if isinstance(info, bytes):
@@ -44,13 +44,15 @@ async def probe(fleet: Fleet, deadline: float) -> Guarantees:
                 members.add(node)
         else:
             errors.append(problem(info, address))
-        return float(len(told) + len(errors) < len(fleet.nodes))
+        return float(len(told) + len(errors) < len(transport.nodes))
 
     request = command("INFO") + messages.ALL_MARKS
-    await fleet.scatter([request] * len(fleet.nodes), 2, deadline, hear)
-    if len(told) < quorum(len(fleet.nodes)):
+    await transport.scatter([request] * len(transport.nodes), 2, deadline, hear)
+    if len(told) < quorum(len(transport.nodes)):
         raise errors[0] if errors else EngineUnavailable("too few nodes answered", sent=False)
-    return judged([told.get(node) for node in range(len(fleet.nodes))], members, fleet.nodes)
+    return judged(
+        [told.get(node) for node in range(len(transport.nodes))], members, transport.nodes
+    )
 
 
 def judged(

@@ -26,7 +26,7 @@ from lockfast.engines.redis.messages import (
 from lockfast.engines.redis.scripts import RECORD
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.scripts import INSPECT
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineUnavailable
 from lockfast.port import RECORDS, Entry, Page
 
@@ -37,16 +37,16 @@ OTHERS = 4.0  # of the seconds of a page, those that are left for asking every n
 Rows = list[list[Any]]
 
 
-async def one_name(fleet: Fleet, name: str, deadline: float) -> Page:
+async def one_name(transport: Transport, name: str, deadline: float) -> Page:
     """Show the claims on one name."""
-    answers = await _ask(fleet, [name], deadline)
-    return Page(_merged(name, [each[0] for each in answers.values()], len(fleet.nodes)), None)
+    answers = await _ask(transport, [name], deadline)
+    return Page(_merged(name, [each[0] for each in answers.values()], len(transport.nodes)), None)
 
 
-async def highest_of(fleet: Fleet, name: str, ident: str, deadline: float) -> int:
+async def highest_of(transport: Transport, name: str, ident: str, deadline: float) -> int:
     """Return the highest number that any of the nodes that answer knows of a claim; 0 if none."""
     highest = 0
-    for rows in (await _ask(fleet, [name], deadline)).values():
+    for rows in (await _ask(transport, [name], deadline)).values():
         with contextlib.suppress(Malformed), reading():
             for raw, token, *_ in rows[0]:
                 if raw == ident.encode():
@@ -54,21 +54,21 @@ async def highest_of(fleet: Fleet, name: str, ident: str, deadline: float) -> in
     return highest
 
 
-async def one_page(fleet: Fleet, prefix: str, cursor: str | None, deadline: float) -> Page:
+async def one_page(transport: Transport, prefix: str, cursor: str | None, deadline: float) -> Page:
     """Show the claims that one page of one node's key space has.
 
     What a majority holds is on one of every few nodes that leave no majority beside them, so that
     many are read, one after another. A name is shown where it is met first.
     """
-    size = len(fleet.nodes)
+    size = len(transport.nodes)
     node, position, *read = map(int, (cursor or "0 0").split(" "))
     pattern = f"{messages.PREFIX}{{*}}[=>]{_literal(prefix)}*"
     scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
-    found = _scanned(await _one(fleet, node, scan, deadline), prefix)
+    found = _scanned(await _one(transport, node, scan, deadline), prefix)
     entries: list[Entry] = []
     if found is not None:
         following, names = found
-        answers = await _ask(fleet, list(names), deadline)
+        answers = await _ask(transport, list(names), deadline)
         for number, name in enumerate(names):
             rows = {each: replies[number] for each, replies in answers.items()}
             # A lock and its waiting room are two keys, and may be on two pages.
@@ -121,7 +121,7 @@ def _literal(text: str) -> str:
     return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
 
 
-async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
+async def _one(transport: Transport, node: int, request: bytes, deadline: float) -> Any:
     """Ask one node; None if it did not answer."""
     told: list[Any] = []
 
@@ -130,27 +130,29 @@ async def _one(fleet: Fleet, node: int, request: bytes, deadline: float) -> Any:
             told.append(answer[0])
         return 0.0
 
-    requests = [request if each == node else None for each in range(len(fleet.nodes))]
-    await fleet.scatter(requests, 1, deadline - OTHERS, hear)
+    requests = [request if each == node else None for each in range(len(transport.nodes))]
+    await transport.scatter(requests, 1, deadline - OTHERS, hear)
     return told[0] if told else None
 
 
-async def _ask(fleet: Fleet, names: Sequence[str], deadline: float) -> dict[int, list[Rows]]:
+async def _ask(
+    transport: Transport, names: Sequence[str], deadline: float
+) -> dict[int, list[Rows]]:
     """Ask every node about names."""
     if not names:
         return {}
     request = b"".join(INSPECT.whole(messages.inspect(name, SHOWN)) for name in names)
-    return await _majority(fleet, request, len(names), deadline)
+    return await _majority(transport, request, len(names), deadline)
 
 
 async def _majority(
-    fleet: Fleet, request: bytes, count: int, deadline: float
+    transport: Transport, request: bytes, count: int, deadline: float
 ) -> dict[int, list[Any]]:
     """Ask every node; a majority must answer, and the others have a moment to. They have longer if
     it depends on them whether a majority shows a claim: somebody who has just acquired may be on
     three of five nodes, of which two are among the last to answer.
     """
-    size = len(fleet.nodes)
+    size = len(transport.nodes)
     answers: dict[int, list[Any]] = {}
     errors: list[object] = []
 
@@ -168,7 +170,7 @@ async def _majority(
             return 1e9
         return GRACE * 5 if _decided(answers.values(), silent, quorum(size)) else UNSURE
 
-    await fleet.scatter([request] * size, count, deadline, hear)
+    await transport.scatter([request] * size, count, deadline, hear)
     if len(answers) < quorum(size):
         why = f": {errors[0]}" if errors else ""
         raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=True)
@@ -185,10 +187,10 @@ def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
     return not any(seen < enough <= seen + silent for seen in shown.values())
 
 
-async def recorded(fleet: Fleet, name: str, line: bytes, deadline: float) -> list[bytes]:
+async def recorded(transport: Transport, name: str, line: bytes, deadline: float) -> list[bytes]:
     """Keep the record of a break on every node, or without a line read what they have kept."""
     request = RECORD.whole(record(messages.keys(name).records, line))
-    answers = await _majority(fleet, request, 1, deadline)
+    answers = await _majority(transport, request, 1, deadline)
     kept: list[list[bytes]] = []
     for (reply,) in answers.values():
         with contextlib.suppress(Malformed):

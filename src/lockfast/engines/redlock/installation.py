@@ -11,33 +11,35 @@ from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import problem
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 PATIENCE = 10.0
 
 
-async def make_members(fleet: Fleet, deadline: float, *, lost: bool) -> None:
+async def make_members(transport: Transport, deadline: float, *, lost: bool) -> None:
     """Make every node a member, unless a majority already is: then the rest join by themselves."""
-    told = await _everyone(fleet, messages.ALL_MARKS + command("TIME"), 2, deadline)
+    told = await _everyone(transport, messages.ALL_MARKS + command("TIME"), 2, deadline)
     marks = [[messages.mark(raw) for raw in replies[0]] for replies in told]
     members = sum(None not in each for each in marks)
-    if members >= quorum(len(fleet.nodes)) and not lost:
+    if members >= quorum(len(transport.nodes)) and not lost:
         return
     if members and not lost:
         raise EngineRefused(
-            f"{members} of {len(fleet.nodes)} nodes are members, and the others have lost their "
-            "data. Leases that were granted before may still be believed in: wait for the longest "
+            f"{members} of {len(transport.nodes)} nodes are members, and the others have lost "
+            "their data. Leases that were granted before may still be believed in: wait for the longest "
             "ttl in use, or stop whoever holds one. Then install(url, lost=True)."
         )
     known = [mark[0] for each in marks for mark in each if mark is not None]
     clocks = [int(at) * 1_000_000 + int(micros) for _, (at, micros) in told]
     # From the clock on: should all of them have lost their data, tokens go on all the same.
     highest = max([*known, *clocks, time.time_ns() // 1000])
-    await _everyone(fleet, messages.install(highest), 1, deadline)
+    await _everyone(transport, messages.install(highest), 1, deadline)
 
 
-async def _everyone(fleet: Fleet, request: bytes, count: int, deadline: float) -> list[list[Any]]:
+async def _everyone(
+    transport: Transport, request: bytes, count: int, deadline: float
+) -> list[list[Any]]:
     """Ask every node; all must answer."""
     answers: dict[int, list[Any]] = {}
     errors: list[EngineError] = []
@@ -51,13 +53,13 @@ async def _everyone(fleet: Fleet, request: bytes, count: int, deadline: float) -
                 if (type(answer) is list)
                 else answer
             )
-            errors.append(problem(bad, fleet.nodes[node]))
-        return float(len(answers) + len(errors) < len(fleet.nodes)) * PATIENCE
+            errors.append(problem(bad, transport.nodes[node]))
+        return float(len(answers) + len(errors) < len(transport.nodes)) * PATIENCE
 
-    await fleet.scatter([request] * len(fleet.nodes), count, deadline, hear)
+    await transport.scatter([request] * len(transport.nodes), count, deadline, hear)
     if errors:
         raise errors[0]
-    if len(answers) < len(fleet.nodes):
-        silent = [str(a) for i, a in enumerate(fleet.nodes) if i not in answers]
+    if len(answers) < len(transport.nodes):
+        silent = [str(a) for i, a in enumerate(transport.nodes) if i not in answers]
         raise EngineUnavailable(f"no answer from {', '.join(silent)}: all must be up", sent=True)
-    return [answers[node] for node in range(len(fleet.nodes))]
+    return [answers[node] for node in range(len(transport.nodes))]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import Tally, demoted, lacks
-from lockfast.engines.redlock.transport import Answer, Fleet
+from lockfast.engines.redlock.transport import Answer, Transport
 
 
 async def ask_all(
-    fleet: Fleet,
+    transport: Transport,
     tallies: Sequence[Tally],
     parts: Sequence[bytes],
     end: float,
@@ -18,12 +18,12 @@ async def ask_all(
     heart: bool = False,
 ) -> set[int]:
     """Ask, and have each reply counted; give the nodes that failed."""
-    nodes, failed, lacking = fleet.nodes, set[int](), set[int]()
+    nodes, failed, lacking = transport.nodes, set[int](), set[int]()
     first = tallies[0]
 
     def hear(node: int, answer: Answer) -> float:
         if type(answer) is list and type(answer[0]) is not int and any(map(demoted, answer)):
-            fleet.forget(nodes[node])
+            transport.forget(nodes[node])
         if type(answer) is not list:
             failed.add(node)
             for tally in tallies:
@@ -41,21 +41,21 @@ async def ask_all(
 
     packet = parts[0] if len(parts) == 1 else b"".join(parts)
     requests: list[bytes | None] = [packet] * len(nodes)
-    await fleet.scatter(requests, len(parts), end, hear, heart=heart)
+    await transport.scatter(requests, len(parts), end, hear, heart=heart)
     if lacking:
-        await load(fleet, end)
+        await load(transport, end)
         requests = [packet if node in lacking else None for node in range(len(nodes))]
-        await fleet.scatter(requests, len(parts), end, hear, heart=heart)
+        await transport.scatter(requests, len(parts), end, hear, heart=heart)
     return failed
 
 
-async def load(fleet: Fleet, end: float) -> None:
+async def load(transport: Transport, end: float) -> None:
     """Bring the scripts to every node: one of them is new, or was told to forget them."""
     heard: list[int] = []
 
     def hear(node: int, answer: Answer) -> float:
         del answer
         heard.append(node)
-        return float(len(heard) < len(fleet.nodes))
+        return float(len(heard) < len(transport.nodes))
 
-    await fleet.scatter([messages.LOAD] * len(fleet.nodes), messages.LOADED, end, hear)
+    await transport.scatter([messages.LOAD] * len(transport.nodes), messages.LOADED, end, hear)

@@ -16,7 +16,7 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.threads import ThreadWire
+from lockfast.engines.redis.threads import ThreadTransport as RedisThreads
 from lockfast.engines.redis.transport import FRESH, PING, Address, Login, reason
 from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
@@ -30,7 +30,7 @@ Bundle = dict[Address, Line]
 Waiting = tuple[int, Line, list[Any]]
 
 
-class ThreadFleet(ThreadWire):
+class ThreadTransport(RedisThreads):
     """Bundles of a blocking client."""
 
     connection = Line

@@ -33,8 +33,8 @@ class Introduction(Login):
         return [*hello, messages.enter(), time]
 
 
-class Fleet(Protocol):
-    """A transport to several nodes, in one colour."""
+class Transport(Protocol):
+    """A transport to several nodes, for threads or for asyncio."""
 
     nodes: Sequence[Address]
     late: Callable[[int, Any], object]

@@ -1,13 +1,13 @@
-"""The ZooKeeper engine, in both colours, over kazoo."""
+"""The ZooKeeper engine, for threads and asyncio, over kazoo."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from lockfast.engines.zookeeper.aio import TaskColour
+from lockfast.engines.zookeeper.aio import AioTransport
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
-from lockfast.engines.zookeeper.threads import ThreadColour
+from lockfast.engines.zookeeper.threads import ThreadTransport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
@@ -30,7 +30,7 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         )
 
     def open_engine() -> Engine:
-        colour = (ThreadColour if isinstance(runtime, Threads) else TaskColour)(runtime.now)
-        return ZooKeeperEngine(address, colour, base)
+        transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(runtime.now)
+        return ZooKeeperEngine(address, transport, base)
 
     return open_engine

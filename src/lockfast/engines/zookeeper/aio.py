@@ -1,4 +1,4 @@
-"""The asyncio colour: kazoo's thread sets futures of the loop."""
+"""The asyncio transport: kazoo's thread sets futures of the loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lockfast.engines.zookeeper.transport import Late, Reply
 from lockfast.runtime.base import Clock
 
 
-class TaskReply:
+class AioReply:
     """A one-shot made of a future."""
 
     __slots__ = ("_loop", "future")
@@ -38,7 +38,7 @@ class TaskReply:
             self.future.set_result((value, error))
 
 
-class TaskColour:
+class AioTransport:
     """Tasks of one loop."""
 
     def __init__(self, clock: Clock) -> None:
@@ -47,15 +47,15 @@ class TaskColour:
         self._loop = asyncio.get_running_loop()
         self._bell = asyncio.Event()
 
-    def reply(self) -> TaskReply:
+    def reply(self) -> AioReply:
         """Make a reply to come."""
-        return TaskReply(self._loop)
+        return AioReply(self._loop)
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Suspend until the answer is there. A task that is cancelled does not cancel the reply,
         for which others may wait.
         """
-        assert isinstance(reply, TaskReply)  # noqa: S101  # a colour waits for its own
+        assert isinstance(reply, AioReply)  # noqa: S101  # a transport waits for its own
         future = reply.future
         if not future.done():
             await asyncio.wait([future], timeout=max(deadline - self.now(), 0.0))

@@ -16,7 +16,7 @@ from kazoo.protocol.serialization import Create, GetData, SetData, Sync
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.messages import make_above
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour, Late
+from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.errors import EngineUnavailable
 from lockfast.port import RECORD, RECORDS
 
@@ -27,9 +27,9 @@ SHORTEST = 0.01  # seconds of a pause, at most, after the first time that anothe
 class Records:
     """One look at the records of a name, or a change of them."""
 
-    def __init__(self, colour: Colour, session: Session, root: str, deadline: float) -> None:
+    def __init__(self, transport: Transport, session: Session, root: str, deadline: float) -> None:
         """Use this session."""
-        self._colour = colour
+        self._transport = transport
         self._session = session
         self._root = root
         self._deadline = deadline
@@ -45,7 +45,7 @@ class Records:
                 if version is not None:
                     await self._settle(SetData(path, data, version))
                     return
-                make_above(self._colour, self._session, path)
+                make_above(self._transport, self._session, path)
                 await self._settle(Create(path, data, self._session.acl, 0))
             except (BadVersionError, NodeExistsError, NoNodeError):
                 await self._pause(attempt)  # another was quicker: read again
@@ -69,13 +69,13 @@ class Records:
 
     async def _pause(self, attempt: int) -> None:
         """Let others write the node first: wait for a reply that nobody sends."""
-        now = self._colour.now()
+        now = self._transport.now()
         pause = SHORTEST * 2 ** min(attempt, 5) * random.random()  # noqa: S311  # no secret
         if now + pause >= self._deadline:
             raise EngineUnavailable("others change the records of breaks all the time", sent=False)
         with suppress(Late):
-            await self._colour.wait(self._colour.reply(), now + pause)
+            await self._transport.wait(self._transport.reply(), now + pause)
 
     async def _settle(self, request: object) -> Any:  # noqa: ANN401  # see Reply
-        reply = self._session.send(self._colour, request)
-        return await self._session.settle(self._colour, reply, self._deadline)
+        reply = self._session.send(self._transport, request)
+        return await self._session.settle(self._transport, reply, self._deadline)

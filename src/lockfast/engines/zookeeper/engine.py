@@ -1,4 +1,4 @@
-"""The ZooKeeper engine: the port, in terms of sessions, a ledger and a recipe. No colour."""
+"""The ZooKeeper engine: implements the port with sessions, own claims and a recipe."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
 from lockfast.engines.zookeeper.break_records import Records
 from lockfast.engines.zookeeper.inspection import Show
-from lockfast.engines.zookeeper.listener import Ears
+from lockfast.engines.zookeeper.listener import Listener
 from lockfast.engines.zookeeper.messages import listed, remove
 from lockfast.engines.zookeeper.nodes import Line
-from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.pool import Pool
 from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
 from lockfast.engines.zookeeper.session import Session, SessionLost
 from lockfast.engines.zookeeper.token_base import Base
-from lockfast.engines.zookeeper.transport import Colour, Late
+from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
@@ -36,29 +36,29 @@ Found = Standing | Exception | None
 class ZooKeeperEngine:
     """One client's engine."""
 
-    def __init__(self, address: Address, colour: Colour, base: int) -> None:
+    def __init__(self, address: Address, transport: Transport, base: int) -> None:
         """Add `base` to every new ticket."""
         self._address = address
-        self._colour = colour
-        self._now = colour.now
-        self._base = Base(address.root, base, colour)
-        self._ledger = Ledger()
-        self._reaper = Reaper(self._ledger, colour.now)
-        self._ears = Ears(colour, self._ledger, self._base.path)
-        self._look = self._ears.look
-        self._pool = Pool(address, colour, self._ears)
-        self._recipe = Recipe(colour, self._base, self._ledger, self._reaper, self._look)
+        self._transport = transport
+        self._now = transport.now
+        self._base = Base(address.root, base, transport)
+        self._own = OwnClaims()
+        self._reaper = Reaper(self._own, transport.now)
+        self._listener = Listener(transport, self._own, self._base.path)
+        self._look = self._listener.look
+        self._pool = Pool(address, transport, self._listener)
+        self._recipe = Recipe(transport, self._base, self._own, self._reaper, self._look)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report: two requests on one way."""
-        if self._ledger.is_dead(ask, self._now()):
+        if self._own.is_dead(ask, self._now()):
             return None
         folder = nodes.folder(self._address.root, ask.shape.name)
         try:
             with self._pool.of(ask.shape.ttl) as session:
                 await self._prepare(session, ask.shape.ttl, deadline)
                 await self._recipe.prune(folder, deadline)
-                mine = self._ledger.get(ask.id)
+                mine = self._own.get(ask.id)
                 if mine is None:
                     return await self._recipe.enter(ask, session, folder, deadline)
                 return await self._recipe.find(mine, deadline)
@@ -83,9 +83,9 @@ class ZooKeeperEngine:
     async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
         """Extend: for each session one transaction, and a list for each name."""
         found: list[Found] = [None] * len(asks)
-        sessions: dict[Session, list[tuple[int, Mine]]] = {}
+        sessions: dict[Session, list[tuple[int, OwnClaim]]] = {}
         for place, ask in enumerate(asks):
-            mine = self._ledger.get(ask.id)
+            mine = self._own.get(ask.id)
             if mine is not None:
                 sessions.setdefault(mine.session, []).append((place, mine))
         left = len(sessions)
@@ -100,7 +100,11 @@ class ZooKeeperEngine:
         return found
 
     async def _renew(
-        self, session: Session, chunk: list[tuple[int, Mine]], found: list[Found], deadline: float
+        self,
+        session: Session,
+        chunk: list[tuple[int, OwnClaim]],
+        found: list[Found],
+        deadline: float,
     ) -> None:
         try:
             if not session.usable:  # and no waiting: other sessions have claims to be renewed too
@@ -111,7 +115,8 @@ class ZooKeeperEngine:
             sent = self._now()
             proof = self._proof(session, chunk, sent)
             lists = {
-                folder: session.send(self._colour, GetChildren(folder, None)) for folder in folders
+                folder: session.send(self._transport, GetChildren(folder, None))
+                for folder in folders
             }
             await proof.settle(deadline)
         except SessionLost:
@@ -123,7 +128,7 @@ class ZooKeeperEngine:
         lines: dict[str, Line | Exception] = {}
         for folder, reply in lists.items():
             try:
-                lines[folder] = await listed(self._colour, session, folder, reply, deadline)
+                lines[folder] = await listed(self._transport, session, folder, reply, deadline)
             except (EngineError, SessionLost) as error:
                 lines[folder] = error
         for place, mine in chunk:
@@ -135,25 +140,25 @@ class ZooKeeperEngine:
             )
 
     def _proof(
-        self, session: Session, chunk: list[tuple[int, Mine]], sent: float
+        self, session: Session, chunk: list[tuple[int, OwnClaim]], sent: float
     ) -> Proof | CaughtUp:
         """Prove that the session lives, unless that was done a moment ago: a crowd is renewed chunk
         by chunk. If a claim's node is not known, what a list lacks must be true now.
         """
         known = all(mine.child is not None for _, mine in chunk)
         recent = known and sent < session.anchor + RECENT * session.timeout
-        return (CaughtUp if recent else Proof)(self._colour, session, chunk[0][1].folder)
+        return (CaughtUp if recent else Proof)(self._transport, session, chunk[0][1].folder)
 
-    async def _renew_one(self, mine: Mine, line: Line, sent: float, deadline: float) -> Found:
+    async def _renew_one(self, mine: OwnClaim, line: Line, sent: float, deadline: float) -> Found:
         try:
             if not await self._look.identified(mine, line, deadline):
-                self._ledger.take(mine)
+                self._own.take(mine)
                 return None
             place = line.place(mine.child or "")
             shape = mine.ask.shape
             granted = place is not None and place < line.granted
             until = sent + (shape.ttl if granted else shape.wait_ttl)
-            if not self._ledger.extend(mine, until, self._now()):
+            if not self._own.extend(mine, until, self._now()):
                 return None
             standing = await self._look.standing(mine, line, sent, deadline)
         except SessionLost:
@@ -161,7 +166,7 @@ class ZooKeeperEngine:
         except EngineError as error:
             return error
         if standing is not None and standing.granted:
-            self._ledger.tell(mine, self._now())
+            self._own.tell(mine, self._now())
         return standing
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
@@ -169,7 +174,7 @@ class ZooKeeperEngine:
         if doubt:
             now = self._now()
             for ask in asks:
-                self._ledger.entomb(ask, now)
+                self._own.entomb(ask, now)
         removed: list[bool] = []
         for start in range(0, len(asks), CHUNK):
             removed += await self._resign(asks[start : start + CHUNK], deadline)
@@ -178,7 +183,7 @@ class ZooKeeperEngine:
     async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
         for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:
             await self._recipe.prune(folder, deadline)
-        known = [self._ledger.get(ask.id) for ask in asks]
+        known = [self._own.get(ask.id) for ask in asks]
         ways = []
         for mine in known:
             reply = None
@@ -186,7 +191,7 @@ class ZooKeeperEngine:
                 mine.told = True  # and if it is let in meanwhile, nobody has to hear of it
             if mine is not None and mine.child is not None and mine.session.usable:
                 path = f"{mine.folder}/{mine.child}"
-                reply = mine.session.send(self._colour, Delete(path, -1))
+                reply = mine.session.send(self._transport, Delete(path, -1))
             ways.append(reply)
         removed = []
         for ask, mine, reply in zip(asks, known, ways, strict=True):
@@ -196,14 +201,14 @@ class ZooKeeperEngine:
                     there = await self._break(ask, deadline)
                 elif reply is None:
                     await mine.session.ready(deadline)
-                    there = await remove(self._colour, mine, deadline)
+                    there = await remove(self._transport, mine, deadline)
                 else:
-                    await mine.session.settle(self._colour, reply, deadline)
+                    await mine.session.settle(self._transport, reply, deadline)
                     there = True
             except (NoNodeError, SessionLost):
                 there = False
             if mine is not None:
-                self._ledger.take(mine)
+                self._own.take(mine)
             removed.append(there)
         return removed
 
@@ -212,22 +217,22 @@ class ZooKeeperEngine:
         folder = nodes.folder(self._address.root, ask.shape.name)
         with self._pool.any() as session:
             await session.ready(deadline)
-            return await remove(self._colour, Mine(ask, folder, session, 0.0), deadline)
+            return await remove(self._transport, OwnClaim(ask, folder, session, 0.0), deadline)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Write a resignation behind the claim, where its node is known."""
         for ask in asks[:CHUNK]:
-            mine = self._ledger.get(ask.id)
+            mine = self._own.get(ask.id)
             if mine is not None and mine.child is not None and mine.session.usable:
-                mine.session.send(self._colour, Delete(f"{mine.folder}/{mine.child}", -1))
+                mine.session.send(self._transport, Delete(f"{mine.folder}/{mine.child}", -1))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep until somebody may be let in."""
-        return await self._ears.listen(deadline)
+        return await self._listener.listen(deadline)
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._colour.ring()
+        self._transport.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or on the next names with a prefix."""
@@ -235,11 +240,11 @@ class ZooKeeperEngine:
         try:
             with self._pool.any() as session:
                 await session.ready(deadline)
-                show = Show(self._colour, session, deadline)
+                show = Show(self._transport, session, deadline)
                 root, now = self._address.root, self._now()
                 if exact:
-                    return Page(await show.one(root, names, self._ledger, now), None)
-                return await show.page(root, names, cursor, self._ledger, now)
+                    return Page(await show.one(root, names, self._own, now), None)
+                return await show.page(root, names, cursor, self._own, now)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
@@ -261,14 +266,14 @@ class ZooKeeperEngine:
 
     async def _records(self, session: Session, deadline: float) -> Records:
         await session.ready(deadline)
-        return Records(self._colour, session, self._address.root, deadline)
+        return Records(self._transport, session, self._address.root, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Ask the ensemble for its members and its bounds."""
         try:
             with self._pool.any() as session:
                 await session.ready(deadline)
-                return await guarantees.ask(self._colour, session, self._address, deadline)
+                return await guarantees.ask(self._transport, session, self._address, deadline)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
@@ -284,12 +289,12 @@ class ZooKeeperEngine:
         self._reaper.close()
         ended = []
         for session in self._pool.close():
-            ended.append(self._colour.reply())
-            session.retire(ended[-1], alive=bool(self._ledger.on(session)))
+            ended.append(self._transport.reply())
+            session.retire(ended[-1], alive=bool(self._own.on(session)))
         until = self._now() + CLOSING
         for reply in ended:
             try:
-                await self._colour.wait(reply, until)
+                await self._transport.wait(reply, until)
             except Late:
                 return
 

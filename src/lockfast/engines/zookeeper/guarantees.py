@@ -11,7 +11,7 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.security import Permissions
 
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour, Late
+from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused
 from lockfast.guarantees import Finding, Guarantees, Level
@@ -47,11 +47,13 @@ class Deaf:
         """Hear nothing."""
 
 
-async def ask(colour: Colour, session: Session, address: Address, deadline: float) -> Guarantees:
+async def ask(
+    transport: Transport, session: Session, address: Address, deadline: float
+) -> Guarantees:
     """Ask for the members, the version and the bounds of a session."""
-    members = await _members(colour, session, deadline)
-    version = await _version(colour, session, deadline)
-    bounds = await _bounds(colour, address, deadline)
+    members = await _members(transport, session, deadline)
+    version = await _version(transport, session, deadline)
+    bounds = await _bounds(transport, address, deadline)
     engine = f"ZooKeeper {version}, {members} voting {'member' if members == 1 else 'members'}"
     findings = _alone(members) or _forgetful(version)
     # What its own findings say may be forgotten is not promised to be kept.
@@ -59,7 +61,10 @@ async def ask(colour: Colour, session: Session, address: Address, deadline: floa
     if members < QUORUM:
         promise = STOPS
     shortest, longest = bounds
-    findings += [*_bounded(shortest, longest), *await _opened(colour, session, address, deadline)]
+    findings += [
+        *_bounded(shortest, longest),
+        *await _opened(transport, session, address, deadline),
+    ]
     findings += address.weak
     return Guarantees(
         engine, level, f"{promise}; a ttl is {shortest:g} to {longest:g} s", tuple(findings)
@@ -114,12 +119,12 @@ def _bounded(shortest: float, longest: float) -> list[Finding]:
 
 
 async def _opened(
-    colour: Colour, session: Session, address: Address, deadline: float
+    transport: Transport, session: Session, address: Address, deadline: float
 ) -> list[Finding]:
     """Look who may change the nodes: those that are there, or those that we would make."""
-    reply = session.send(colour, GetACL(address.root))
+    reply = session.send(transport, GetACL(address.root))
     try:
-        acl, _ = await session.settle(colour, reply, deadline)
+        acl, _ = await session.settle(transport, reply, deadline)
     except NoNodeError:
         acl = address.acl
     except EngineRefused:  # not to be read by us: then not open either
@@ -137,19 +142,19 @@ async def _opened(
     ]
 
 
-async def _members(colour: Colour, session: Session, deadline: float) -> int:
-    reply = session.send(colour, GetData("/zookeeper/config", None))
+async def _members(transport: Transport, session: Session, deadline: float) -> int:
+    reply = session.send(transport, GetData("/zookeeper/config", None))
     try:
-        data, _ = await session.settle(colour, reply, deadline)
+        data, _ = await session.settle(transport, reply, deadline)
     except (NoNodeError, EngineRefused):  # standalone, or not to be read by us
         return 1
     lines = (data or b"").decode(errors="replace").splitlines()
     return max(sum(bool(re.match(r"server\.\d+=.*:participant", line)) for line in lines), 1)
 
 
-async def _version(colour: Colour, session: Session, deadline: float) -> str:
+async def _version(transport: Transport, session: Session, deadline: float) -> str:
     """Ask by a four-letter word, in a thread: it is a connection of its own."""
-    reply = colour.reply()
+    reply = transport.reply()
 
     def work() -> None:
         try:
@@ -160,18 +165,18 @@ async def _version(colour: Colour, session: Session, deadline: float) -> str:
     threading.Thread(target=work, name="lockfast-asks", daemon=True).start()
     try:
         found = re.search(
-            r"version: (\d{1,4}\.\d{1,4}\.\d{1,4})", await colour.wait(reply, deadline)
+            r"version: (\d{1,4}\.\d{1,4}\.\d{1,4})", await transport.wait(reply, deadline)
         )
     except Late:
         found = None
     return found[1] if found else "of unknown version"
 
 
-async def _bounds(colour: Colour, address: Address, deadline: float) -> tuple[float, float]:
+async def _bounds(transport: Transport, address: Address, deadline: float) -> tuple[float, float]:
     """Ask for impossible timeouts: the server answers with its bounds."""
     bounds = []
     for timeout in (0.001, FOR_EVER):
-        session = Session(address, timeout, colour, Deaf())
+        session = Session(address, timeout, transport, Deaf())
         try:
             await session.ready(deadline)
             bounds.append(session.timeout)

@@ -11,9 +11,9 @@ from kazoo.protocol.serialization import GetChildren, GetData, Sync
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.messages import listed
 from lockfast.engines.zookeeper.nodes import Line
-from lockfast.engines.zookeeper.own_claims import Ledger
+from lockfast.engines.zookeeper.own_claims import OwnClaims
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour, Reply
+from lockfast.engines.zookeeper.transport import Reply, Transport
 from lockfast.port import Entry, Page
 
 PAGE = 500  # names after which no further bucket is read, and requests that are under way at once
@@ -23,26 +23,26 @@ T = TypeVar("T")
 class Show:
     """One look from outside."""
 
-    def __init__(self, colour: Colour, session: Session, deadline: float) -> None:
+    def __init__(self, transport: Transport, session: Session, deadline: float) -> None:
         """Read with this session."""
-        self._colour = colour
+        self._transport = transport
         self._session = session
         self._deadline = deadline
 
-    async def one(self, root: str, name: str, ledger: Ledger, now: float) -> list[Entry]:
+    async def one(self, root: str, name: str, own: OwnClaims, now: float) -> list[Entry]:
         """Show the claims on one name."""
-        sync = self._session.send(self._colour, Sync(root))
-        entries = await self._entries(root, [name], ledger, now)
+        sync = self._session.send(self._transport, Sync(root))
+        entries = await self._entries(root, [name], own, now)
         await self._settle(sync)
         return entries
 
     async def page(
-        self, root: str, prefix: str, cursor: str | None, ledger: Ledger, now: float
+        self, root: str, prefix: str, cursor: str | None, own: OwnClaims, now: float
     ) -> Page:
         """Show the claims on names with a prefix, from one bucket on: in three round trips, since
         a list of names, the lists of their claims and what these say follow from each other.
         """
-        sync = self._session.send(self._colour, Sync(root))
+        sync = self._session.send(self._transport, Sync(root))
         buckets = nodes.buckets(root)
         number = int(cursor or 0)
         names: list[str] = []
@@ -54,40 +54,40 @@ class Show:
             names += [name for name in every if name.startswith(prefix)]
             if len(names) >= PAGE:
                 break
-        entries = await self._entries(root, names, ledger, now)
+        entries = await self._entries(root, names, own, now)
         return Page(entries, str(number) if number < len(buckets) else None)
 
     def _ask(self, paths: Sequence[str]) -> list[Reply]:
-        return [self._session.send(self._colour, GetChildren(path, None)) for path in paths]
+        return [self._session.send(self._transport, GetChildren(path, None)) for path in paths]
 
     async def _settle(self, reply: Reply) -> Any:  # noqa: ANN401  # see Reply
         """Give an answer; None if there is no such node."""
         try:
-            return await self._session.settle(self._colour, reply, self._deadline)
+            return await self._session.settle(self._transport, reply, self._deadline)
         except NoNodeError:
             return None
 
     async def _entries(
-        self, root: str, names: Sequence[str], ledger: Ledger, now: float
+        self, root: str, names: Sequence[str], own: OwnClaims, now: float
     ) -> list[Entry]:
         found: list[tuple[str, str, Line, int]] = []
         for some in _chunks(names):
             folders = [nodes.folder(root, name) for name in some]
             for name, folder, reply in zip(some, folders, self._ask(folders), strict=True):
-                line = await listed(self._colour, self._session, folder, reply, self._deadline)
+                line = await listed(self._transport, self._session, folder, reply, self._deadline)
                 found += [(name, folder, line, place) for place in range(len(line.nodes))]
         entries = []
         for part in _chunks(found):
             replies = [
                 self._session.send(
-                    self._colour, GetData(f"{folder}/{line.nodes[place].child}", None)
+                    self._transport, GetData(f"{folder}/{line.nodes[place].child}", None)
                 )
                 for _, folder, line, place in part
             ]
             for (name, _, line, place), reply in zip(part, replies, strict=True):
                 told = await self._settle(reply)
                 if told is not None:
-                    entries += _entry(name, line, place, told, ledger, now)
+                    entries += _entry(name, line, place, told, own, now)
         return entries
 
 
@@ -97,11 +97,11 @@ def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
-    name: str, line: Line, place: int, told: tuple[bytes, Any], ledger: Ledger, now: float
+    name: str, line: Line, place: int, told: tuple[bytes, Any], own: OwnClaims, now: float
 ) -> list[Entry]:
     """Show a claim, unless it is over."""
     node, header = line.nodes[place], nodes.unpacked(told[0])
-    mine = ledger.get(node.id)
+    mine = own.get(node.id)
     # Of another's claim only its process knows; it lasts for a ttl if that dies.
     left = header.ttl if mine is None else mine.deadline - now
     if left <= 0.0:

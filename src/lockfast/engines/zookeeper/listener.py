@@ -1,4 +1,4 @@
-"""Ears: what kazoo's threads tell of sessions and watches, made into pushes. No colour."""
+"""Turns kazoo's session and watch callbacks into wakes, for one client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from lockfast.engines.zookeeper.messages import listed
-from lockfast.engines.zookeeper.own_claims import Ledger
+from lockfast.engines.zookeeper.own_claims import OwnClaims
 from lockfast.engines.zookeeper.session import Session, SessionLost
 from lockfast.engines.zookeeper.standing import Look
-from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import EngineError
 from lockfast.port import EVERYONE, Wake
 
@@ -19,30 +19,30 @@ IO = 5.0  # seconds after which an unanswered look is given up
 LEAST = 0.05  # seconds that it gets though renewals are due
 
 
-class Ears:
+class Listener:
     """One client's."""
 
-    def __init__(self, colour: Colour, ledger: Ledger, base: str) -> None:
+    def __init__(self, transport: Transport, own: OwnClaims, base: str) -> None:
         """Hear nothing yet. `base` is the path of the token base."""
-        self._colour = colour
-        self._ledger = ledger
+        self._transport = transport
+        self._own = own
         self._base = base
-        self.look = Look(colour, ledger, self._worth_a_look)
+        self.look = Look(transport, own, self._worth_a_look)
         self._pushes: deque[Wake] = deque()
         self._dirty: dict[tuple[Session, str], None] = {}
 
     def told(self, session: Session, state: str) -> None:
         """Hear of a session's state, in kazoo's thread."""
-        mine = self._ledger.on(session)
+        mine = self._own.on(session)
         if state == KazooState.CONNECTED:
             self._pushes.append(EVERYONE)  # watches ended with the last connection
         elif state == KazooState.LOST:
             for each in mine:
-                self._ledger.take(each)
-                self._ledger.entomb(each.ask, self._colour.now())  # a pruned id stays dead
+                self._own.take(each)
+                self._own.entomb(each.ask, self._transport.now())  # a pruned id stays dead
         # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
         self._pushes.extend(Wake(each.id, granted=False) for each in mine)
-        self._colour.ring()
+        self._transport.ring()
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
         """Hear of a watch that fired, in kazoo's thread."""
@@ -52,27 +52,27 @@ class Ears:
         if event.type != EventType.DELETED:
             return
         folder = event.path.rpartition("/")[0]
-        for mine in self._ledger.within(folder):
-            if mine.obstacle == event.path and self._ledger.tell(mine, self._colour.now()):
+        for mine in self._own.within(folder):
+            if mine.obstacle == event.path and self._own.tell(mine, self._transport.now()):
                 self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
                 if mine.ask.shape.exclusive:  # it leaves no room for any other
-                    self._colour.ring()
+                    self._transport.ring()
                     return
         self._worth_a_look(session, folder)
 
     def _worth_a_look(self, session: Session, folder: str) -> None:
         self._dirty[session, folder] = None
-        self._colour.ring()
+        self._transport.ring()
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep until a watch fires, and look whom that lets in: by `deadline`, since then leases
         are to be renewed, and one server that is silent must not cost those of all sessions.
         """
         if not self._pushes and not self._dirty:
-            await self._colour.rest(deadline)
+            await self._transport.rest(deadline)
         while self._dirty:
             (session, folder), _ = self._dirty.popitem()  # kazoo's threads may add to it meanwhile
-            now = self._colour.now()
+            now = self._transport.now()
             until = now + IO if deadline is None else min(now + IO, max(deadline, now + LEAST))
             try:
                 await self._glance(session, folder, until)
@@ -87,16 +87,16 @@ class Ears:
 
     async def _glance(self, session: Session, folder: str, deadline: float) -> None:
         """Look with the session that heard of it: another's server may not know of it yet."""
-        now = self._colour.now()
+        now = self._transport.now()
         waiting = [
             mine
-            for mine in self._ledger.within(folder)
+            for mine in self._own.within(folder)
             if mine.child and not mine.told and now < mine.deadline
         ]
         if not waiting or not session.usable:
             return  # without a connection: once there is one, everyone is looked at
-        reply = session.send(self._colour, GetChildren(folder, None))
-        line = await listed(self._colour, session, folder, reply, deadline)
+        reply = session.send(self._transport, GetChildren(folder, None))
+        line = await listed(self._transport, session, folder, reply, deadline)
         for mine in waiting:
             place = line.place(mine.child or "")
             if place is None:
@@ -107,5 +107,5 @@ class Ears:
                 standing = await self.look.standing(mine, line, now, deadline)
                 if standing is None or not standing.granted:
                     continue
-                if self._ledger.tell(mine, self._colour.now()):  # a watch may have told meanwhile
+                if self._own.tell(mine, self._transport.now()):  # a watch may have told meanwhile
                     self._pushes.append(Wake(mine.id, granted=True, floor=standing.floor))

@@ -1,7 +1,7 @@
-"""The ledger of one client's claims: whose node is whose, and until when each may live.
+"""The claims of this client at the ensemble, by id: each one's node and local deadline.
 
 A session outlives its claims: kazoo's thread keeps it as long as the process runs. So each claim
-has a deadline of its own here. Whoever takes a claim out of the ledger removes its node, and nobody
+has a deadline of its own here. Whoever takes a claim out of the own removes its node, and nobody
 can renew it any more: both happen under one lock, so nobody believes in what is being removed.
 
 The lock is re-entrant. A garbage collection or a signal handler may run lockfast code (a generator
@@ -21,7 +21,7 @@ MARGIN = 1.0  # seconds a tombstone outlives the last moment at which a copy wou
 MANY = 1024  # tombstones among which those that are over are looked for
 
 
-class Mine:
+class OwnClaim:
     """One claim of ours."""
 
     __slots__ = (
@@ -53,46 +53,46 @@ class Mine:
         granted."""
 
 
-Table = dict[str, dict[str, Mine]]
+Table = dict[str, dict[str, OwnClaim]]
 """Claims by id, by folder. A folder without claims is not there: names do not leak."""
 
 
-class Ledger:
+class OwnClaims:
     """All of them."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._lock = threading.RLock()
-        self._mine: dict[str, Mine] = {}
+        self._mine: dict[str, OwnClaim] = {}
         self._folders: Table = {}
         self._doomed: Table = {}
         """Claims that nobody can renew any more, but whose node may still be there."""
         self._tombs: dict[str, float] = {}
 
-    def enter(self, mine: Mine) -> None:
+    def enter(self, mine: OwnClaim) -> None:
         """Take a claim in, before it is sent."""
         with self._lock:
             mine.session.claims.add(mine.id)
             _join(self._folders, mine)
             self._mine[mine.id] = mine  # last: from now on it can be taken out
 
-    def get(self, id_: str) -> Mine | None:
+    def get(self, id_: str) -> OwnClaim | None:
         """Find a claim."""
         return self._mine.get(id_)
 
-    def take(self, mine: Mine) -> bool:
+    def take(self, mine: OwnClaim) -> bool:
         """Take a claim out; False if another has done it."""
         with self._lock:
             return self._take(mine)
 
-    def _take(self, mine: Mine) -> bool:
+    def _take(self, mine: OwnClaim) -> bool:
         if self._mine.get(mine.id) is not mine or self._mine.pop(mine.id, None) is None:
             return False
         _part(self._folders, mine)
         mine.session.claims.discard(mine.id)
         return True
 
-    def extend(self, mine: Mine, until: float, now: float) -> bool:
+    def extend(self, mine: OwnClaim, until: float, now: float) -> bool:
         """Let a claim live longer; never shorter, and not if its time was over."""
         with self._lock:
             if self._mine.get(mine.id) is not mine or now >= mine.deadline:
@@ -100,7 +100,7 @@ class Ledger:
             mine.deadline = max(mine.deadline, until)
             return True
 
-    def tell(self, mine: Mine, now: float) -> bool:
+    def tell(self, mine: OwnClaim, now: float) -> bool:
         """Note that a claim is granted; False if that was known, or it is gone, or over."""
         with self._lock:
             if mine.told or self._mine.get(mine.id) is not mine or now >= mine.deadline:
@@ -108,33 +108,33 @@ class Ledger:
             mine.told = True
             return True
 
-    def within(self, folder: str) -> list[Mine]:
+    def within(self, folder: str) -> list[OwnClaim]:
         """Give our claims on one name."""
         with self._lock:
             return list(self._folders.get(folder, {}).values())
 
-    def on(self, session: Session) -> list[Mine]:
+    def on(self, session: Session) -> list[OwnClaim]:
         """Give the claims of one session."""
         with self._lock:
             return [mine for mine in list(self._mine.values()) if mine.session is session]
 
-    def doom(self, mine: Mine) -> bool:
+    def doom(self, mine: OwnClaim) -> bool:
         """Take a claim out whose node is to be removed; False if another has taken it."""
         with self._lock:
             return self._doom(mine)
 
-    def _doom(self, mine: Mine) -> bool:
+    def _doom(self, mine: OwnClaim) -> bool:
         if not self._take(mine):
             return False
         _join(self._doomed, mine)
         return True
 
-    def buried(self, mine: Mine) -> None:
+    def buried(self, mine: OwnClaim) -> None:
         """Note that a doomed claim's node is gone."""
         with self._lock:
             _part(self._doomed, mine)
 
-    def doomed(self, now: float, folder: str | None = None) -> list[Mine]:
+    def doomed(self, now: float, folder: str | None = None) -> list[OwnClaim]:
         """Doom the claims whose time is over, and give all that are doomed, on one name or all."""
         with self._lock:
             among = self._mine if folder is None else self._folders.get(folder, {})
@@ -166,7 +166,7 @@ class Ledger:
         return now > ask.not_after or self._tombs.get(ask.id, 0.0) > now
 
 
-def _join(table: Table, mine: Mine) -> None:
+def _join(table: Table, mine: OwnClaim) -> None:
     """Add a claim to its folder. Once it is there, nobody removes the folder."""
     while True:
         mates = table.setdefault(mine.folder, {})
@@ -175,7 +175,7 @@ def _join(table: Table, mine: Mine) -> None:
             return
 
 
-def _part(table: Table, mine: Mine) -> None:
+def _part(table: Table, mine: OwnClaim) -> None:
     """Remove a claim from its folder, and the folder if it was the last."""
     mates = table.get(mine.folder, {})
     mates.pop(mine.id, None)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from lockfast.engines.zookeeper.session import Ear, Session
-from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.transport import Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused
 
@@ -20,10 +20,10 @@ READING = 30.0  # seconds: the timeout of a session that only reads
 class Pool:
     """Opened on demand; the longest unused one makes room."""
 
-    def __init__(self, address: Address, colour: Colour, ear: Ear) -> None:
+    def __init__(self, address: Address, transport: Transport, ear: Ear) -> None:
         """Open nothing yet."""
         self._address = address
-        self._colour = colour
+        self._transport = transport
         self._ear = ear
         # Re-entrant: a garbage collection or a signal handler may run lockfast code in the thread
         # that has it. Every step below bears that sessions come and go in between.
@@ -71,7 +71,7 @@ class Pool:
                 raise EngineRefused("this engine is closed")
             if len(self._sessions) >= MOST:
                 self._make_room()
-            session = Session(self._address, ttl, self._colour, self)
+            session = Session(self._address, ttl, self._transport, self)
             kept = self._sessions.setdefault(key, session)
             if kept is not session:  # another was opened while this one was made
                 session.retire()

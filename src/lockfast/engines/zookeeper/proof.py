@@ -23,7 +23,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import CheckVersion, Sync, Transaction
 
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour, Reply
+from lockfast.engines.zookeeper.transport import Reply, Transport
 
 ANY = -1  # version
 
@@ -31,17 +31,17 @@ ANY = -1  # version
 class Proof:
     """One transaction on its way. What is sent behind it on the same session is read after it."""
 
-    def __init__(self, colour: Colour, session: Session, path: str) -> None:
+    def __init__(self, transport: Transport, session: Session, path: str) -> None:
         """Send it. `path` is a node that we may read; it need not be there."""
-        self._colour = colour
+        self._transport = transport
         self._session = session
-        self.sent = colour.now()
-        self._reply: Reply = session.send(colour, Transaction([CheckVersion(path, ANY)]))
+        self.sent = transport.now()
+        self._reply: Reply = session.send(transport, Transaction([CheckVersion(path, ANY)]))
 
     async def settle(self, deadline: float) -> None:
         """Wait until it is accepted, and let the session's lease begin at its send."""
         with contextlib.suppress(NoNodeError):  # a majority has accepted this answer too
-            await self._session.settle(self._colour, self._reply, deadline)
+            await self._session.settle(self._transport, self._reply, deadline)
         self._session.prove(self.sent)
 
 
@@ -51,12 +51,12 @@ class CaughtUp:
     Without it a follower that lags shows a claim that was resigned already. Nothing is logged.
     """
 
-    def __init__(self, colour: Colour, session: Session, path: str) -> None:
+    def __init__(self, transport: Transport, session: Session, path: str) -> None:
         """Send it."""
-        self._colour = colour
+        self._transport = transport
         self._session = session
-        self._reply: Reply = session.send(colour, Sync(path))
+        self._reply: Reply = session.send(transport, Sync(path))
 
     async def settle(self, deadline: float) -> None:
         """Wait until the server has caught up. The session's lease does not move."""
-        await self._session.settle(self._colour, self._reply, deadline)
+        await self._session.settle(self._transport, self._reply, deadline)

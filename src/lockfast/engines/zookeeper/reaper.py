@@ -1,6 +1,6 @@
 """The reaper: removes the claims whose time is over though their session lives.
 
-A thread of its own in both colours. A heart that hangs in a callback, or a loop that is blocked,
+A thread of its own, for asyncio too. A heart that hangs in a callback, or a loop that is blocked,
 renews nothing; kazoo's thread goes on all the same, and would keep their claims for ever.
 """
 
@@ -10,9 +10,9 @@ import logging
 import threading
 
 from lockfast.engines.zookeeper.messages import remove
-from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.session import SessionLost
-from lockfast.engines.zookeeper.threads import ThreadColour
+from lockfast.engines.zookeeper.threads import ThreadTransport
 from lockfast.errors import EngineError
 from lockfast.runtime.base import Clock
 from lockfast.runtime.drive import drive
@@ -25,11 +25,11 @@ PATIENCE = 2.0  # seconds that one removal may take
 class Reaper:
     """One per engine; its thread runs while there are claims."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, own: OwnClaims, clock: Clock) -> None:
         """Start nothing yet."""
-        self._ledger = ledger
+        self._own = own
         self._now = clock
-        self._colour = ThreadColour(clock)
+        self._transport = ThreadTransport(clock)
         self._awake = threading.Condition()
         self._planned = float("inf")
         self._running = False
@@ -63,19 +63,19 @@ class Reaper:
                 if self._closed:
                     return
                 self._planned = float("inf")
-            failed = [mine for mine in self._ledger.doomed(self._now()) if not self._removed(mine)]
-            following = self._ledger.next()
+            failed = [mine for mine in self._own.doomed(self._now()) if not self._removed(mine)]
+            following = self._own.next()
             with self._awake:
                 if failed:
                     self._planned = min(self._planned, self._now() + AGAIN)
                 if following is not None:
                     self._planned = min(self._planned, following)
 
-    def _removed(self, mine: Mine) -> bool:
+    def _removed(self, mine: OwnClaim) -> bool:
         try:
             drive(self._remove(mine, self._now() + PATIENCE))
         except SessionLost:  # and its node with it
-            self._ledger.buried(mine)
+            self._own.buried(mine)
         except EngineError:
             return False
         except Exception:  # a bug: a dead reaper would let claims live for ever
@@ -83,7 +83,7 @@ class Reaper:
             return False
         return True
 
-    async def _remove(self, mine: Mine, until: float) -> None:
+    async def _remove(self, mine: OwnClaim, until: float) -> None:
         mine.session.check()
-        await remove(self._colour, mine, until)
-        self._ledger.buried(mine)
+        await remove(self._transport, mine, until)
+        self._own.buried(mine)

@@ -1,4 +1,4 @@
-"""The recipe: how a claim comes into its queue, and how it goes again. No colour."""
+"""The recipe: how a claim enters its queue, and how it leaves."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kazoo.protocol.serialization import Create2, GetChildren
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.messages import glanced, lined, listed, make, make_folder, remove
 from lockfast.engines.zookeeper.nodes import Line
-from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import EPHEMERAL_SEQUENTIAL, Session, SessionLost
 from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.token_base import Base
-from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
@@ -22,16 +22,16 @@ ATTEMPTS = 3  # a folder may go between its making and its use, but not for ever
 
 
 class Recipe:
-    """What a claim needs of its ledger, its reaper and its looks."""
+    """What a claim needs of the engine: own claims, reaper, looks."""
 
     def __init__(
-        self, colour: Colour, base: Base, ledger: Ledger, reaper: Reaper, look: Look
+        self, transport: Transport, base: Base, own: OwnClaims, reaper: Reaper, look: Look
     ) -> None:
         """Begin knowing no name."""
-        self._colour = colour
-        self._now = colour.now
+        self._transport = transport
+        self._now = transport.now
         self._base = base
-        self._ledger = ledger
+        self._own = own
         self._reaper = reaper
         self._look = look
         self._seen: dict[str, None] = {}
@@ -41,19 +41,19 @@ class Recipe:
     ) -> Standing | None:
         """Send a claim for the first time."""
         if not ask.queue:  # a look costs the ensemble less than a node that comes and goes
-            line = await glanced(self._colour, session, folder, deadline)
+            line = await glanced(self._transport, session, folder, deadline)
             _agree(ask, line)
             if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
                 return await self._look.refused(session, folder, line, deadline)
         now = self._now()
-        if self._ledger.is_dead(ask, now):  # it has waited for a connection until now
+        if self._own.is_dead(ask, now):  # it has waited for a connection until now
             return None
-        mine = Mine(ask, folder, session, now + ask.shape.wait_ttl)
-        self._ledger.enter(mine)
+        mine = OwnClaim(ask, folder, session, now + ask.shape.wait_ttl)
+        self._own.enter(mine)
         self._reaper.expect(mine.deadline)
         return await self._append(mine, deadline)
 
-    async def find(self, mine: Mine, deadline: float) -> Standing | None:
+    async def find(self, mine: OwnClaim, deadline: float) -> Standing | None:
         """Send a claim again: find the node of an earlier copy, whose time goes on as it did.
 
         If there is none, the id is dead. Whether no copy ever came, or one came and was broken,
@@ -61,14 +61,14 @@ class Recipe:
         """
         await mine.session.ready(deadline)
         asked = self._now()
-        line = await lined(self._colour, mine.session, mine.folder, deadline)
+        line = await lined(self._transport, mine.session, mine.folder, deadline)
         if await self._look.identified(mine, line, deadline):
             return await self._joined(mine, line, asked, deadline)
-        self._ledger.entomb(mine.ask, self._now())
-        self._ledger.take(mine)
+        self._own.entomb(mine.ask, self._now())
+        self._own.take(mine)
         return None
 
-    async def _append(self, mine: Mine, deadline: float) -> Standing | None:
+    async def _append(self, mine: OwnClaim, deadline: float) -> Standing | None:
         """Create the node and list its mates, back to back: one latency."""
         ask, session, folder = mine.ask, mine.session, mine.folder
         bucket = folder.rpartition("/")[0]
@@ -79,14 +79,14 @@ class Recipe:
             for _ in range(ATTEMPTS):
                 # Not waited for: what is there already is refused, and the claim comes behind it.
                 if bucket not in self._seen:
-                    make(self._colour, session, folder)
+                    make(self._transport, session, folder)
                 elif folder not in self._seen:
-                    make_folder(self._colour, session, folder)
+                    make_folder(self._transport, session, folder)
                 sent = self._now()
-                create = session.send(self._colour, request)
-                children = session.send(self._colour, GetChildren(folder, None))
+                create = session.send(self._transport, request)
+                children = session.send(self._transport, GetChildren(folder, None))
                 try:
-                    path, stat = await session.settle(self._colour, create, deadline)
+                    path, stat = await session.settle(self._transport, create, deadline)
                     break
                 except NoNodeError:
                     first = folder not in self._seen
@@ -101,21 +101,21 @@ class Recipe:
             await self.withdraw(mine, deadline)
             raise
         except SessionLost:
-            self._ledger.take(mine)
+            self._own.take(mine)
             raise
         if len(self._seen) >= SEEN:
             self._seen.clear()
         self._seen[bucket] = self._seen[folder] = None
         session.prove(sent)
-        line = await listed(self._colour, session, folder, children, deadline)
+        line = await listed(self._transport, session, folder, children, deadline)
         place = line.place(mine.child)
         life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl
-        if not self._ledger.extend(mine, sent + life, self._now()):
+        if not self._own.extend(mine, sent + life, self._now()):
             return None  # its time was over before the reply came: the reaper has it
         return await self._joined(mine, line, sent, deadline)
 
     async def _joined(
-        self, mine: Mine, line: Line, sent: float, deadline: float
+        self, mine: OwnClaim, line: Line, sent: float, deadline: float
     ) -> Standing | None:
         """Report on a claim in its queue, unless it may not stay there."""
         ask = mine.ask
@@ -126,16 +126,16 @@ class Recipe:
             raise
         standing = await self._look.standing(mine, line, sent, deadline)
         if standing is not None and standing.granted:
-            self._ledger.tell(mine, self._now())
+            self._own.tell(mine, self._now())
         elif standing is not None and not ask.queue:
             await self.withdraw(mine, deadline)
             blocker = standing.blocker
             return Standing(0, granted=False, left=0.0, ahead=standing.ahead, blocker=blocker)
         return standing
 
-    async def withdraw(self, mine: Mine, deadline: float) -> None:
+    async def withdraw(self, mine: OwnClaim, deadline: float) -> None:
         """Take back a claim that is not kept; what fails now, the reaper does."""
-        if self._ledger.doom(mine):
+        if self._own.doom(mine):
             try:
                 await self._bury(mine, deadline)
             except EngineError:
@@ -143,19 +143,19 @@ class Recipe:
 
     async def prune(self, folder: str, deadline: float) -> None:
         """Remove what is over on a name before anybody looks at it."""
-        for mine in self._ledger.doomed(self._now(), folder):
+        for mine in self._own.doomed(self._now(), folder):
             await self._bury(mine, deadline)
 
-    async def _bury(self, mine: Mine, deadline: float) -> None:
+    async def _bury(self, mine: OwnClaim, deadline: float) -> None:
         try:
             await mine.session.ready(deadline)
-            await remove(self._colour, mine, deadline)
+            await remove(self._transport, mine, deadline)
         except SessionLost:
             pass  # and its node with it
         except BaseException:
             self._reaper.expect(self._now())
             raise
-        self._ledger.buried(mine)
+        self._own.buried(mine)
 
 
 def _agree(ask: Ask, line: Line) -> None:

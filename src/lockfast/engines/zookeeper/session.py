@@ -34,7 +34,7 @@ from kazoo.retry import KazooRetry
 
 from lockfast.engines.zookeeper.kazoo_handler import Handler
 from lockfast.engines.zookeeper.kazoo_replies import Reading, survive
-from lockfast.engines.zookeeper.transport import Colour, Late, Reply
+from lockfast.engines.zookeeper.transport import Late, Reply, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused, EngineUnavailable
 
@@ -99,7 +99,7 @@ class Session:
         self,
         address: Address,
         timeout: float,
-        colour: Colour,
+        transport: Transport,
         ear: Ear,
     ) -> None:
         """Begin to connect."""
@@ -129,9 +129,9 @@ class Session:
         self._nudged = 0.0
         self._silent: float | None = None
         """Since when somebody waits and nothing was answered."""
-        self._now = colour.now
-        self._colour = colour
-        self._opened = colour.reply()
+        self._now = transport.now
+        self._transport = transport
+        self._opened = transport.reply()
         self._ear = ear
         # Reconnecting is the driver's; no request is ever sent twice by it. It would wait a whole
         # timeout for a host that is silent, and come to the next one with a session that is over.
@@ -178,7 +178,7 @@ class Session:
             self.changes += 1
             if self._up:
                 self._up, self._down = False, self._now()
-                self._opened = self._colour.reply()
+                self._opened = self._transport.reply()
         if state == KazooState.LOST:
             self.lost = True
             self.refused = self._client.client_state == KeeperState.AUTH_FAILED
@@ -206,7 +206,7 @@ class Session:
         if not self.usable:
             self._outlive()
             try:
-                await self._colour.wait(self._opened, deadline)
+                await self._transport.wait(self._opened, deadline)
             except Late:
                 why = f": {self._handler.trouble}" if self._handler.trouble else ""
                 said = f"no connection to ZooKeeper at {self.where} in time{why}"
@@ -242,17 +242,17 @@ class Session:
         """
         self.anchor = max(self.anchor, sent)
 
-    def send(self, colour: Colour, request: object) -> Reply:
+    def send(self, transport: Transport, request: object) -> Reply:
         """Send a request behind all that were sent before."""
-        reply = colour.reply()
+        reply = transport.reply()
         # kazoo's own methods would answer by way of a second thread, and know no containers.
         self._client._call(request, reply)  # noqa: SLF001  # see above
         return reply
 
-    async def settle(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+    async def settle(self, transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply, and say in our words what went wrong."""
         try:
-            answer = _whole(await self._nudging(colour, reply, deadline))
+            answer = _whole(await self._nudging(transport, reply, deadline))
         except Late:
             said = f"ZooKeeper at {self.where}: no answer in time"
             raise EngineUnavailable(said, sent=True) from None
@@ -275,7 +275,7 @@ class Session:
         self._silent = None
         return answer
 
-    async def _nudging(self, colour: Colour, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
+    async def _nudging(self, transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait, and poke a server that does not answer.
 
         ZooKeeper 3.8.0 at times forgets a session's second write under way until anything else
@@ -288,13 +288,13 @@ class Session:
         pause = NUDGE
         while (soon := self._now() + pause) < deadline:
             try:
-                return await colour.wait(reply, soon)
+                return await transport.wait(reply, soon)
             except Late:
                 if self.usable and self._now() >= self._nudged + NUDGE:
                     self._nudged = self._now()
-                    self.send(colour, Exists("/", None))
+                    self.send(transport, Exists("/", None))
                 pause *= 2.0
-        return await colour.wait(reply, deadline)
+        return await transport.wait(reply, deadline)
 
     def _cut(self) -> None:
         """End a connection that is silent: kazoo tries the next server then. It would not notice by

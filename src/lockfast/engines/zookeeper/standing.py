@@ -1,4 +1,4 @@
-"""Looks: where a claim of ours stands in a line, and whom it watches. No colour."""
+"""Reads where a claim of this client stands in its queue, and sets the watch that it needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kazoo.protocol.serialization import GetData
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.messages import glanced
 from lockfast.engines.zookeeper.nodes import Line, Node
-from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.transport import Transport
 from lockfast.port import Blocker, Standing
 
 HEADS = 1024  # heads that are remembered: what a node says never changes
@@ -23,18 +23,18 @@ class Look:
 
     def __init__(
         self,
-        colour: Colour,
-        ledger: Ledger,
+        transport: Transport,
+        own: OwnClaims,
         worth: Callable[[Session, str], None],
     ) -> None:
         """`worth` is told of a name that changed while it was looked at."""
-        self._colour = colour
-        self._now = colour.now
-        self._ledger = ledger
+        self._transport = transport
+        self._now = transport.now
+        self._own = own
         self._worth = worth
         self._heads: dict[str, Blocker] = {}
 
-    async def identified(self, mine: Mine, line: Line, deadline: float) -> bool:
+    async def identified(self, mine: OwnClaim, line: Line, deadline: float) -> bool:
         """Find the node of a claim whose reply was lost, and its ticket."""
         if mine.child is not None:
             return line.place(mine.child) is not None
@@ -59,17 +59,17 @@ class Look:
         return Standing(0, granted=False, left=0.0, ahead=len(line.nodes), blocker=blocker)
 
     async def standing(
-        self, mine: Mine, line: Line, sent: float, deadline: float
+        self, mine: OwnClaim, line: Line, sent: float, deadline: float
     ) -> Standing | None:
         """Report on a claim, and watch whom it waits for; None if it is gone.
 
-        Whoever passes on that it is granted notes it in the ledger.
+        Whoever passes on that it is granted notes it in the own.
         """
         session, folder = mine.session, mine.folder
         while True:
             place = line.place(mine.child or "")
             if place is None:
-                self._ledger.take(mine)
+                self._own.take(mine)
                 return None
             granted = place < line.granted
             try:
@@ -78,7 +78,7 @@ class Look:
                 head = await self._head(session, folder, line.nodes[0], deadline)
                 break
             except NoNodeError:  # the head has gone: the list was old
-                line = await glanced(self._colour, session, folder, deadline)
+                line = await glanced(self._transport, session, folder, deadline)
         until = min(mine.deadline, session.anchor + session.timeout)
         return Standing(
             ticket=mine.ticket,
@@ -93,11 +93,11 @@ class Look:
 
     def _recheck(self, line: Line) -> float | None:
         """Tell the first in line when the next of our own claims ends. A watch tells of others."""
-        ours = [self._ledger.get(node.id) for node in line.nodes]
+        ours = [self._own.get(node.id) for node in line.nodes]
         known = [mine.deadline for mine in ours if mine is not None]
         return min(known) - self._now() if len(known) == len(ours) else None
 
-    async def watch(self, mine: Mine, line: Line, place: int, deadline: float) -> None:
+    async def watch(self, mine: OwnClaim, line: Line, place: int, deadline: float) -> None:
         """Watch those before whose end a waiter cannot be let in."""
         session, folder = mine.session, mine.folder
         alone = line.nodes[0] if place == 1 else None
@@ -108,10 +108,10 @@ class Look:
             if path not in session.watched:
                 session.watched.add(path)
                 request = GetData(path, session.watcher)
-                replies.append((node, path, session.send(self._colour, request)))
+                replies.append((node, path, session.send(self._transport, request)))
         for node, path, reply in replies:
             try:
-                data, stat = await session.settle(self._colour, reply, deadline)
+                data, stat = await session.settle(self._transport, reply, deadline)
             except NoNodeError:  # it went before it was watched
                 session.watched.discard(path)
                 self._worth(session, folder)
@@ -119,15 +119,15 @@ class Look:
                 self._remember(folder, node, data, stat.czxid)
 
     async def _head(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:
-        mine = self._ledger.get(node.id)
+        mine = self._own.get(node.id)
         if mine is not None and mine.child == node.child:
             return Blocker(mine.id, mine.ticket, mine.ask.payload)
         known = self._heads.get(f"{folder}/{node.child}")
         return known or await self._read(session, folder, node, deadline)
 
     async def _read(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:
-        reply = session.send(self._colour, GetData(f"{folder}/{node.child}", None))
-        data, stat = await session.settle(self._colour, reply, deadline)
+        reply = session.send(self._transport, GetData(f"{folder}/{node.child}", None))
+        data, stat = await session.settle(self._transport, reply, deadline)
         return self._remember(folder, node, data, stat.czxid)
 
     def _remember(self, folder: str, node: Node, data: bytes, zxid: int) -> Blocker:

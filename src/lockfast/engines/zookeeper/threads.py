@@ -1,4 +1,4 @@
-"""The blocking colour: a thread waits for kazoo's."""
+"""The blocking transport: a thread waits for kazoo's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ThreadReply:
             self.gate.release()
 
 
-class ThreadColour:
+class ThreadTransport:
     """Threads."""
 
     def __init__(self, clock: Clock) -> None:
@@ -54,7 +54,7 @@ class ThreadColour:
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Block until the answer is there."""
-        assert isinstance(reply, ThreadReply)  # noqa: S101  # a colour waits for its own
+        assert isinstance(reply, ThreadReply)  # noqa: S101  # a transport waits for its own
         if not reply.gate.acquire(timeout=min(max(deadline - self.now(), 0.0), 3600.0)):
             raise Late
         reply.gate.release()  # for the next who waits

@@ -10,18 +10,18 @@ from kazoo.protocol.serialization import Create, Exists, GetData, SetData
 from lockfast.core.token import LIMIT
 from lockfast.engines.zookeeper.messages import make_above
 from lockfast.engines.zookeeper.session import Session
-from lockfast.engines.zookeeper.transport import Colour
+from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import EngineRefused
 
 
 class Base:
     """One client's base, checked against the one that is stored."""
 
-    def __init__(self, root: str, value: int, colour: Colour) -> None:
+    def __init__(self, root: str, value: int, transport: Transport) -> None:
         """Store nothing yet."""
         self.path = f"{root}/base"
         self.value = value
-        self._colour = colour
+        self._transport = transport
 
     def lift(self, zxid: int) -> int:
         """Give the ticket of a node that was created in that transaction."""
@@ -38,11 +38,11 @@ class Base:
         """
         while True:
             changes = session.changes
-            exists = session.send(self._colour, Exists(self.path, session.watcher))
-            read = session.send(self._colour, GetData(self.path, None))
+            exists = session.send(self._transport, Exists(self.path, session.watcher))
+            read = session.send(self._transport, GetData(self.path, None))
             try:
-                await session.settle(self._colour, exists, deadline)
-                data, stat = await session.settle(self._colour, read, deadline)
+                await session.settle(self._transport, exists, deadline)
+                data, stat = await session.settle(self._transport, read, deadline)
                 ruling, version = self._read(data), stat.version
             except NoNodeError:
                 ruling, version = 0, -1
@@ -67,16 +67,16 @@ class Base:
         data = b"%d" % self.value
         try:
             if version >= 0:
-                reply = session.send(self._colour, SetData(self.path, data, version))
-                await session.settle(self._colour, reply, deadline)
+                reply = session.send(self._transport, SetData(self.path, data, version))
+                await session.settle(self._transport, reply, deadline)
                 return
-            replies = make_above(self._colour, session, self.path)
-            last = session.send(self._colour, Create(self.path, data, session.acl, 0))
+            replies = make_above(self._transport, session, self.path)
+            last = session.send(self._transport, Create(self.path, data, session.acl, 0))
             for reply in replies:
                 try:
-                    await session.settle(self._colour, reply, deadline)
+                    await session.settle(self._transport, reply, deadline)
                 except NodeExistsError:
                     continue
-            await session.settle(self._colour, last, deadline)
+            await session.settle(self._transport, last, deadline)
         except (BadVersionError, NodeExistsError):
             pass  # another was quicker

@@ -1,4 +1,4 @@
-"""What the engine asks of its colour: a reply to wait for, and a bell."""
+"""What the engine asks of its transport: a reply to wait for, and a bell."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Reply(Protocol):
         """Take an error in."""
 
 
-class Colour(Protocol):
-    """One colour."""
+class Transport(Protocol):
+    """Threads, or asyncio."""
 
     now: Clock
 

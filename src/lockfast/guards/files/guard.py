@@ -1,4 +1,4 @@
-"""The guard of one file, in both colours: the check and the rename under one flock."""
+"""The guard of one file, for threads and asyncio: the check and the rename under one flock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLL = 0.005  # seconds between two looks at the flock: it can be waited for, bu
 
 
 class FileGuardCore:
-    """What the guard is in both colours."""
+    """What the guard does in threads and asyncio."""
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
         """Nothing is opened.

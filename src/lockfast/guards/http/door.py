@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 class Events(Protocol):
-    """What the door needs of a colour."""
+    """What the door needs of threads or asyncio."""
 
     def event(self) -> Event:
         """Make an event."""

@@ -12,9 +12,9 @@ from lockfast.primitives.lock import Holder
 
 
 class Locks(Protocol):
-    """A client, of either colour."""
+    """A client, for threads or asyncio."""
 
-    def lock(self, name: str, /) -> Any:  # noqa: ANN401  # a lock of that colour
+    def lock(self, name: str, /) -> Any:  # noqa: ANN401  # blocking, or asyncio's
         """Describe a lock."""
 
 

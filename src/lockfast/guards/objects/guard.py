@@ -1,4 +1,4 @@
-"""The object store's guard in both colours: the logic is one coroutine each."""
+"""The object store's guard for threads and asyncio: the logic is one coroutine each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 class ObjectGuardCore:
-    """What the guard is in both colours."""
+    """What the guard does in threads and asyncio."""
 
     _tasks: bool
 
@@ -51,7 +51,8 @@ class ObjectGuardCore:
         """Nothing is sent."""
         if hasattr(client, "__aenter__") is not self._tasks:
             other = "ObjectGuard" if self._tasks else "AsyncObjectGuard"
-            raise TypeError(f"this client is of the other colour: use {other}")
+            kind = "a blocking" if self._tasks else "an asyncio"
+            raise TypeError(f"this is {kind} client: use {other}")
         self._client = client
         self._bucket = bucket
         self._runtime = Aio() if self._tasks else Threads()

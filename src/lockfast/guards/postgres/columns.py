@@ -32,7 +32,7 @@ RAISED = SQL(
 
 
 class Line(Protocol):
-    """A cursor, in one colour."""
+    """A cursor, for threads or for asyncio."""
 
     async def rows(self, query: Composed, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Run a statement, and give its rows."""

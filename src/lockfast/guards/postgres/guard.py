@@ -1,4 +1,4 @@
-"""The guard of a PostgreSQL database, in both colours, over psycopg 3."""
+"""The guard of a PostgreSQL database, for threads and asyncio, over psycopg 3."""
 
 from __future__ import annotations
 

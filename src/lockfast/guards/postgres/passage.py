@@ -1,4 +1,4 @@
-"""How a lease passes through the guard of a PostgreSQL connection: once, for both colours."""
+"""How a lease passes through the guard of a PostgreSQL connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lockfast.guards.postgres.statements import (
 
 
 class Line(Protocol):
-    """A connection with a cursor, in one colour."""
+    """A connection with a cursor, for threads or for asyncio."""
 
     @property
     def connection(self) -> BaseConnection[Any]:

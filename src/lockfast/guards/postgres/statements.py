@@ -1,4 +1,4 @@
-"""What a guard says to PostgreSQL, and how a refusal reads. No driver, no colour, no I/O.
+"""What a guard says to PostgreSQL, and how a refusal reads. No driver, no I/O.
 
 Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
 nothing to quote, and it can go in one message with the BEGIN in front of it.

@@ -1,4 +1,4 @@
-"""The Redis guard in both colours: `seal` and `apply`. The logic is one coroutine each."""
+"""The Redis guard for threads and asyncio: `seal` and `apply`. The logic is one coroutine each."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ class PartlyApplied(LockfastError):
 
 
 class RedisGuardCore:
-    """What the guard is in both colours."""
+    """What the guard does in threads and asyncio."""
 
     def __init__(self, client: Redis | AsyncRedis, tag: str | None) -> None:
         """Nothing is sent."""
         if inspect.iscoroutinefunction(client.execute_command) is not self._tasks:
             other = "RedisGuard" if self._tasks else "AsyncRedisGuard"
-            raise TypeError(f"this client is of the other colour: use {other}")
+            kind = "a blocking" if self._tasks else "an asyncio"
+            raise TypeError(f"this is {kind} client: use {other}")
         if tag is not None and (not tag or "}" in tag):
             raise ValueError(f"a hash tag is not empty and has no closing brace: {tag!r}")
         self._client = client

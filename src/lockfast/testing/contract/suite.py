@@ -46,7 +46,7 @@ from lockfast.testing.contract.port.queue import QueueContract, WakeContract
 from lockfast.testing.contract.port.renew import RenewContract
 from lockfast.testing.contract.port.resign import ListenContract, ResignContract
 from lockfast.testing.harness.bench import Bench, UrlBench
-from lockfast.testing.harness.mode import COLOURS, Colour, Tasked, Threaded
+from lockfast.testing.harness.mode import MODES, Mode, Tasked, Threaded
 from lockfast.testing.harness.stage import Actor, Contract, Stage, driven
 from lockfast.testing.harness.state_machine import (
     MachineContract,
@@ -81,7 +81,7 @@ class ClientContract(
     GuaranteeContract,
     OverviewContract,
 ):
-    """Everything that a client promises in both colours; `BodyContract` is for asyncio alone."""
+    """Everything that a client promises in both modes; `BodyContract` is for asyncio alone."""
 
 
 class ShapeContract(
@@ -107,7 +107,7 @@ class QueueShapeContract(
 
 
 __all__ = [
-    "COLOURS",
+    "MODES",
     "Actor",
     "Bench",
     "BodyContract",
@@ -115,7 +115,6 @@ __all__ = [
     "ClaimContract",
     "ClientContract",
     "ClockContract",
-    "Colour",
     "ContendedContract",
     "Contract",
     "CrowdContract",
@@ -134,6 +133,7 @@ __all__ = [
     "LossContract",
     "MachineContract",
     "ManyReadersContract",
+    "Mode",
     "NamingContract",
     "OverviewContract",
     "PortContract",

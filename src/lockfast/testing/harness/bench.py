@@ -13,7 +13,7 @@ from lockfast.port import Engine
 from lockfast.runtime import base
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
-from lockfast.testing.harness.mode import Colour, Threaded
+from lockfast.testing.harness.mode import Mode, Threaded
 from lockfast.url import parse
 
 
@@ -35,7 +35,7 @@ class Bench(ABC):
 
     @abstractmethod
     def open(self, runtime: Threads | Aio) -> Engine:
-        """Open an engine in the colour of the runtime; its deadlines are of `runtime.now`."""
+        """Open an engine in the mode of the runtime; its deadlines are of `runtime.now`."""
 
     @abstractmethod
     def wipe(self) -> None:
@@ -54,16 +54,16 @@ class Bench(ABC):
         """Read the clock of the process: it goes on as far as the engine's is moved."""
         return base.now() + self.ahead
 
-    def client(self, colour: Colour) -> client.Client | aio.AsyncClient:
+    def client(self, mode: Mode) -> client.Client | aio.AsyncClient:
         """Make a client in real time."""
-        return made(colour, self.open)
+        return made(mode, self.open)
 
 
 def made(
-    colour: Colour, open_engine: Callable[[Threads | Aio], Engine]
+    mode: Mode, open_engine: Callable[[Threads | Aio], Engine]
 ) -> client.Client | aio.AsyncClient:
     """Make a client of an engine that no URL names."""
-    if isinstance(colour, Threaded):
+    if isinstance(mode, Threaded):
         threads = Threads()
         return client.Client(Session(lambda: open_engine(threads), threads))
     tasks = Aio()
@@ -81,6 +81,6 @@ class UrlBench(Bench):
         """Open it as `connect` does."""
         return opener(parse(self.url), runtime)()
 
-    def client(self, colour: Colour) -> client.Client | aio.AsyncClient:
+    def client(self, mode: Mode) -> client.Client | aio.AsyncClient:
         """Connect, as a user does."""
-        return client.connect(self.url) if isinstance(colour, Threaded) else aio.connect(self.url)
+        return client.connect(self.url) if isinstance(mode, Threaded) else aio.connect(self.url)

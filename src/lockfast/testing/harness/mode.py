@@ -1,4 +1,4 @@
-"""The two colours, as a test sees them: one test body, driven by threads or run by asyncio."""
+"""The two modes, threads and asyncio: one test body runs in each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job(ABC, Generic[T_co]):
         """Wait for its end, and give what it gave or raise what it raised."""
 
 
-class Colour(ABC):
+class Mode(ABC):
     """Threads or asyncio."""
 
     name: str
@@ -44,7 +44,7 @@ class Colour(ABC):
 
     @abstractmethod
     def runtime(self, clock: Clock) -> Threads | Aio:
-        """Make the runtime that an engine of this colour is opened with."""
+        """Make the runtime that an engine of this mode is opened with."""
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
@@ -126,7 +126,7 @@ class TaskJob(Job[T]):
         return self.task.result()
 
 
-class Threaded(Colour):
+class Threaded(Mode):
     """Blocking code: nothing that a body awaits ever suspends."""
 
     name = "threads"
@@ -164,7 +164,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-class Tasked(Colour):
+class Tasked(Mode):
     """asyncio: one loop for a whole test, so that connections outlive a `run`."""
 
     name = "asyncio"
@@ -194,4 +194,4 @@ class Tasked(Colour):
         self._runner.close()
 
 
-COLOURS: dict[str, type[Colour]] = {"threads": Threaded, "asyncio": Tasked}
+MODES: dict[str, type[Mode]] = {"threads": Threaded, "asyncio": Tasked}

@@ -1,7 +1,7 @@
-"""Programs that a test starts, and kills: `main(verb, colour, url)` in a process of its own.
+"""Programs that a test starts, and kills: `main(verb, mode, url)` in a process of its own.
 
 Each says on standard output what it has done, one word a line, and is written once for both
-colours. They work on the name "x".
+modes. They work on the name "x".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lockfast.errors import Loss
 from lockfast.primitives.candidacy import PARTING
 from lockfast.testing.harness.bench import made
 from lockfast.testing.harness.faults import Shaky
-from lockfast.testing.harness.mode import COLOURS, Colour, Threaded
+from lockfast.testing.harness.mode import MODES, Mode, Threaded
 from lockfast.testing.harness.verbs import (
     AnyClient,
     AnyLease,
@@ -43,17 +43,17 @@ KEPT: list[object] = []  # what a program has at module level lives until it end
 class Program:
     """One process with one client."""
 
-    def __init__(self, colour: Colour, url: str) -> None:
+    def __init__(self, mode: Mode, url: str) -> None:
         """Nothing is opened yet."""
-        self.colour = colour
+        self.mode = mode
         self.url = url
-        self.client: AnyClient = connect(url) if isinstance(colour, Threaded) else aio.connect(url)
+        self.client: AnyClient = connect(url) if isinstance(mode, Threaded) else aio.connect(url)
 
     async def hold(self) -> None:
         """Hold until killed."""
         lease = await acquire(self.client.lock("x", ttl=TTL))
         say("held")
-        await self.colour.sleep(FOR_EVER)
+        await self.mode.sleep(FOR_EVER)
         await release(lease)
 
     async def wait(self) -> None:
@@ -65,7 +65,7 @@ class Program:
         """Die right after the engine has the claim, without having seen the reply."""
         way, target = Shaky(), parse(self.url)
         way.after_claim = kill_myself
-        client = made(self.colour, lambda runtime: way.to(opener(target, runtime)()))
+        client = made(self.mode, lambda runtime: way.to(opener(target, runtime)()))
         await acquire(client.lock("x", ttl=TTL))
 
     async def leave(self) -> None:
@@ -81,13 +81,13 @@ class Program:
             # A loop is not inherited: an asyncio child works in a loop of its own.
             code = 1
             try:
-                type(self.colour)().run(self.in_child(lease))
+                type(self.mode)().run(self.in_child(lease))
                 code = 0
             finally:
                 end_child(code)
         status = await self.ended(child)
         say(f"child-{os.waitstatus_to_exitcode(status)}")
-        await self.colour.sleep(2 * TTL)
+        await self.mode.sleep(2 * TTL)
         lease.ensure_held()
         say("kept")
         await release(lease)
@@ -98,7 +98,7 @@ class Program:
         say("leads")
         while True:
             while not select.select([sys.stdin], [], [], 0)[0]:
-                await self.colour.sleep(0.01)
+                await self.mode.sleep(0.01)
             if not sys.stdin.readline():
                 return
             say(f"{lease.token} {lease.id} {lease.state.value}")
@@ -112,12 +112,12 @@ class Program:
         children: list[int] = []
 
         async def body() -> None:
-            await self.colour.until(lambda: said, "it leads")
+            await self.mode.until(lambda: said, "it leads")
             children.append(os.fork())
             if children[0]:
                 status = await self.ended(children[0])
                 say(f"child-{os.waitstatus_to_exitcode(status)}")
-                await self.colour.sleep(1.5 * TTL)
+                await self.mode.sleep(1.5 * TTL)
                 say(" ".join(said))
 
         began = time.monotonic()
@@ -133,7 +133,7 @@ class Program:
             pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222  # it does not wait
             if pid:
                 return status
-            await self.colour.sleep(0.01)
+            await self.mode.sleep(0.01)
 
     async def in_child(self, lease: AnyLease) -> None:
         """Be a child: what was held is foreign, and the client works anew."""
@@ -141,7 +141,7 @@ class Program:
         await release(lease)  # nothing: it is the parent's
         assert await try_acquire(self.client.lock("x", ttl=TTL)) is None
         own = await acquire(self.client.lock("y", ttl=TTL), 5)
-        await self.colour.sleep(1.5 * TTL)  # kept by a heart of its own
+        await self.mode.sleep(1.5 * TTL)  # kept by a heart of its own
         own.ensure_held()
         await release(own)
         left = await acquire(self.client.lock("z", ttl=FOR_EVER), 5)
@@ -168,9 +168,9 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def main(verb: str, colour: str, url: str) -> None:
+def main(verb: str, mode: str, url: str) -> None:
     """Run one program."""
-    chosen = COLOURS[colour]()
+    chosen = MODES[mode]()
     program = Program(chosen, url)
     KEPT.append(program)
     verbs = {

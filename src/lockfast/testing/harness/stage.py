@@ -1,4 +1,4 @@
-"""A stage: one bench in one colour for one test, and the actors on it."""
+"""A stage: one bench in one mode for one test, and the actors on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Engine, Entry, Shape, Standing, Wake
 from lockfast.testing.harness.bench import Bench, made
 from lockfast.testing.harness.faults import Shaky
-from lockfast.testing.harness.mode import COLOURS, PATIENCE, Colour
+from lockfast.testing.harness.mode import MODES, PATIENCE, Mode
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -121,23 +121,23 @@ class Actor:
 class Stage:
     """Where one test plays."""
 
-    def __init__(self, bench: Bench, colour: Colour) -> None:
+    def __init__(self, bench: Bench, mode: Mode) -> None:
         """Begin empty."""
         self.bench = bench
-        self.colour = colour
+        self.mode = mode
         self._actors: list[Actor] = []
         self._clients: list[Client | AsyncClient] = []
         bench.wipe()
 
     def actor(self) -> Actor:
         """Open an engine."""
-        actor = Actor(self.bench.open(self.colour.runtime(self.bench.now)), self.bench)
+        actor = Actor(self.bench.open(self.mode.runtime(self.bench.now)), self.bench)
         self._actors.append(actor)
         return actor
 
     def client(self, *, deadlock_after: float | None = DEADLOCK) -> Client | AsyncClient:
         """Make a client, in real time."""
-        client = self.bench.client(self.colour)
+        client = self.bench.client(self.mode)
         client._session.deadlock_after = deadlock_after  # noqa: SLF001  # a bench knows no options
         self._clients.append(client)
         return client
@@ -150,7 +150,7 @@ class Stage:
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
         """Make a client, and the way to its engine, which a test can cut."""
         way = Shaky()
-        client = made(self.colour, lambda runtime: way.to(self.bench.open(runtime)))
+        client = made(self.mode, lambda runtime: way.to(self.bench.open(runtime)))
         self._clients.append(client)
         return client, way
 
@@ -160,7 +160,7 @@ class Stage:
         if self.bench.move(seconds):
             self.bench.ahead += seconds
         else:
-            await self.colour.sleep(seconds)
+            await self.mode.sleep(seconds)
 
     def units(self, seconds: float) -> float:
         """Count seconds in the bench's units."""
@@ -182,11 +182,11 @@ class Stage:
 def driven(
     test: Callable[Concatenate[S, Stage, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, Stage, P], None]:
-    """Make a test of a coroutine: it runs in the colour of its stage."""
+    """Make a test of a coroutine: it runs in the mode of its stage."""
 
     @wraps(test)
     def call(self: S, stage: Stage, *args: P.args, **kwargs: P.kwargs) -> None:
-        stage.colour.run(test(self, stage, *args, **kwargs))
+        stage.mode.run(test(self, stage, *args, **kwargs))
 
     return cast("Callable[Concatenate[S, Stage, P], None]", call)  # pytest passes it by name
 
@@ -194,11 +194,11 @@ def driven(
 class Contract:
     """What all parts of the contract need: a fixture `bench`, which the test module brings."""
 
-    @pytest.fixture(params=sorted(COLOURS))
+    @pytest.fixture(params=sorted(MODES))
     def stage(self, request: pytest.FixtureRequest, bench: Bench) -> Iterator[Stage]:
-        """Set the stage in each colour."""
-        colour = COLOURS[request.param]()
-        stage = Stage(bench, colour)
+        """Set the stage in each mode."""
+        mode = MODES[request.param]()
+        stage = Stage(bench, mode)
         yield stage
-        colour.run(stage.clear())
-        colour.close()
+        mode.run(stage.clear())
+        mode.close()

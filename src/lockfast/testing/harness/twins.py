@@ -63,8 +63,8 @@ class Twins(RuleBasedStateMachine):
         return actor
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run in the stage's colour."""
-        return self.stage.colour.run(coroutine)
+        """Run in the stage's mode."""
+        return self.stage.mode.run(coroutine)
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Ask the engine, and see how long that took. A spoiled run goes on, and compares no more:

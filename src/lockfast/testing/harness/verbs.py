@@ -1,4 +1,4 @@
-"""The verbs of the API, for tests that are written once: awaited in either colour."""
+"""The verbs of the API, for tests that are written once: awaited in either mode."""
 
 from __future__ import annotations
 

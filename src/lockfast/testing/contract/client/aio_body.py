@@ -34,11 +34,11 @@ class BodyContract(Contract):
     @pytest.fixture
     def stage(self, bench: Bench) -> Iterator[Stage]:
         """Set the stage for asyncio."""
-        colour = Tasked()
-        stage = Stage(bench, colour)
+        mode = Tasked()
+        stage = Stage(bench, mode)
         yield stage
-        colour.run(stage.clear())
-        colour.close()
+        mode.run(stage.clear())
+        mode.close()
 
     @driven
     async def test_a_loss_cancels_the_body_and_raises(self, stage: Stage) -> None:
@@ -222,6 +222,6 @@ class BodyContract(Contract):
             async with client.lock("x", ttl=30.0):
                 pass
 
-        stage.colour.run(once())
+        stage.mode.run(once())
         with pytest.raises(WrongLoop, match="one client per loop"):
             asyncio.run(once())

@@ -25,7 +25,7 @@ class Counter:
 
     async def _count_one(self, lease: AnyLease) -> None:
         seen = self.value
-        await self._stage.colour.sleep(0.0005)
+        await self._stage.mode.sleep(0.0005)
         self.value = seen + 1
         self.tokens.append(lease.token)
 
@@ -36,7 +36,7 @@ class CrowdContract(Contract):
     @driven
     async def test_many_workers_of_one_client_exclude_each_other(self, stage: Stage) -> None:
         lock, counter = stage.client().lock("x", ttl=30.0), Counter(stage)
-        await stage.colour.together(*(counter.count(lock) for _ in range(WORKERS)))
+        await stage.mode.together(*(counter.count(lock) for _ in range(WORKERS)))
         assert counter.value == WORKERS * ROUNDS
         assert counter.tokens == sorted(set(counter.tokens))
         assert await queue(lock) == []
@@ -44,7 +44,7 @@ class CrowdContract(Contract):
     @driven
     async def test_many_clients_exclude_each_other(self, stage: Stage) -> None:
         locks, counter = [stage.client().lock("x", ttl=30.0) for _ in range(8)], Counter(stage)
-        await stage.colour.together(*(counter.count(lock) for lock in locks * 2))
+        await stage.mode.together(*(counter.count(lock) for lock in locks * 2))
         assert counter.value == 16 * ROUNDS
         assert counter.tokens == sorted(set(counter.tokens))
 
@@ -57,4 +57,4 @@ class CrowdContract(Contract):
                 lease = await acquire(client.lock(f"x {number}", ttl=30.0), 0)
                 await release(lease)
 
-        await stage.colour.together(*(work(number) for number in range(WORKERS)))
+        await stage.mode.together(*(work(number) for number in range(WORKERS)))

@@ -35,7 +35,7 @@ class DeadlockContract(Contract):
         lease = await acquire(first, 10)
         inside.append(first.name)
         try:
-            await stage.colour.until(lambda: len(inside) >= 3, "all hold their first")
+            await stage.mode.until(lambda: len(inside) >= 3, "all hold their first")
             await release(await acquire(second))
         except Deadlock as error:
             return str(error)
@@ -50,7 +50,7 @@ class DeadlockContract(Contract):
         one, two, three = (stage.client(deadlock_after=SOON) for _ in range(3))
         inside: list[str] = []
         began = time.monotonic()
-        found = await stage.colour.together(
+        found = await stage.mode.together(
             self.take(stage, one.lock("a", ttl=LONG), one.rwlock("b", ttl=LONG).write(), inside),
             self.take(stage, two.rwlock("b", ttl=LONG).read(), two.lock("c", ttl=LONG), inside),
             self.take(stage, three.lock("c", ttl=LONG), three.lock("a", ttl=LONG), inside),
@@ -73,15 +73,15 @@ class DeadlockContract(Contract):
         async def cross(client: AnyClient, first: str, second: str) -> None:
             lease = await acquire(client.lock(first, ttl=LONG))
             inside.append(first)
-            await stage.colour.until(lambda: len(inside) >= 2, "both hold their first")
+            await stage.mode.until(lambda: len(inside) >= 2, "both hold their first")
             await release(await acquire(client.lock(second, ttl=LONG)))
             with suppress(LeaseLost):  # of one of them, below
                 await release(lease)
 
-        jobs = [stage.colour.start(cross(one, "a", "b")), stage.colour.start(cross(two, "b", "a"))]
+        jobs = [stage.mode.start(cross(one, "a", "b")), stage.mode.start(cross(two, "b", "a"))]
         for name in ("a", "b"):
             await until_queued(stage, looker.lock(name), 2)
-        jobs.append(stage.colour.start(cross(three, "c", "a")))  # it waits too, but in no circle
+        jobs.append(stage.mode.start(cross(three, "c", "a")))  # it waits too, but in no circle
         await until_queued(stage, looker.lock("a"), 3)
         (circle,) = await deadlocks(looker)
         assert sorted((tie.waiting.name, tie.blocker.name) for tie in circle) == [
@@ -116,7 +116,7 @@ class DeadlockContract(Contract):
             await release(lease)
             return str(caught.value)
 
-        await stage.colour.together(first(), last())
+        await stage.mode.together(first(), last())
 
     @driven
     async def test_a_reader_behind_a_writer_that_waits_for_it_is_a_circle(
@@ -124,7 +124,7 @@ class DeadlockContract(Contract):
     ) -> None:
         one, two = (stage.client(deadlock_after=SOON) for _ in range(2))
         reader = await acquire(one.rwlock("x", ttl=LONG).read())
-        writing = stage.colour.start(acquire(two.rwlock("x", ttl=LONG).write(), 20))
+        writing = stage.mode.start(acquire(two.rwlock("x", ttl=LONG).write(), 20))
         await until_queued(stage, one.rwlock("x").read(), 2)
         with pytest.raises(Deadlock, match="already holds"):
             await acquire(one.rwlock("x", ttl=LONG).read())
@@ -153,10 +153,10 @@ class DeadlockContract(Contract):
             await release(await acquire(two.semaphore("s", 2, ttl=LONG), 20))
             await release(lease)
 
-        jobs = [stage.colour.start(first()), stage.colour.start(second())]
+        jobs = [stage.mode.start(first()), stage.mode.start(second())]
         await until_queued(stage, free.semaphore("s", 2), 3)
         await until_queued(stage, free.lock("a"), 2)
-        await stage.colour.sleep(4 * SOON)  # they have looked, and looked again
+        await stage.mode.sleep(4 * SOON)  # they have looked, and looked again
         assert not any(job.done() for job in jobs)
         await release(mover)
         for job in jobs:
@@ -186,9 +186,9 @@ class DeadlockContract(Contract):
 
         jobs = []
         for number in (1, 2, 3):
-            jobs.append(stage.colour.start(follow(clients[number], number)))
+            jobs.append(stage.mode.start(follow(clients[number], number)))
             await until_queued(stage, clients[0].lock(f"x {number - 1}"), 2)
-        await stage.colour.sleep(3 * SOON)
+        await stage.mode.sleep(3 * SOON)
         assert not any(job.done() for job in jobs)
         await release(first)
         for job in jobs:
@@ -202,10 +202,10 @@ class DeadlockContract(Contract):
         lease = await acquire(lock)
 
         async def give_back() -> None:
-            await stage.colour.sleep(3 * SOON)
+            await stage.mode.sleep(3 * SOON)
             await release(lease)
 
-        job = stage.colour.start(give_back())
+        job = stage.mode.start(give_back())
         await release(await acquire(lock, 20))
         await job.result()
 
@@ -215,7 +215,7 @@ class DeadlockContract(Contract):
     ) -> None:
         one, two = (stage.client(deadlock_after=SOON) for _ in range(2))
         lease = await acquire(one.lock("b", ttl=LONG))
-        taking = stage.colour.start(acquire(two.lock_all("a", "b", ttl=LONG), 20))
+        taking = stage.mode.start(acquire(two.lock_all("a", "b", ttl=LONG), 20))
         await until_queued(stage, one.lock("b"), 2)  # it holds a by now
         # The other is the older, and would wait for ever: here the youngest is the other's turn.
         with pytest.raises((Deadlock, NotAcquired)):
@@ -248,7 +248,7 @@ class DeadlockContract(Contract):
             finally:
                 await release(lease)
 
-        jobs = stage.colour.start(first()), stage.colour.start(second())
+        jobs = stage.mode.start(first()), stage.mode.start(second())
         assert "'z'" in await jobs[0].result()
         await jobs[1].result()
         assert await queue(one.lock("a")) == []

@@ -33,7 +33,7 @@ Paying = Callable[[str], Coroutine[Any, Any, str | None]]
 
 
 def decorated(client: AnyClient, work: Work, **options: Any) -> Paying:  # noqa: ANN401  # of `lock`
-    """Decorate a function of the client's colour, and give it as a coroutine function."""
+    """Decorate a function of the client's mode, and give it as a coroutine function."""
     decorate: Any = client.lock("pay:{order}", **options)
     if isinstance(client, AsyncClient):
 
@@ -73,7 +73,7 @@ class DecoratorContract(Contract):
 
         pay = decorated(client, work, ttl=LONG)
         assert await pay("4") == "paid 4"
-        assert await stage.colour.together(pay("5"), pay("6")) == ["paid 5", "paid 6"]
+        assert await stage.mode.together(pay("5"), pay("6")) == ["paid 5", "paid 6"]
         await free(stage, "pay:4", "pay:5", "pay:6")
 
     @driven
@@ -82,12 +82,12 @@ class DecoratorContract(Contract):
 
         async def work(order: str, _lease: AnyLease) -> str:
             inside.append(order)
-            await stage.colour.sleep(0.002)
+            await stage.mode.sleep(0.002)
             assert inside == [order]
             return inside.pop()
 
         pay = decorated(stage.client(), work, ttl=LONG)
-        assert await stage.colour.together(*(pay("7") for _ in range(8))) == ["7"] * 8
+        assert await stage.mode.together(*(pay("7") for _ in range(8))) == ["7"] * 8
 
     @driven
     async def test_a_busy_lock_is_skipped_or_raises_or_is_waited_for(self, stage: Stage) -> None:
@@ -109,8 +109,8 @@ class DecoratorContract(Contract):
             await decorated(client, work, ttl=LONG, timeout=0.2)("7")
         assert await decorated(client, work, ttl=LONG, timeout=0.2, on_busy="skip")("7") is None
         assert time.monotonic() - began >= 0.4  # a timeout that is given is waited for
-        job = stage.colour.start(decorated(client, work, ttl=LONG)("7"))
-        await stage.colour.sleep(0.02)
+        job = stage.mode.start(decorated(client, work, ttl=LONG)("7"))
+        await stage.mode.sleep(0.02)
         await release(lease)
         assert await job.result() == "paid 7"
         with pytest.raises(NotAcquired, match="another lock"):  # of the body: not to be skipped
@@ -130,7 +130,7 @@ class DecoratorContract(Contract):
             await pay("7")
         await free(stage, "pay:7")
 
-    def test_a_function_of_the_other_colour_is_refused(self, stage: Stage) -> None:
+    def test_a_function_of_the_other_mode_is_refused(self, stage: Stage) -> None:
         client = stage.client()
 
         async def soon() -> None:
@@ -158,7 +158,7 @@ class LingerContract(Contract):
         client, other = stage.client(), stage.client()
         began = time.monotonic()
         lease = await acquire(client.lock("x", ttl=LONG, at_least=0.4))
-        waiting = stage.colour.start(wait_lost(lease, SLACK))
+        waiting = stage.mode.start(wait_lost(lease, SLACK))
         await release(lease)
         assert lease.state is State.RELEASED
         assert await waiting.result()
@@ -172,7 +172,7 @@ class LingerContract(Contract):
     async def test_whoever_holds_longer_than_that_gives_it_back_at_once(self, stage: Stage) -> None:
         client = stage.client()
         lease = await acquire(client.lock("x", ttl=LONG, at_least=0.05))
-        await stage.colour.sleep(0.06)
+        await stage.mode.sleep(0.06)
         await release(lease)
         assert await queue(client.lock("x")) == []
 
@@ -184,9 +184,9 @@ class LingerContract(Contract):
         ttl = 1.5 * stage.brief
         client, other = stage.client(), stage.client()
         first = await acquire(other.lock("x", ttl=LONG))
-        job = stage.colour.start(acquire(client.lock("x", ttl=ttl, at_least=ttl), 20))
+        job = stage.mode.start(acquire(client.lock("x", ttl=ttl, at_least=ttl), 20))
         await self.until_two(stage)
-        await stage.colour.sleep(ttl / 4)  # of its last renewal less is left by now
+        await stage.mode.sleep(ttl / 4)  # of its last renewal less is left by now
         await release(first)
         lease = await job.result()
         granted = time.monotonic()
@@ -202,7 +202,7 @@ class LingerContract(Contract):
         end = time.monotonic() + SLACK
         while len(await queue(lock)) != 2:
             assert time.monotonic() < end
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
     @driven
     async def test_a_lease_that_was_lost_does_not_linger(self, stage: Stage) -> None:

@@ -91,13 +91,13 @@ class ElectionContract(Contract):
     ) -> None:
         clients = [stage.client() for _ in range(3)]
         seen: list[Leader] = []
-        job = stage.colour.start(observed(clients[0].election("x", ttl=LONG), 3, seen))
+        job = stage.mode.start(observed(clients[0].election("x", ttl=LONG), 3, seen))
         terms = []
         for number in range(3):
             election = clients[1 + number % 2].election("x", ttl=LONG)
             lease = await campaign(election, f"no {number}", 5)
             terms.append(lease.token)
-            await stage.colour.until(lambda: len(seen) == len(terms), "the observer has seen it")
+            await stage.mode.until(lambda: len(seen) == len(terms), "the observer has seen it")
             await release(lease)
         await job.result()
         assert [each.term for each in seen] == terms
@@ -109,8 +109,8 @@ class ElectionContract(Contract):
         lease = await campaign(stage.client().election("x", ttl=LONG), "there")
         way.cut = True
         seen: list[Leader] = []
-        job = stage.colour.start(observed(client.election("x", ttl=LONG), 1, seen))
-        await stage.colour.sleep(0.1)
+        job = stage.mode.start(observed(client.election("x", ttl=LONG), 1, seen))
+        await stage.mode.sleep(0.1)
         assert not job.done()
         way.cut = False
         await job.result()
@@ -135,14 +135,14 @@ class CandidacyContract(Contract):
         first, second = diary.candidate(one, "one", LONG), diary.candidate(two, "two", LONG)
 
         async def both() -> None:
-            await stage.colour.until(lambda: diary.lines == ["one leads"], "the first leads")
+            await stage.mode.until(lambda: diary.lines == ["one leads"], "the first leads")
             assert first.lease is not None
 
             async def inner() -> None:
-                await stage.colour.sleep(0.05)
+                await stage.mode.sleep(0.05)
                 assert diary.lines == ["one leads"]
                 await withdraw(first)
-                await stage.colour.until(lambda: len(diary.lines) == 3, "the second leads")
+                await stage.mode.until(lambda: len(diary.lines) == 3, "the second leads")
                 assert first.lease is None
 
             await stand(second, inner)
@@ -175,11 +175,11 @@ class CandidacyContract(Contract):
         candidacy = diary.candidate(stage.client(), "one", stage.brief)
 
         async def body() -> None:
-            await stage.colour.until(lambda: candidacy.lease, "it leads")
+            await stage.mode.until(lambda: candidacy.lease, "it leads")
             lease = candidacy.lease
             assert lease is not None
             await broken(stage, lease)
-            await stage.colour.until(lambda: len(diary.lines) == 3, "it leads again")
+            await stage.mode.until(lambda: len(diary.lines) == 3, "it leads again")
 
         await stand(candidacy, body)
         assert diary.lines == ["one leads", "one ends", "one leads", "one ends"]
@@ -195,7 +195,7 @@ class CandidacyContract(Contract):
         first = diary.candidate(client, "one", stage.brief)
 
         async def both() -> None:
-            await stage.colour.until(lambda: first.lease, "the first leads")
+            await stage.mode.until(lambda: first.lease, "the first leads")
             old = first.lease
             assert old is not None
             second = diary.candidate(
@@ -204,9 +204,9 @@ class CandidacyContract(Contract):
 
             async def inner() -> None:
                 way.cut = True
-                await stage.colour.until(lambda: "two leads" in diary.lines, "the second leads")
+                await stage.mode.until(lambda: "two leads" in diary.lines, "the second leads")
                 way.cut = False
-                await stage.colour.until(lambda: "one ends" in diary.lines, "the first knows")
+                await stage.mode.until(lambda: "one ends" in diary.lines, "the first knows")
                 with pytest.raises(LeaseLost):
                     old.ensure_held()
 
@@ -231,11 +231,11 @@ class CandidacyContract(Contract):
         second = diary.candidate(stage.client(), "two", LONG)
 
         async def both() -> None:
-            await stage.colour.until(lambda: started, "the first tried")
+            await stage.mode.until(lambda: started, "the first tried")
             await stand(second, inner)
 
         async def inner() -> None:
-            await stage.colour.until(lambda: "two leads" in diary.lines, "the second leads")
+            await stage.mode.until(lambda: "two leads" in diary.lines, "the second leads")
 
         await stand(first, both)
         assert diary.lines[:3] == ["one leads", "one ends", "two leads"]
@@ -246,9 +246,9 @@ class CandidacyContract(Contract):
         candidacy = diary.candidate(client, "one", LONG)
 
         async def body() -> None:
-            await stage.colour.until(lambda: candidacy.lease, "it leads")
+            await stage.mode.until(lambda: candidacy.lease, "it leads")
             await close(client)
-            await stage.colour.until(lambda: len(diary.lines) == 2, "it is told")
+            await stage.mode.until(lambda: len(diary.lines) == 2, "it is told")
 
         await stand(candidacy, body)
         assert diary.lines == ["one leads", "one ends"]
@@ -257,7 +257,7 @@ class CandidacyContract(Contract):
     async def test_a_callback_may_withdraw_its_own_candidacy(self, stage: Stage) -> None:
         client, lines = stage.client(), list[str]()
 
-        if isinstance(stage.colour, Threaded):
+        if isinstance(stage.mode, Threaded):
             assert isinstance(client, Client)
 
             def leave_now(_lease: AnyLease) -> None:
@@ -278,7 +278,7 @@ class CandidacyContract(Contract):
             candidacy = client.election("x", ttl=LONG).run(leave, lambda: lines.append("ends"))
 
         async def body() -> None:
-            await stage.colour.until(lambda: len(lines) == 2, "it has ended")
+            await stage.mode.until(lambda: len(lines) == 2, "it has ended")
 
         await stand(candidacy, body)
         assert lines == ["leads", "ends"]

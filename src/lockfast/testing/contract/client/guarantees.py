@@ -27,9 +27,9 @@ class GuaranteeContract(Contract):
     async def test_to_ask_does_not_disturb_the_heart_that_listens(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=30.0))
-        waiting = stage.colour.start(acquire(other.lock("x", ttl=30.0), 20))
+        waiting = stage.mode.start(acquire(other.lock("x", ttl=30.0), 20))
         while len(await queue(client.lock("x"))) != 2:
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
         for _ in range(5):
             await guarantees(other)
         began = time.monotonic()

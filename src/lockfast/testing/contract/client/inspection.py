@@ -28,7 +28,7 @@ class OverviewContract(Contract):
             await acquire(client.lock(name, ttl=20, purpose="why"))
             for name in ("pay:2", "pay:1", "ship:1")
         ]
-        job = stage.colour.start(acquire(other.lock("pay:1", ttl=15), 20))
+        job = stage.mode.start(acquire(other.lock("pay:1", ttl=15), 20))
         await until_queued(stage, client.lock("pay:1"), 2)
         shown = await inspect(looker, "pay:")
         assert [(each.name, each.granted) for each in shown] == [
@@ -52,7 +52,7 @@ class OverviewContract(Contract):
     ) -> None:
         client, other, operator = (stage.client() for _ in range(3))
         lease = await acquire(client.lock("x", ttl=stage.brief))
-        job = stage.colour.start(acquire(other.lock("x", ttl=stage.brief), 20))
+        job = stage.mode.start(acquire(other.lock("x", ttl=stage.brief), 20))
         await until_queued(stage, client.lock("x"), 2)
         holder = (await inspect(operator, "x"))[0]
         assert holder.id == lease.id
@@ -127,9 +127,9 @@ class OverviewContract(Contract):
         lease.on_lost(lambda: told.append("x"))
         (holder,) = await inspect(operator, "x")
         assert await revoke(operator, holder, "it hangs")
-        way.before_records = lambda: stage.colour.sleep(stage.brief)
+        way.before_records = lambda: stage.mode.sleep(stage.brief)
         with pytest.raises(LeaseLost):
             await release(lease)
         assert lease.loss is Loss.GONE
-        await stage.colour.sleep(stage.brief)
+        await stage.mode.sleep(stage.brief)
         assert told == ["x"]

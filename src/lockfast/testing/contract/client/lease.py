@@ -88,13 +88,13 @@ class LeaseContract(Contract):
         end = time.monotonic() + 5
         while [holder.id for holder in await queue(lock)] != [id_]:
             assert time.monotonic() < end, await queue(lock)
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
     @driven
     async def test_a_release_lets_the_next_in_long_before_the_ttl(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=LONG))
-        job = stage.colour.start(acquire(other.lock("x", ttl=LONG), 20))
+        job = stage.mode.start(acquire(other.lock("x", ttl=LONG), 20))
         await self.until_waiting(stage, 2)
         assert not job.done()
         began = time.monotonic()
@@ -110,7 +110,7 @@ class LeaseContract(Contract):
         end = time.monotonic() + 10
         while len(await queue(lock)) != count:
             assert time.monotonic() < end, await queue(lock)
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
     @driven
     async def test_a_second_release_does_nothing(self, stage: Stage) -> None:
@@ -127,7 +127,7 @@ class LeaseContract(Contract):
     async def test_a_lease_is_released_from_another_thread_or_task(self, stage: Stage) -> None:
         client = stage.client()
         lease = await acquire(client.lock("x", ttl=LONG))
-        await stage.colour.start(release(lease)).result()
+        await stage.mode.start(release(lease)).result()
         assert lease.state is State.RELEASED
         again = await try_acquire(client.lock("x", ttl=LONG))
         assert again is not None
@@ -137,7 +137,7 @@ class LeaseContract(Contract):
     async def test_who_holds_it_and_who_waits_is_told_in_words(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=LONG, purpose="nightly"))
-        job = stage.colour.start(acquire(other.lock("x", ttl=LONG, purpose="manual"), 20))
+        job = stage.mode.start(acquire(other.lock("x", ttl=LONG, purpose="manual"), 20))
         await self.until_waiting(stage, 2)
         (holder,) = await holders(other.lock("x"))
         assert (holder.id, holder.ticket, holder.granted) == (lease.id, lease.ticket, True)
@@ -161,7 +161,7 @@ class LeaseContract(Contract):
             await acquire(lock, 0.1)
         lease.ensure_held()
         await self.eventually_alone(stage, lease.id)
-        job = stage.colour.start(acquire(lock))  # another thread or task may wait
+        job = stage.mode.start(acquire(lock))  # another thread or task may wait
         await self.until_waiting(stage, 2)
         await release(lease)
         await release(await job.result())
@@ -174,11 +174,11 @@ class LeaseContract(Contract):
 
         async def body(lease: AnyLease) -> None:
             inside.append(lease.token)
-            await stage.colour.sleep(0.002)
+            await stage.mode.sleep(0.002)
             assert inside == [lease.token]
             tokens.append(inside.pop())
 
-        await stage.colour.together(*(within(lock, body) for _ in range(10)))
+        await stage.mode.together(*(within(lock, body) for _ in range(10)))
         assert tokens == sorted(set(tokens))
         assert await queue(lock) == []
 
@@ -214,7 +214,7 @@ class LeaseContract(Contract):
     async def test_closing_a_client_ends_its_waits(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=LONG))
-        job = stage.colour.start(acquire(other.lock("x", ttl=LONG)))
+        job = stage.mode.start(acquire(other.lock("x", ttl=LONG)))
         await self.until_waiting(stage, 2)
         await close(other)
         with pytest.raises(ClientClosed):
@@ -230,10 +230,10 @@ class LeaseContract(Contract):
         closed: list[bool] = []
 
         async def linger() -> None:
-            await stage.colour.until(lambda: closed, "the client is closed")
+            await stage.mode.until(lambda: closed, "the client is closed")
 
         way.before_claimed = linger
-        job = stage.colour.start(acquire(client.lock("x", ttl=LONG)))
+        job = stage.mode.start(acquire(client.lock("x", ttl=LONG)))
         await self.until_waiting(stage, 2)
         await close(client)
         closed.append(True)

@@ -42,7 +42,7 @@ async def free(stage: Stage, *names: str, soon: float = SLACK, but: str = "") ->
     for name in names:
         while left := [each for each in await queue(client.lock(name)) if each.id != but]:
             assert time.monotonic() < end, left
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
 
 class TogetherContract(Contract):
@@ -91,8 +91,8 @@ class TogetherContract(Contract):
     async def test_a_wait_for_all_ends_when_the_last_is_released(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         leases = [await acquire(client.lock(name, ttl=LONG)) for name in ("a", "c")]
-        job = stage.colour.start(acquire(other.lock_all(*NAMES, ttl=LONG), 20))
-        await stage.colour.sleep(0.05)
+        job = stage.mode.start(acquire(other.lock_all(*NAMES, ttl=LONG), 20))
+        await stage.mode.sleep(0.05)
         for lease in leases:
             assert not job.done()
             await release(lease)
@@ -110,7 +110,7 @@ class TogetherContract(Contract):
         assert (lease.state, lease.loss, lease.remaining) == (State.LOST, Loss.GONE, 0)
         with pytest.raises(LeaseLost, match="'b'"):
             lease.ensure_held()
-        await stage.colour.until(lambda: told, "the callback", SLACK)
+        await stage.mode.until(lambda: told, "the callback", SLACK)
         with pytest.raises(LeaseLost, match="'b'"):
             await release(lease)
         await release(lease)
@@ -122,8 +122,8 @@ class TogetherContract(Contract):
     async def test_a_body_that_outlives_one_of_its_leases_is_told(self, stage: Stage) -> None:
         async def body(lease: AnyMultiLease) -> None:
             await broken(stage, lease.leases["c"])
-            await stage.colour.until(lambda: lease.state is State.LOST, "the loss", SLACK)
-            await stage.colour.sleep(0.05)  # in asyncio this is cancelled
+            await stage.mode.until(lambda: lease.state is State.LOST, "the loss", SLACK)
+            await stage.mode.sleep(0.05)  # in asyncio this is cancelled
 
         with pytest.raises(LeaseLost, match="'c'"):
             await within(stage.client().lock_all(*NAMES, ttl=stage.brief), body)
@@ -165,7 +165,7 @@ class TogetherContract(Contract):
                 async def body(lease: AnyMultiLease) -> None:
                     assert not set(lease.tokens) & set(inside)
                     inside.extend(lease.tokens)
-                    await stage.colour.sleep(0.0005)
+                    await stage.mode.sleep(0.0005)
                     for name in lease.tokens:
                         inside.remove(name)
 
@@ -173,7 +173,7 @@ class TogetherContract(Contract):
 
         plans = [[chance.sample(names, chance.randint(1, 4)) for _ in range(3)] for _ in range(9)]
         jobs = [work(clients[number % 3], plan) for number, plan in enumerate(plans)]
-        await stage.colour.together(*jobs)
+        await stage.mode.together(*jobs)
         await free(stage, *names)
 
     @driven

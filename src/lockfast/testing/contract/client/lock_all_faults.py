@@ -36,7 +36,7 @@ class TogetherFaultContract(Contract):
     ) -> None:
         client, way = stage.shaky_client()
         blocker = await acquire(stage.client().lock("a", ttl=LONG))
-        job = stage.colour.start(acquire(client.lock_all(*NAMES, ttl=LONG), 2.0))
+        job = stage.mode.start(acquire(client.lock_all(*NAMES, ttl=LONG), 2.0))
         await self.until_waiting(stage)
         way.after_claim = lambda: setattr(way, "cut", True)  # b is granted, and not answered
         way.lost_replies = 1
@@ -53,7 +53,7 @@ class TogetherFaultContract(Contract):
         end = time.monotonic() + SLACK
         while len(await queue(client.lock("a"))) < 2:
             assert time.monotonic() < end
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
     @driven
     async def test_a_release_of_all_that_failed_can_be_tried_again(self, stage: Stage) -> None:

@@ -50,8 +50,8 @@ class LossContract(Contract):
     async def test_a_waiter_keeps_its_place_for_longer_than_its_ttl(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=SHORT))
-        job = stage.colour.start(acquire(other.lock("x", ttl=SHORT), 20))
-        await stage.colour.sleep(2 * SHORT)
+        job = stage.mode.start(acquire(other.lock("x", ttl=SHORT), 20))
+        await stage.mode.sleep(2 * SHORT)
         ids = [each.id for each in await queue(client.lock("x"))]
         assert len(ids) == 2
         assert lease.waiters == 1
@@ -68,7 +68,7 @@ class LossContract(Contract):
         client, way = stage.shaky_client()
         way.held_claims = 1
         assert await try_acquire(client.lock("x")) is None  # by the answer to its second copy
-        await stage.colour.sleep(SHORT)  # the heart resigns
+        await stage.mode.sleep(SHORT)  # the heart resigns
         await release(lease)
         assert await way.deliver(stage.bench.now() + SLACK) == [None]
         assert await queue(client.lock("x")) == []
@@ -126,14 +126,14 @@ class LossContract(Contract):
             variable.set("of a later time")
             return lease
 
-        lease = await stage.colour.start(hold()).result()
+        lease = await stage.mode.start(hold()).result()
         variable.set("of somebody else")
         lease.on_lost(bad)
         lease.on_lost(lambda: seen.append(variable.get()))
         await broken(stage, lease)
-        await stage.colour.until(lambda: len(seen) == 2, "both callbacks", SLACK)
+        await stage.mode.until(lambda: len(seen) == 2, "both callbacks", SLACK)
         lease.on_lost(lambda: seen.append("late"))  # it was lost before this callback came
-        await stage.colour.until(lambda: len(seen) == 3, "the late callback", SLACK)
+        await stage.mode.until(lambda: len(seen) == 3, "the late callback", SLACK)
         assert seen == ["bad", "of the acquisition", "late"]
 
     @driven
@@ -141,10 +141,10 @@ class LossContract(Contract):
         lease = await acquire(stage.client().lock("x", ttl=SHORT))
         seen: list[str] = []
         lease.on_lost(lambda: seen.append("lost"))
-        job = stage.colour.start(wait_lost(lease, SLACK))
+        job = stage.mode.start(wait_lost(lease, SLACK))
         await release(lease)
         assert await job.result()  # the wait is over
-        await stage.colour.sleep(SHORT)
+        await stage.mode.sleep(SHORT)
         assert seen == []
 
     @driven
@@ -194,11 +194,11 @@ class FaultContract(Contract):
         client, way = stage.shaky_client()
         lease = await acquire(client.lock("x", ttl=3.0))
         way.cut = True
-        await stage.colour.until(lambda: lease.state is not State.HELD, "jeopardy", SLACK)
+        await stage.mode.until(lambda: lease.state is not State.HELD, "jeopardy", SLACK)
         assert lease.state is State.JEOPARDY
         lease.ensure_held()  # unknown is not lost
         way.cut = False
-        await stage.colour.until(lambda: lease.state is State.HELD, "held again", SLACK)
+        await stage.mode.until(lambda: lease.state is State.HELD, "held again", SLACK)
         await release(lease)
 
     @driven
@@ -213,9 +213,9 @@ class FaultContract(Contract):
         following = await acquire(stage.client().lock("x", ttl=SHORT), SHORT + SLACK)
         assert lease.state is State.LOST
         assert lease.loss is Loss.UNREACHABLE
-        await stage.colour.until(lambda: told, "the callback", SLACK)
+        await stage.mode.until(lambda: told, "the callback", SLACK)
         way.cut = False
-        await stage.colour.sleep(SHORT)
+        await stage.mode.sleep(SHORT)
         assert lease.state is State.LOST  # a late OK revives nothing
         following.ensure_held()
         await release(following)
@@ -228,15 +228,15 @@ class FaultContract(Contract):
         answered: list[float] = []
 
         async def linger() -> None:
-            await stage.colour.sleep(0.8 * ttl)
+            await stage.mode.sleep(0.8 * ttl)
             answered.append(time.monotonic())
 
         ttl = 1.5  # renewed after 0.5 s, answered after 1.7 s, when the first 1.5 s are over
         lease = await acquire(client.lock("x", ttl=ttl))
         way.before_renewed = linger
-        await stage.colour.until(lambda: answered, "the answer", SLACK)
+        await stage.mode.until(lambda: answered, "the answer", SLACK)
         way.before_renewed = None
-        await stage.colour.sleep(0.02)
+        await stage.mode.sleep(0.02)
         assert lease.state is State.LOST
         with pytest.raises(LeaseLost):
             await release(lease)

@@ -36,14 +36,14 @@ class Library:
 
     async def visit(self, client: AnyClient, pause: float, *, writes: bool) -> None:
         """Come after a while, read or write, and go."""
-        await self._stage.colour.sleep(pause)
+        await self._stage.mode.sleep(pause)
         lock = client.rwlock("x", ttl=LONG, timeout=60.0)
 
         async def body(lease: AnyLease) -> None:
             visit = Visit(lease.ticket, len(self.events), writes=writes)
             self.events.append(visit)
             self.visits.append(visit)
-            await self._stage.colour.sleep(0.002)
+            await self._stage.mode.sleep(0.002)
             visit.ended = len(self.events)
             self.events.append(visit)
 
@@ -65,7 +65,7 @@ class ManyReadersContract(Contract):
         library = Library(stage)
         writes = [True] * WRITERS * WRITES + [False] * READERS
         chance.shuffle(writes)
-        await stage.colour.together(
+        await stage.mode.together(
             *(
                 library.visit(clients[number % CLIENTS], chance.uniform(0.0, 0.3), writes=each)
                 for number, each in enumerate(writes)

@@ -18,12 +18,12 @@ SLACK = 5.0
 
 
 @contextmanager
-def program(stage: Stage, verb: str, colour: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Start a program, in the stage's colour or another; it is killed if it still runs."""
+def program(stage: Stage, verb: str, mode: str | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Start a program, in the stage's mode or another; it is killed if it still runs."""
     bench = stage.bench
     assert isinstance(bench, UrlBench), "a process finds its engine by URL"
     code = "import sys; from lockfast.testing.harness.programs import main; main(*sys.argv[1:])"
-    argv = [sys.executable, "-c", code, verb, colour or stage.colour.name, bench.url]
+    argv = [sys.executable, "-c", code, verb, mode or stage.mode.name, bench.url]
     pipe = subprocess.PIPE
     process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)  # noqa: S603  # our own
     try:
@@ -48,7 +48,7 @@ class ProcessContract(Contract):
         end = time.monotonic() + 20
         while len(await queue(lock)) != count:
             assert time.monotonic() < end, await queue(lock)
-            await stage.colour.sleep(0.01)
+            await stage.mode.sleep(0.01)
 
     @driven
     async def test_a_holder_that_was_killed_blocks_for_its_ttl_and_no_longer(
@@ -57,9 +57,9 @@ class ProcessContract(Contract):
         lock = stage.client().lock("x", ttl=30.0)
         with program(stage, "hold") as victim:
             heard(victim, "held")
-            job = stage.colour.start(acquire(lock, TTL + 4 * SLACK))
+            job = stage.mode.start(acquire(lock, TTL + 4 * SLACK))
             await self.until_claims(stage, 2)
-            await stage.colour.sleep(1.5 * TTL)
+            await stage.mode.sleep(1.5 * TTL)
             assert not job.done()  # its heart beats
             victim.send_signal(signal.SIGKILL)
             began = time.monotonic()
@@ -74,7 +74,7 @@ class ProcessContract(Contract):
         with program(stage, "wait") as victim:
             heard(victim, "waiting")
             await self.until_claims(stage, 2)
-            job = stage.colour.start(acquire(lock, TTL + 4 * SLACK))
+            job = stage.mode.start(acquire(lock, TTL + 4 * SLACK))
             await self.until_claims(stage, 3)
             victim.send_signal(signal.SIGKILL)
             began = time.monotonic()

@@ -87,9 +87,9 @@ class ReentrantContract(Contract):
         client = stage.client()
         lock = client.rlock("x", ttl=LONG)
         lease = await acquire(lock)
-        assert await stage.colour.start(try_acquire(lock)).result() is None
-        job = stage.colour.start(acquire(lock, 20))
-        await stage.colour.sleep(0.05)
+        assert await stage.mode.start(try_acquire(lock)).result() is None
+        job = stage.mode.start(acquire(lock, 20))
+        await stage.mode.sleep(0.05)
         assert not job.done()
         await release(lease)
         await release(await job.result())
@@ -100,9 +100,9 @@ class ReentrantContract(Contract):
     ) -> None:
         # The next thread has the ident, and often the address, of the one that ended.
         lock = stage.client().rlock("x", ttl=LONG)
-        lease = await stage.colour.start(acquire(lock)).result()
+        lease = await stage.mode.start(acquire(lock)).result()
         for _ in range(20):
-            assert await stage.colour.start(try_acquire(lock)).result() is None
+            assert await stage.mode.start(try_acquire(lock)).result() is None
         await release(lease)
 
     @driven
@@ -128,8 +128,8 @@ class ReentrantContract(Contract):
         async def outer(_lease: AnyRLease) -> None:
             async def inner(again: AnyRLease) -> None:
                 await broken(stage, again)
-                await stage.colour.until(lambda: again.state is State.LOST, "the loss", SLACK)
-                await stage.colour.sleep(0.05)
+                await stage.mode.until(lambda: again.state is State.LOST, "the loss", SLACK)
+                await stage.mode.sleep(0.05)
 
             await within(lock, inner)
 

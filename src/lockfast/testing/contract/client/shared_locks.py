@@ -27,7 +27,7 @@ async def until_queued(stage: Stage, lock: AnyLock, count: int) -> None:
     end = time.monotonic() + 10
     while len(await queue(lock)) != count:
         assert time.monotonic() < end, await queue(lock)
-        await stage.colour.sleep(0.01)
+        await stage.mode.sleep(0.01)
 
 
 class ReadWriteContract(Contract):
@@ -67,9 +67,9 @@ class ReadWriteContract(Contract):
     async def test_a_waiting_writer_is_not_overtaken_by_later_readers(self, stage: Stage) -> None:
         shared = [stage.client().rwlock("x", ttl=LONG) for _ in range(3)]
         reader = await acquire(shared[0].read())
-        writing = stage.colour.start(acquire(shared[1].write(), 20))
+        writing = stage.mode.start(acquire(shared[1].write(), 20))
         await until_queued(stage, shared[0].read(), 2)
-        late = stage.colour.start(acquire(shared[2].read(), 20))
+        late = stage.mode.start(acquire(shared[2].read(), 20))
         await until_queued(stage, shared[0].read(), 3)
         assert await try_acquire(shared[0].read()) is None
         await release(reader)
@@ -93,13 +93,13 @@ class ReadWriteContract(Contract):
             async def body(_lease: AnyLease) -> None:
                 assert not inside or (kind == "reader" and "writer" not in inside)
                 inside.append(kind)
-                await stage.colour.sleep(0.001)
+                await stage.mode.sleep(0.001)
                 inside.remove(kind)
 
             for _ in range(3):
                 await within(lock.write() if kind == "writer" else lock.read(), body)
 
-        await stage.colour.together(*(work(number) for number in range(16)))
+        await stage.mode.together(*(work(number) for number in range(16)))
         assert await queue(clients[0].rwlock("x").read()) == []
 
     @driven
@@ -140,7 +140,7 @@ class SemaphoreContract(Contract):
     ) -> None:
         clients = [stage.client() for _ in range(3)]
         small = await acquire(clients[0].semaphore("x", 3, ttl=LONG))
-        large = stage.colour.start(acquire(clients[1].semaphore("x", 3, permits=3, ttl=LONG), 20))
+        large = stage.mode.start(acquire(clients[1].semaphore("x", 3, permits=3, ttl=LONG), 20))
         await until_queued(stage, clients[0].semaphore("x", 3), 2)
         # There is room for one, but not before the one that asked for three.
         assert await try_acquire(clients[2].semaphore("x", 3, ttl=LONG)) is None
@@ -159,13 +159,13 @@ class SemaphoreContract(Contract):
             async def body(_lease: AnyLease) -> None:
                 held.append(permits)
                 assert sum(held) <= 4
-                await stage.colour.sleep(0.001)
+                await stage.mode.sleep(0.001)
                 held.remove(permits)
 
             for _ in range(3):
                 await within(lock, body)
 
-        await stage.colour.together(*(work(number) for number in range(16)))
+        await stage.mode.together(*(work(number) for number in range(16)))
         assert await queue(clients[0].semaphore("x", 4)) == []
 
     @driven
@@ -189,19 +189,19 @@ class ContendedContract(Contract):
         lease = await acquire(stage.client().lock("x", ttl=ttl))
         told: list[str] = []
         lease.on_contended(lambda: told.append("first"))
-        await stage.colour.sleep(0.5 * ttl)  # more than a renewal
+        await stage.mode.sleep(0.5 * ttl)  # more than a renewal
         assert (told, lease.waiters) == ([], 0)
         locks = [stage.client().lock("x", ttl=ttl) for _ in range(2)]
 
         async def follow(lock: AnyLock) -> None:
             await release(await acquire(lock, 20))
 
-        jobs = [stage.colour.start(follow(lock)) for lock in locks]
-        await stage.colour.until(lambda: lease.waiters == 2, "both are counted", ttl + SLACK)
-        await stage.colour.until(lambda: told, "the callback", SLACK)
+        jobs = [stage.mode.start(follow(lock)) for lock in locks]
+        await stage.mode.until(lambda: lease.waiters == 2, "both are counted", ttl + SLACK)
+        await stage.mode.until(lambda: told, "the callback", SLACK)
         lease.on_contended(lambda: told.append("second"))  # they wait already
-        await stage.colour.until(lambda: len(told) == 2, "the late callback", SLACK)
-        await stage.colour.sleep(0.5 * ttl)
+        await stage.mode.until(lambda: len(told) == 2, "the late callback", SLACK)
+        await stage.mode.sleep(0.5 * ttl)
         assert told == ["first", "second"]
         await release(lease)
         for job in jobs:
@@ -216,8 +216,8 @@ class ContendedContract(Contract):
         lease.on_contended(lambda: told.append("too late"))
         await release(lease)
         following = await acquire(client.lock("x", ttl=ttl), 5)
-        job = stage.colour.start(acquire(other.lock("x", ttl=ttl), 20))
-        await stage.colour.until(lambda: following.waiters, "the next one's waiter", ttl + SLACK)
+        job = stage.mode.start(acquire(other.lock("x", ttl=ttl), 20))
+        await stage.mode.until(lambda: following.waiters, "the next one's waiter", ttl + SLACK)
         assert told == []
         await release(following)
         await release(await job.result())

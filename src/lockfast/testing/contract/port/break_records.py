@@ -47,7 +47,7 @@ class RecordContract(Contract):
         for ask in asks:
             await actor.claim(ask)
         lines = [f"by operator {number}".encode() for number in range(len(asks))]
-        await stage.colour.together(
+        await stage.mode.together(
             *(
                 actor.engine.record("x", ask.id, line, actor.deadline)
                 for ask, line in zip(asks, lines, strict=True)

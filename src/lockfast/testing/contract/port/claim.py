@@ -77,7 +77,7 @@ class ClaimContract(Contract):
     @driven
     async def test_of_many_claims_at_once_no_more_than_one_is_granted(self, stage: Stage) -> None:
         actors = [stage.actor() for _ in range(8)]
-        standings = await stage.colour.together(*(each.claim(each.ask()) for each in actors))
+        standings = await stage.mode.together(*(each.claim(each.ask()) for each in actors))
         assert sum(standing.granted for standing in standings) <= 1
 
     @driven

@@ -21,7 +21,7 @@ class ExpiryContract(Contract):
         await stage.advance(1.5)
         standing, end = await other.renew_one(waiter), time.monotonic() + stage.bench.lag
         while not standing.granted and time.monotonic() < end:
-            await stage.colour.sleep(0.5)  # renewed meanwhile: the waiter must not expire itself
+            await stage.mode.sleep(0.5)  # renewed meanwhile: the waiter must not expire itself
             standing = await other.renew_one(waiter)
         assert (standing.granted, standing.ahead, standing.blocker) == (True, 0, None)
         assert 7 < stage.units(standing.left) <= 8

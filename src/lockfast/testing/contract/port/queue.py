@@ -75,7 +75,7 @@ class QueueContract(Contract):
     @driven
     async def test_of_many_claims_at_once_one_is_granted(self, stage: Stage) -> None:
         actors = [stage.actor() for _ in range(8)]
-        standings = await stage.colour.together(*(each.claim(each.ask()) for each in actors))
+        standings = await stage.mode.together(*(each.claim(each.ask()) for each in actors))
         ordered = sorted(standings, key=lambda standing: standing.ticket)
         assert len({standing.ticket for standing in standings}) == 8
         assert [standing.granted for standing in ordered] == [True] + [False] * 7

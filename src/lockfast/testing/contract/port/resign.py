@@ -147,8 +147,8 @@ class ListenContract(Contract):
         actor = stage.actor()
         await actor.attend()
         await actor.wakes(0)
-        job = stage.colour.start(actor.engine.listen(None))
-        await stage.colour.sleep(0.05)
+        job = stage.mode.start(actor.engine.listen(None))
+        await stage.mode.sleep(0.05)
         assert not job.done()
         actor.engine.rouse()
         assert await job.result() == []

@@ -1,4 +1,4 @@
-"""One face for both colours: an asyncio client in a loop of its own, used as a blocking one is."""
+"""One face for both modes: an asyncio client in a loop of its own, used as a blocking one is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE = 30.0
 
 
 class Lease(Protocol):
-    """What a test asks of a lease, whatever its colour."""
+    """What a test asks of a lease, whatever its mode."""
 
     @property
     def id(self) -> str: ...
