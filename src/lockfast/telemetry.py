@@ -20,7 +20,7 @@ from opentelemetry.metrics import MeterProvider, Observation
 from opentelemetry.trace import SpanKind, StatusCode, TracerProvider
 
 from lockfast.claims import observer
-from lockfast.claims.claim import HELD, WAITING, Live, Phase
+from lockfast.claims.claim import HELD, WAITING, Claim, Phase
 from lockfast.claims.observer import Watched
 from lockfast.claims.session import sessions
 from lockfast.core.name_templates import Templates
@@ -119,10 +119,10 @@ class Otel:
             "Acquisitions of this process that stand in line.",
         )
 
-    def granted(self, session: Watched, live: Live, began: float) -> Hold:
+    def granted(self, session: Watched, claim: Claim, began: float) -> Hold:
         """Write an acquisition; what is given back writes the hold, at its end."""
-        hold = Hold(self, session, live)
-        self.acquired(hold.about, hold.since - began, {"lock.ticket": live.ticket})
+        hold = Hold(self, session, claim)
+        self.acquired(hold.about, hold.since - began, {"lock.ticket": claim.ticket})
         return hold
 
     def failed(self, session: Watched, shape: Shape, began: float, error: BaseException) -> None:
@@ -178,9 +178,9 @@ class Otel:
         found: Counter[frozenset[tuple[str, str | int]]] = Counter()
         for reference in sessions.valuerefs():
             session = reference()
-            for live in session.claims.all() if session is not None else ():
-                if live.phase is phase:
-                    about = self.about(session, live.shape.name, live.shape.template)
+            for claim in session.table.all() if session is not None else ():
+                if claim.phase is phase:
+                    about = self.about(session, claim.shape.name, claim.shape.template)
                     found[frozenset(about.items())] += 1
         self._seen.update(found)
         for each in tuple(self._seen):  # another reader may collect at the same time
@@ -192,13 +192,13 @@ class Hold:
 
     __slots__ = ("_first", "_otel", "_session", "about", "parent", "since", "ticket")
 
-    def __init__(self, otel: Otel, session: Watched, live: Live) -> None:
+    def __init__(self, otel: Otel, session: Watched, claim: Claim) -> None:
         """Begin now."""
         self._otel = otel
         self._session = session
         self.since = session.runtime.now()
-        self.about = otel.about(session, live.shape.name, live.shape.template)
-        self.ticket = live.ticket
+        self.about = otel.about(session, claim.shape.name, claim.shape.template)
+        self.ticket = claim.ticket
         self.parent = context.get_current()
         self._first = threading.Lock()
 

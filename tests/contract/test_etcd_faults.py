@@ -337,7 +337,7 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
         with pytest.raises(EngineUnavailable):
             await acquire(client.lock("x", ttl=2.0), 0.3)
         engine._transport.call = call
-        await stage.mode.until(lambda: len(client._session.claims) == 1, "the heart gives up")
+        await stage.mode.until(lambda: len(client._session.table) == 1, "the heart gives up")
         engine.resign = resign
         await release(await acquire(other.lock("x", ttl=2.0), 6))
         await release(at_work)

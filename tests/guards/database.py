@@ -38,7 +38,7 @@ def usurped(client: lockfast.Client, name: str) -> tuple[Lease, Lease]:
 def dismissed(client: lockfast.Client, held: Lease) -> None:
     """Break a lease at the engine, as an operator does; its holder learns it in ten seconds."""
     session = client._session
-    drive(session.engine.resign([held.live], session.runtime.now() + 5, doubt=False))
+    drive(session.engine.resign([held.claim.ask], session.runtime.now() + 5, doubt=False))
 
 
 def shared(client: lockfast.Client, name: str, capacity: int = SHARED, weight: int = 1) -> Lease:

@@ -187,7 +187,7 @@ def test_djangos_own_commit_is_refused_in_the_block(client: lockfast.Client) -> 
 
 def test_a_lease_that_its_own_clock_has_ended_does_not_write(client: lockfast.Client) -> None:
     held = lease(client, "over")
-    held.live.until = 0.0
+    held.claim.until = 0.0
     with pytest.raises(LeaseLost), guarded(held):
         pytest.fail("it was let in")
 
@@ -200,7 +200,7 @@ def test_a_block_that_slept_through_the_end_of_its_lease_is_told_so(
         with connections["default"].cursor() as cursor:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 20")
         time.sleep(0.2)
-        held.live.until = 0.0
+        held.claim.until = 0.0
         set_value("never")
     assert value() == "none"
 

@@ -60,7 +60,7 @@ def test_two_equal_tokens_of_two_claims_do_not_both_write(
 ) -> None:
     guard = PostgresGuard(connection)
     stale, fresh = usurped(client, "split")
-    fresh.live.ticket = stale.live.ticket  # TRAPS 46: both primaries of a split minted it
+    fresh.claim.ticket = stale.claim.ticket  # TRAPS 46: both primaries of a split minted it
     guard.seal(fresh)
     with pytest.raises(StaleToken):
         guard.seal(stale)

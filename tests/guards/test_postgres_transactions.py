@@ -256,7 +256,7 @@ def test_a_lease_that_its_own_clock_has_ended_does_not_write(
     connection: Connection, client: lockfast.Client
 ) -> None:
     held = lease(client, "over", ttl=0.05)
-    held.live.until = 0.0
+    held.claim.until = 0.0
     with pytest.raises(LeaseLost), PostgresGuard(connection).transaction(held):
         pytest.fail("it was let in")
 

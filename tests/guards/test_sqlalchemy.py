@@ -303,7 +303,7 @@ def test_a_lease_that_its_own_clock_has_ended_does_not_write(
     engine: Engine, client: lockfast.Client
 ) -> None:
     held = lease(client, "over")
-    held.live.until = 0.0
+    held.claim.until = 0.0
     with (
         Session(engine) as session,
         pytest.raises(LeaseLost),
@@ -320,7 +320,7 @@ def test_a_session_that_slept_through_the_end_of_its_lease_is_told_so(
         with pytest.raises(LeaseLost), guard.transaction(session, held):
             session.execute(text("SET LOCAL idle_in_transaction_session_timeout = 20"))
             time.sleep(0.2)
-            held.live.until = 0.0
+            held.claim.until = 0.0
             session.get_one(Row, 1).value = "never"
         assert session.get_one(Row, 1).value != "never"
 

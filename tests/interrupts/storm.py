@@ -233,7 +233,7 @@ class Victim:
         deadline = time.monotonic() + TTL
         while _hearts() > 1 and time.monotonic() < deadline:
             time.sleep(0.01)
-        claims = self.client._session.claims._by_id.values()
+        claims = self.client._session.table._by_id.values()
         return {
             "claims": [f"{each.shape.name} {each.phase.name}" for each in claims],
             "hearts": _hearts(),

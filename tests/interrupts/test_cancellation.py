@@ -214,7 +214,7 @@ async def _weather(server: Redis, form: Form, names: list[str], count: int) -> N
                 assert await either.lock(name).queue() == []
                 async with either.lock(name, ttl=TTL, timeout=0.0) as lease:
                     lease.ensure_held()
-        assert len(client._session.claims) == 0
+        assert len(client._session.table) == 0
     assert complaints == []
 
 

@@ -81,7 +81,7 @@ def client() -> Iterator[lockfast.Client]:
 
 def settled(client: lockfast.Client) -> bool:
     """Tell whether the table and the engine are as they were before anything was acquired."""
-    table = client._session.claims
+    table = client._session.table
     lanes = [each for lane in table._pulse._lanes.values() for each in lane]
     alive = [each for each in lanes if each.phase is not claim.ENDED]
     return not (table._by_id or table._owners or table._leaving or alive or client.inspect())
@@ -236,10 +236,10 @@ def test_a_finalizer_may_use_the_client_at_every_bytecode_of_the_heart(
 
         interruption = Interruption(TABLE, number, finalizer)
         state.append(interruption)
-        table, end = client._session.claims, time.monotonic() + 5.0
+        table, end = client._session.table, time.monotonic() + 5.0
         while not interruption.struck and time.monotonic() < end:
-            table.hasten(kept.live, 0.0)
-            table.hasten(held.live, 0.0)
+            table.hasten(kept.claim, 0.0)
+            table.hasten(held.claim, 0.0)
             time.sleep(0.0005)
         state.clear()
         held.release()

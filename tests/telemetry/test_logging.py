@@ -40,13 +40,13 @@ class TestBothModes(Contract):
     ) -> None:
         client, way = stage.shaky_client()
         lease = await acquire(client.lock("invoice:42"))
-        claims, now = client._session.claims, client._session.runtime.now
+        table, now = client._session.table, client._session.runtime.now
         way.cut = True
-        claims.hasten(lease.live, now())
+        table.hasten(lease.claim, now())
         await stage.mode.until(lambda: said(logging.WARNING), "the jeopardy is logged")
-        claims.hasten(lease.live, now())  # and fails again, without a word
-        lease.live.until = now()  # so much time has passed
-        claims.hasten(lease.live, now())
+        table.hasten(lease.claim, now())  # and fails again, without a word
+        lease.claim.until = now()  # so much time has passed
+        table.hasten(lease.claim, now())
         await stage.mode.until(lambda: said(logging.ERROR), "the loss is logged")
         way.cut = False
         with pytest.raises(LeaseLost):
@@ -67,7 +67,7 @@ class TestBothModes(Contract):
         told: list[str] = []
         lease.on_lost(lambda: told.append("lost"))
         engine = stage.actor()
-        assert await engine.resign(lease.live) == [True]  # as an operator breaks it
+        assert await engine.resign(lease.claim) == [True]  # as an operator breaks it
         with pytest.raises(LeaseLost):
             await release(lease)
         await stage.mode.until(lambda: told, "the callback was called")

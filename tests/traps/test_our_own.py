@@ -334,13 +334,13 @@ def test_trap_53_the_blocker_and_the_floor_keep_their_digits(
     other = connect(server.url)
     waiter = in_background(lambda: other.lock("x").acquire(timeout=20))
     wait_queue(client.lock("x"), 2)
-    (live,) = other._session.claims._by_id.values()
-    wait_until(lambda: live.blocker is not None, "it knows its blocker")
-    assert live.blocker is not None
-    assert (live.blocker.id, live.blocker.ticket) == (holder.id, holder.token)
+    (claim,) = other._session.table._by_id.values()
+    wait_until(lambda: claim.blocker is not None, "it knows its blocker")
+    assert claim.blocker is not None
+    assert (claim.blocker.id, claim.blocker.ticket) == (holder.id, holder.token)
     holder.release()
     lease = waiter.result(SOON)
-    assert lease.fence_floor == lease.token == live.ticket
+    assert lease.fence_floor == lease.token == claim.ticket
     lease.release()
 
 

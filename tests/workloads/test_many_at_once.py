@@ -43,7 +43,7 @@ async def _ordered() -> None:
             for client, plan in zip(clients, plans_of(number), strict=True):
                 tasks.create_task(work(client, plan))
     for client in clients:
-        assert len(client._session.claims) == 0
+        assert len(client._session.table) == 0
         await client.close()
 
 
@@ -110,6 +110,6 @@ async def _unordered() -> int:
             for client, plan in zip(clients, plans_of(number), strict=True):
                 tasks.create_task(world.work(client, plan))
     for client in clients:
-        assert len(client._session.claims) == 0
+        assert len(client._session.table) == 0
         await client.close()
     return world.found

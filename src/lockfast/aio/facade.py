@@ -43,7 +43,7 @@ class AsyncLease(LeaseCore, Ending):
         await self._release()
 
     def _explain(self, error: BaseException) -> NoReturn:
-        raise lost(self.live) from error
+        raise lost(self.claim) from error
 
 
 class AsyncLock(LockCore[AsyncLease]):
@@ -142,7 +142,7 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
     def _explain(self, error: BaseException) -> NoReturn:
         for lease in self.leases.values():
             if lease.state is State.LOST:
-                raise lost(lease.live) from error
+                raise lost(lease.claim) from error
         raise error
 
 
@@ -187,10 +187,10 @@ class AsyncRLease(RLeaseCore, Ending):
         try:
             await super().__aexit__(kind, error, trace)
         finally:
-            self._session.claims.off_lost(self.live, self._cancel)
+            self._session.table.off_lost(self.claim, self._cancel)
 
     def _explain(self, error: BaseException) -> NoReturn:
-        raise lost(self.live) from error
+        raise lost(self.claim) from error
 
 
 class AsyncRLock(RLockCore[AsyncRLease]):

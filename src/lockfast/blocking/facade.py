@@ -87,7 +87,7 @@ class Lease(LeaseCore, Ending):
     wait_lost = blocking(LeaseCore._wait_lost)
 
     def _abandon(self) -> None:
-        give_up(self._session, self.live)
+        give_up(self._session, self.claim)
 
 
 class Lock(LockCore[Lease]):
@@ -169,7 +169,7 @@ class MultiLease(MultiLeaseCore[Lease], Ending):
 
     def _abandon(self) -> None:
         for lease in self.leases.values():
-            give_up(self._session, lease.live)
+            give_up(self._session, lease.claim)
 
 
 class MultiLock(MultiLockCore[Lease, MultiLease]):

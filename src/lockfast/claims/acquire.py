@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from lockfast.claims import deadlock, observer, payload
-from lockfast.claims.claim import HELD, LEAVING, Live
+from lockfast.claims.claim import HELD, LEAVING, Claim
 from lockfast.claims.heart import EXPLAINING, explain
 from lockfast.claims.session import Session
 from lockfast.core.validity import DRIFT
@@ -23,7 +23,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
 )
-from lockfast.port import Blocker, Shape, Standing
+from lockfast.port import Ask, Blocker, Shape, Standing
 
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
@@ -35,7 +35,7 @@ LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 class Bearer(Protocol):
     """A lease: whoever has it strongly is the holder."""
 
-    live: Live
+    claim: Claim
 
     def __init__(self, session: Session) -> None:
         """Begin without a grant."""
@@ -70,10 +70,10 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     if session.unproven is not None:
         await session.prove(session.unproven)
     bearer = bearer_type(session)
-    runtime, claims = session.runtime, session.claims
+    runtime, table = session.runtime, session.table
     began = now = runtime.now()
     owner, name = runtime.worker()
-    holding = claims.holding(owner)
+    holding = table.holding(owner)
     described = payload.write(name, purpose, now, holding, value, shape.ttl)
     queue = timeout is None or timeout > 0.0
     if queue:
@@ -84,35 +84,34 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     dead = 0
     reference = weakref.ref(bearer if block is None else block)
     while True:
-        live = Live(
-            session.new_id(), shape, queue, now + shape.wait_ttl, described, owner, reference
-        )
-        live.holding = holding
+        ask = Ask(session.new_id(), shape, queue, now + shape.wait_ttl, described)
+        claim = Claim(ask, owner, reference)
+        claim.holding = holding
         try:
-            claims.register(live, now)
-            live.copies = 1
+            table.register(claim, now)
+            claim.copies = 1
             try:
                 deadline = session.deadline(now, end, shape.wait_ttl)
-                standing = await session.engine.claim(live, deadline)
+                standing = await session.engine.claim(ask, deadline)
             except EngineUnavailable as error:
-                now, standing = await _claim_again(session, live, end, error)
-            claims.answered(live, now, standing, runtime.now())
+                now, standing = await _claim_again(session, claim, end, error)
+            table.answered(claim, now, standing, runtime.now())
             if standing is None:
-                _forget(session, live)  # that id is dead; go on with another
-            elif live.phase is not HELD:
-                await _wait(session, live, standing, until)
-            if live.phase is HELD:
-                bearer.live = live
-                live.handed = block is None
-                live.keep = at_least and runtime.now() + at_least
+                _forget(session, claim)  # that id is dead; go on with another
+            elif claim.phase is not HELD:
+                await _wait(session, claim, standing, until)
+            if claim.phase is HELD:
+                bearer.claim = claim
+                claim.handed = block is None
+                claim.keep = at_least and runtime.now() + at_least
                 if observer.watcher is not None:
-                    live.record = observer.watcher.granted(session, live, began)
+                    claim.record = observer.watcher.granted(session, claim, began)
                 return bearer
             now = runtime.now()
             dead = dead + 1 if standing is None else 0
-            _go_on(live, until, now, began, dead)
+            _go_on(claim, until, now, began, dead)
         except BaseException as error:
-            _failed(session, live, began, error)
+            _failed(session, claim, began, error)
             raise
 
 
@@ -127,7 +126,7 @@ def refuse_in_callback(session: Session, call: str) -> None:
         )
 
 
-def _go_on(live: Live, until: float | None, now: float, began: float, dead: int) -> None:
+def _go_on(claim: Claim, until: float | None, now: float, began: float, dead: int) -> None:
     """Raise unless the acquisition may begin again with another id.
 
     `dead`: how many ids in a row the engine took for dead. After the first one nobody is known to
@@ -135,104 +134,105 @@ def _go_on(live: Live, until: float | None, now: float, began: float, dead: int)
     moved ahead, and its answer has told so.
     """
     over = until is not None and now >= until
-    if live.called_off or (over and not dead):
-        raise busy(live.shape, live.blocker, now - began)
+    if claim.called_off or (over and not dead):
+        raise busy(claim.shape, claim.blocker, now - began)
     if over and dead > 1:
         raise EngineUnavailable(
-            f"{live.shape.name!r} was not acquired: the engine says that the request came too "
+            f"{claim.shape.name!r} was not acquired: the engine says that the request came too "
             "late, twice. Its clock may be moving ahead.",
             sent=False,
         )
 
 
-def _failed(session: Session, live: Live, began: float, error: BaseException) -> None:
+def _failed(session: Session, claim: Claim, began: float, error: BaseException) -> None:
     """Leave an acquisition without a lease."""
     if isinstance(error, (CapacityMismatch, EngineRefused)):
-        live.copies -= 1  # the engine answered, and did nothing
-    give_up(session, live)
+        claim.copies -= 1  # the engine answered, and did nothing
+    give_up(session, claim)
     if observer.watcher is not None:
-        observer.watcher.failed(session, live.shape, began, error)
+        observer.watcher.failed(session, claim.shape, began, error)
 
 
-async def _wait(session: Session, live: Live, standing: Standing, until: float | None) -> None:
+async def _wait(session: Session, claim: Claim, standing: Standing, until: float | None) -> None:
     """Wait until the claim is granted or gone, or the time is over."""
-    if not live.queue:
-        _forget(session, live)
-        raise busy(live.shape, standing.blocker, 0.0)
+    if not claim.ask.queue:
+        _forget(session, claim)
+        raise busy(claim.shape, standing.blocker, 0.0)
     if until is None:
-        _refuse_own(session, live)
+        _refuse_own(session, claim)
     now = session.runtime.now
     end = NEVER if until is None else until
-    pause = session.deadlock_after if live.holding else None
+    pause = session.deadlock_after if claim.holding else None
     look = NEVER if pause is None else now() + pause
     notice = now() + NOTICE if log.isEnabledFor(logging.INFO) else NEVER
     while True:
         event = session.runtime.event()
-        session.claims.wait(live, event)
+        session.table.wait(claim, event)
         soonest = min(notice, look, end)
         # Aside: a signal handler that waits may have come in the middle of the table.
-        told = await session.claims.aside(event.wait(None if soonest == NEVER else soonest))
+        told = await session.table.aside(event.wait(None if soonest == NEVER else soonest))
         # Not before `end`: uvloop's timers are up to a millisecond early, and whoever returned then
         # would make a second claim beside this one.
         if told or now() >= end:
             return
         if now() >= notice:
             notice = NEVER
-            _notice(live)
+            _notice(claim)
         if pause is not None and now() >= look:
-            await deadlock.check(session, live, patient=until is None)
+            await deadlock.check(session, claim, patient=until is None)
             pause = min(pause * 2.0, LONGEST_LOOK)
             look = now() + pause
 
 
-def _notice(live: Live) -> None:
+def _notice(claim: Claim) -> None:
     """Tell the log who stands in the way."""
-    blocker = live.blocker
+    blocker = claim.blocker
     log.info(
         "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). The wait goes on; "
         "lock.queue() shows the line.",
-        live.shape.name,
+        claim.shape.name,
         NOTICE,
-        live.ticket,
+        claim.ticket,
         payload.read(blocker.payload) if blocker else "nobody known",
         blocker.ticket if blocker else 0,
     )
 
 
 async def _claim_again(
-    session: Session, live: Live, until: float | None, error: EngineUnavailable
+    session: Session, claim: Claim, until: float | None, error: EngineUnavailable
 ) -> tuple[float, Standing | None]:
     """Send the same claim again while its outcome is unknown; give the reply, and when its request
     was sent.
     """
     runtime = session.runtime
-    end = live.not_after if until is None else min(until, live.not_after)
+    late = claim.ask.not_after
+    end = late if until is None else min(until, late)
     pause = 0.0
     while True:
         if not error.sent:
-            live.copies -= 1
-        if runtime.now() + pause >= end or (pause and not live.queue):
+            claim.copies -= 1
+        if runtime.now() + pause >= end or (pause and not claim.ask.queue):
             raise error
         await runtime.sleep(pause)
         pause = _longer(pause)
         sent = runtime.now()
-        live.copies += 1
+        claim.copies += 1
         try:
-            deadline = session.deadline(sent, until, live.shape.wait_ttl)
+            deadline = session.deadline(sent, until, claim.shape.wait_ttl)
             # A copy that waits for a connection must not be sent when its id is dead.
-            return sent, await session.engine.claim(live, min(deadline, live.not_after))
+            return sent, await session.engine.claim(claim.ask, min(deadline, late))
         except EngineUnavailable as again:
             error = again
 
 
-def _forget(session: Session, live: Live) -> None:
+def _forget(session: Session, claim: Claim) -> None:
     """Forget a claim that the engine does not have; but an earlier copy of it, one that was never
     answered, may still be on its way there, and would find the lock free by then (TRAPS 47).
     """
-    if live.copies:
-        give_up(session, live)
+    if claim.copies:
+        give_up(session, claim)
     else:
-        session.claims.end(live, Loss.GONE)
+        session.table.end(claim, Loss.GONE)
 
 
 def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
@@ -241,106 +241,108 @@ def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
     return NotAcquired(shape.name, waited, holder)
 
 
-def _refuse_own(session: Session, live: Live) -> None:
+def _refuse_own(session: Session, claim: Claim) -> None:
     """Raise instead of waiting for ever on what this very thread or task holds."""
-    mine = session.claims.get(live.blocker.id) if live.blocker else None
-    if mine is not None and mine.phase is HELD and mine.owner == live.owner:
+    mine = session.table.get(claim.blocker.id) if claim.blocker else None
+    if mine is not None and mine.phase is HELD and mine.owner == claim.owner:
         raise Deadlock(
-            f"this {session.runtime.worker()[1]} already holds {live.shape.name!r} (ticket "
+            f"this {session.runtime.worker()[1]} already holds {claim.shape.name!r} (ticket "
             f"{mine.ticket}) and would wait for itself for ever: release it first, take it with "
-            f"client.rlock() where it may be taken twice, or pass a timeout.{_in_loop(live)}",
+            f"client.rlock() where it may be taken twice, or pass a timeout.{_in_loop(claim)}",
             mine.id,
         )
 
 
-def _in_loop(live: Live) -> str:
+def _in_loop(claim: Claim) -> str:
     """Hint at the other kind of client, if a blocking one is used in a running event loop."""
     asyncio = sys.modules.get("asyncio")
     running = asyncio and asyncio._get_running_loop()  # noqa: SLF001  # the public one raises
-    if running is None or isinstance(live.owner, weakref.ref):
+    if running is None or isinstance(claim.owner, weakref.ref):
         return ""
     return " All tasks of an event loop are one thread: in a loop, use lockfast.aio."
 
 
-def give_up(session: Session, live: Live) -> None:
+def give_up(session: Session, claim: Claim) -> None:
     """Leave without waiting: bounded, never raises."""
-    live.lose(Loss.RELEASED)
+    claim.lose(Loss.RELEASED)
     now = session.runtime.now()
-    if now < live.keep:
-        session.claims.linger(live)
-    elif session.claims.leave(live, now) and not session.closed:
-        session.engine.abandon([live])
-    if live.record is not None:
-        live.account()
+    if now < claim.keep:
+        session.table.linger(claim)
+    elif session.table.leave(claim, now) and not session.closed:
+        session.engine.abandon([claim.ask])
+    if claim.record is not None:
+        claim.account()
 
 
-async def release(session: Session, live: Live) -> None:
+async def release(session: Session, claim: Claim) -> None:
     """Give a lease back; `LeaseLost`, once, if there was nothing left to give back.
 
     Nothing is forgotten before the engine has answered, so a failed release can be tried again
     (TRAPS 3), and the heart goes on trying besides.
     """
-    claims, runtime = session.claims, session.runtime
-    if live.loss is Loss.FOREIGN:
+    table, runtime = session.table, session.runtime
+    if claim.loss is Loss.FOREIGN:
         return  # a child leaves its parent's block: it has no loop, and nothing to give back
     runtime.enter()
     try:
-        if live.keep and live.phase is HELD:
-            await _secure(session, live)
+        if claim.keep and claim.phase is HELD:
+            await _secure(session, claim)
         now = runtime.now()
-        first = claims.releasing(live, now)
-        if not first and (live.phase is not LEAVING or live.loss is not Loss.RELEASED):
+        first = table.releasing(claim, now)
+        if not first and (claim.phase is not LEAVING or claim.loss is not Loss.RELEASED):
             pass  # it was released, or is lost
-        elif now < live.keep:
-            claims.linger(live)
+        elif now < claim.keep:
+            table.linger(claim)
         else:
-            deadline = session.deadline(now, None, live.shape.ttl)
+            deadline = session.deadline(now, None, claim.shape.ttl)
+            doubt = claim.copies > 0
             try:
-                removed = (await session.engine.resign((live,), deadline, doubt=live.copies > 0))[0]
+                removed = (await session.engine.resign((claim.ask,), deadline, doubt=doubt))[0]
             except EngineUnavailable as error:
-                (removed,) = await resign_again(session, (live,), deadline, error)
+                (removed,) = await resign_again(session, (claim,), deadline, error)
             if first and not removed:
-                claims.missing(live, runtime.now())
-            claims.end(live)
+                table.missing(claim, runtime.now())
+            table.end(claim)
     except BaseException:
-        give_up(session, live)
+        give_up(session, claim)
         raise
-    if live.record is not None:
-        live.account()
-    if live.loss is not Loss.RELEASED and not live.told:
-        await explained(session, live)
-        live.told = True
-        raise lost(live)
+    if claim.record is not None:
+        claim.account()
+    if claim.loss is not Loss.RELEASED and not claim.told:
+        await explained(session, claim)
+        claim.told = True
+        raise lost(claim)
 
 
-async def explained(session: Session, live: Live) -> None:
+async def explained(session: Session, claim: Claim) -> None:
     """Find out who broke a lease, briefly, before its holder is told: it is lost in any case."""
-    if live.loss is Loss.GONE and live.broken is None and not session.closed:
-        await explain(session.engine, live, session.runtime.now() + EXPLAINING)
+    if claim.loss is Loss.GONE and claim.broken is None and not session.closed:
+        await explain(session.engine, claim, session.runtime.now() + EXPLAINING)
 
 
-async def _secure(session: Session, live: Live) -> None:
+async def _secure(session: Session, claim: Claim) -> None:
     """Make sure that the engine keeps a claim for as long as it must, even if we end right now.
 
     One that was granted while it waited has only a waiter's time before the heart has renewed it.
     """
-    runtime, enough = session.runtime, live.keep - 2.0 * DRIFT * live.shape.ttl
-    end = min(runtime.now() + PATIENCE, live.keep, live.until)
-    if live.until < enough:
-        session.claims.hasten(live, runtime.now())
-    while live.until < enough and live.phase is HELD and runtime.now() < end:
+    runtime, enough = session.runtime, claim.keep - 2.0 * DRIFT * claim.shape.ttl
+    end = min(runtime.now() + PATIENCE, claim.keep, claim.until)
+    if claim.until < enough:
+        session.table.hasten(claim, runtime.now())
+    while claim.until < enough and claim.phase is HELD and runtime.now() < end:
         await runtime.sleep(0.002)
 
 
 async def resign_again(
-    session: Session, lives: Sequence[Live], deadline: float, error: EngineUnavailable
+    session: Session, claims: Sequence[Claim], deadline: float, error: EngineUnavailable
 ) -> list[bool]:
     """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work,
     and of several claims some may have been resigned before the error.
     """
     runtime = session.runtime
-    unanswered = len(lives) > 1
-    doubt = any(live.copies for live in lives)
+    asks = [claim.ask for claim in claims]
+    unanswered = len(claims) > 1
+    doubt = any(claim.copies for claim in claims)
     pause = 0.0
     while True:
         unanswered = unanswered or error.sent
@@ -349,7 +351,7 @@ async def resign_again(
         await runtime.sleep(pause)
         pause = _longer(pause)
         try:
-            removed = await session.engine.resign(lives, deadline, doubt=doubt)
+            removed = await session.engine.resign(asks, deadline, doubt=doubt)
         except EngineUnavailable as again:
             error = again
         else:
@@ -361,6 +363,6 @@ def _longer(pause: float) -> float:
     return min(max(pause * 2.0, 0.02), 1.0) * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
 
 
-def lost(live: Live) -> LeaseLost:
+def lost(claim: Claim) -> LeaseLost:
     """Say why a lease is not held."""
-    return LeaseLost(live.shape.name, live.ticket, live.loss or Loss.EXPIRED, live.broken)
+    return LeaseLost(claim.shape.name, claim.ticket, claim.loss or Loss.EXPIRED, claim.broken)

@@ -18,7 +18,7 @@ from lockfast.claims.acquire import (
     refuse_in_callback,
     resign_again,
 )
-from lockfast.claims.claim import HELD, LEAVING, Live
+from lockfast.claims.claim import HELD, LEAVING, Claim
 from lockfast.claims.session import Session
 from lockfast.errors import (
     CapacityMismatch,
@@ -30,7 +30,7 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
 )
-from lockfast.port import Shape, Standing
+from lockfast.port import Ask, Shape, Standing
 
 B = TypeVar("B", bound=Bearer)
 WELL_MET = 0.2  # seconds at most before whoever gave way in a deadlock begins again
@@ -86,11 +86,11 @@ class Together(Generic[B]):
             except NotAcquired as error:
                 raise NotAcquired(error.name, now() - began, error.holder) from None
         try:
-            found = {bearer.live.shape.name: bearer for bearer in self._bearers}
-            ids = [bearer.live.id for bearer in self._bearers]
+            found = {bearer.claim.shape.name: bearer for bearer in self._bearers}
+            ids = [bearer.claim.id for bearer in self._bearers]
             for bearer in self._bearers:
-                bearer.live.siblings = ids
-                bearer.live.handed = handed
+                bearer.claim.siblings = ids
+                bearer.claim.handed = handed
         except BaseException:
             self._give_up()
             raise
@@ -118,7 +118,7 @@ class Together(Generic[B]):
                 )
                 self._bearers.append(bearer)
         except Deadlock as error:
-            ours = {"", *(bearer.live.id for bearer in self._bearers)}
+            ours = {"", *(bearer.claim.id for bearer in self._bearers)}
             await self._put_back(until)
             pause = random.uniform(0.0, WELL_MET)  # noqa: S311  # no secret
             if error.claim not in ours or (until is not None and now() + pause >= until):
@@ -132,7 +132,7 @@ class Together(Generic[B]):
             self._give_up()
             raise
         # While the last was waited for, the first may have been lost: then it is not all.
-        if not any(bearer.live.expired(now()) for bearer in self._bearers):
+        if not any(bearer.claim.expired(now()) for bearer in self._bearers):
             return True
         await self._put_back(until)
         return False
@@ -142,18 +142,18 @@ class Together(Generic[B]):
         session = self._session
         sent = session.runtime.now()
         self._ask(sent)
-        lives = [bearer.live for bearer in self._bearers]
+        claims = [bearer.claim for bearer in self._bearers]
         standings: Standings = ()
         try:
-            for live in lives:
-                session.claims.register(live, sent)
-                live.copies = 1
+            for claim in claims:
+                session.table.register(claim, sent)
+                claim.copies = 1
             deadline = session.deadline(sent, until, self._life)
-            standings = await session.engine.claim_all(lives, deadline)
-            for live, standing in zip(lives, standings, strict=True):
-                self._answered(live, sent, standing)
-            if all(live.phase is HELD for live in lives):
-                self._granted(lives, sent)
+            standings = await session.engine.claim_all([claim.ask for claim in claims], deadline)
+            for claim, standing in zip(claims, standings, strict=True):
+                self._answered(claim, sent, standing)
+            if all(claim.phase is HELD for claim in claims):
+                self._granted(claims, sent)
                 return True
         except EngineUnavailable:
             if until is not None and session.runtime.now() >= until:
@@ -178,10 +178,10 @@ class Together(Generic[B]):
             if isinstance(standing, Standing) and not standing.granted and busy_too:
                 raise self._failed(shape, sent, busy(shape, standing.blocker, 0.0))
 
-    def _granted(self, lives: Sequence[Live], sent: float) -> None:
+    def _granted(self, claims: Sequence[Claim], sent: float) -> None:
         if observer.watcher is not None:
-            for live in lives:
-                live.record = observer.watcher.granted(self._session, live, sent)
+            for claim in claims:
+                claim.record = observer.watcher.granted(self._session, claim, sent)
 
     def _failed(self, shape: Shape, sent: float, error: LockfastError) -> LockfastError:
         if observer.watcher is not None:
@@ -191,84 +191,87 @@ class Together(Generic[B]):
     def _ask(self, now: float) -> None:
         session = self._session
         owner, name = session.runtime.worker()
-        holding = session.claims.holding(owner)
+        holding = session.table.holding(owner)
         described = payload.write(name, self._purpose, now, holding, "", self._shapes[0].ttl)
         reference = weakref.ref(self._keeper)
         self._bearers = [self._bearer_type(session) for _ in self._shapes]
         for bearer, shape in zip(self._bearers, self._shapes, strict=True):
             late = now + shape.wait_ttl
-            bearer.live = Live(session.new_id(), shape, False, late, described, owner, reference)  # noqa: FBT003  # no queue
+            ask = Ask(session.new_id(), shape, False, late, described)  # noqa: FBT003  # no queue
+            bearer.claim = Claim(ask, owner, reference)
 
-    def _answered(self, live: Live, sent: float, standing: Standing | Exception | None) -> None:
-        claims = self._session.claims
+    def _answered(self, claim: Claim, sent: float, standing: Standing | Exception | None) -> None:
+        table = self._session.table
         if isinstance(standing, EngineUnavailable) and standing.sent:
             return  # unknown: given up as such
         if isinstance(standing, Exception):
-            live.copies -= 1
+            claim.copies -= 1
         else:
-            claims.answered(live, sent, standing, self._session.runtime.now())
-        if live.phase is not HELD:
-            claims.end(live, Loss.GONE)  # not granted, so not kept
+            table.answered(claim, sent, standing, self._session.runtime.now())
+        if claim.phase is not HELD:
+            table.end(claim, Loss.GONE)  # not granted, so not kept
 
     def _give_up(self) -> None:
         for bearer in self._bearers:
-            give_up(self._session, bearer.live)
+            give_up(self._session, bearer.claim)
 
     async def _put_back(self, until: float | None) -> None:
         """Release what was taken in vain, in one attempt; the heart does the rest."""
         session = self._session
         now = session.runtime.now()
         try:
-            held = [b.live for b in self._bearers if session.claims.releasing(b.live, now)]
+            held = [b.claim for b in self._bearers if session.table.releasing(b.claim, now)]
             if held:
-                doubt = any(live.copies for live in held)
-                deadline = session.deadline(now, until, min(live.shape.ttl for live in held))
-                await session.engine.resign(held, deadline, doubt=doubt)
-                for live in held:
-                    session.claims.end(live)
+                doubt = any(claim.copies for claim in held)
+                deadline = session.deadline(now, until, min(claim.shape.ttl for claim in held))
+                await session.engine.resign([claim.ask for claim in held], deadline, doubt=doubt)
+                for claim in held:
+                    session.table.end(claim)
         except EngineError:
             pass
         finally:
             self._give_up()
 
 
-async def release_all(session: Session, lives: Sequence[Live]) -> None:
+async def release_all(session: Session, claims: Sequence[Claim]) -> None:
     """Give leases back, in one round trip where the engine can; `LeaseLost`, once, for the first
     of which there was nothing left to give back.
     """
-    if any(live.loss is Loss.FOREIGN for live in lives):
+    if any(claim.loss is Loss.FOREIGN for claim in claims):
         return
     session.runtime.enter()
     try:
-        await _resign_all(session, lives, session.runtime.now())
+        await _resign_all(session, claims, session.runtime.now())
     except BaseException:
-        for live in lives:
-            give_up(session, live)
+        for claim in claims:
+            give_up(session, claim)
         raise
-    for live in lives:
-        if live.record is not None:
-            live.account()
-    for live in lives:
-        if live.loss is not Loss.RELEASED and not live.told:
-            await explained(session, live)
-            for each in lives:
+    for claim in claims:
+        if claim.record is not None:
+            claim.account()
+    for claim in claims:
+        if claim.loss is not Loss.RELEASED and not claim.told:
+            await explained(session, claim)
+            for each in claims:
                 each.told = True
-            raise lost(live)
+            raise lost(claim)
 
 
-async def _resign_all(session: Session, lives: Sequence[Live], now: float) -> None:
-    claims = session.claims
-    first = {live.id for live in lives if claims.releasing(live, now)}
-    leaving = [live for live in lives if live.phase is LEAVING and live.loss is Loss.RELEASED]
+async def _resign_all(session: Session, claims: Sequence[Claim], now: float) -> None:
+    table = session.table
+    first = {claim.id for claim in claims if table.releasing(claim, now)}
+    leaving = [claim for claim in claims if claim.phase is LEAVING and claim.loss is Loss.RELEASED]
     if not leaving:
         return
-    doubt = any(live.copies for live in leaving)
-    deadline = session.deadline(now, None, min(live.shape.ttl for live in leaving))
+    doubt = any(claim.copies for claim in leaving)
+    deadline = session.deadline(now, None, min(claim.shape.ttl for claim in leaving))
     try:
-        removed = await session.engine.resign(leaving, deadline, doubt=doubt)
+        removed = await session.engine.resign(
+            [claim.ask for claim in leaving], deadline, doubt=doubt
+        )
     except EngineUnavailable as error:
         removed = await resign_again(session, leaving, deadline, error)
-    for live, there in zip(leaving, removed, strict=True):
-        if live.id in first and not there:
-            claims.missing(live, session.runtime.now())
-        claims.end(live)
+    for claim, there in zip(leaving, removed, strict=True):
+        if claim.id in first and not there:
+            table.missing(claim, session.runtime.now())
+        table.end(claim)

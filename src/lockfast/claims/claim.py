@@ -11,7 +11,7 @@ from lockfast.breaks import Break
 from lockfast.core.timetable import Lane
 from lockfast.core.validity import Validity
 from lockfast.errors import Loss
-from lockfast.port import Ask, Blocker, Shape
+from lockfast.port import Ask, Blocker
 from lockfast.runtime.base import Event
 
 
@@ -44,11 +44,12 @@ class Record(Protocol):
         """Take in that it ended, and why. Only the first time counts."""
 
 
-class Live(Ask, Validity):
-    """One live claim: what is sent of it, and what its client knows of it."""
+class Claim(Validity):
+    """One claim of this client: what it asks of the engine, and what is known of it since."""
 
     __slots__ = (
         "announced",
+        "ask",
         "behind",
         "blocker",
         "broken",
@@ -60,6 +61,7 @@ class Live(Ask, Validity):
         "floor",
         "handed",
         "holding",
+        "id",
         "keep",
         "lane",
         "lease",
@@ -70,6 +72,7 @@ class Live(Ask, Validity):
         "pushed",
         "recheck",
         "record",
+        "shape",
         "siblings",
         "ticket",
         "told",
@@ -80,24 +83,14 @@ class Live(Ask, Validity):
         "worry",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917  # the parts of an Ask, and two more; a hot path
-        self,
-        id: str,  # noqa: A002  # as in Ask
-        shape: Shape,
-        queue: bool,  # noqa: FBT001  # as in Ask
-        not_after: float,
-        payload: bytes,
-        owner: object,
-        lease: Ref,
-    ) -> None:
-        """Begin unsent, and good for no time at all."""
-        self.id = id
-        self.shape = shape
-        self.queue = queue
-        self.not_after = not_after
-        self.payload = payload
-        self.packed = None
-        self.late = 0
+    def __init__(self, ask: Ask, owner: object, lease: Ref) -> None:
+        """Begin unsent, and good for no time at all.
+
+        `ask`: what the engine receives. Nothing else of the claim is for an engine to see.
+        """
+        self.ask = ask
+        self.id = ask.id
+        self.shape = ask.shape
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()
@@ -135,7 +128,7 @@ class Live(Ask, Validity):
         self.wanted: tuple[Callable[[], object], ...] = ()
         """Called once somebody waits behind it."""
         self.watchers: tuple[Event, ...] = ()
-        self.lane: Lane[Live] | None = None
+        self.lane: Lane[Claim] | None = None
         self.record: Record | None = None
 
     def overdue(self, now: float) -> bool:

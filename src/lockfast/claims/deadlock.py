@@ -11,7 +11,7 @@ so a claim that is there in both readings was there in between, and so was the w
 from __future__ import annotations
 
 from lockfast.claims import payload
-from lockfast.claims.claim import Live
+from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
 from lockfast.core.wait_graph import Link, Waits
 from lockfast.errors import Deadlock, EngineError
@@ -20,23 +20,23 @@ from lockfast.port import Entry
 NAMES = 64  # queues that one search reads
 
 
-async def check(session: Session, live: Live, *, patient: bool) -> None:
+async def check(session: Session, claim: Claim, *, patient: bool) -> None:
     """Raise `Deadlock` if this claim waits in a circle and is the youngest of it.
 
     All members find the same circle, so exactly one of them gives way. `patient`: it would wait
     for ever; otherwise it may wait for what its own thread holds and another will release.
     """
-    lenient = "" if patient else live.id
+    lenient = "" if patient else claim.id
     try:
-        circle = await _circle(session, live, lenient)
-        if not circle or live.id != _youngest(circle):
+        circle = await _circle(session, claim, lenient)
+        if not circle or claim.id != _youngest(circle):
             return
-        again = await _circle(session, live, lenient)
+        again = await _circle(session, claim, lenient)
     except EngineError:
         return  # looked at again in a while
     if _ids(again) == _ids(circle):
         mine = circle[-1].blocker.id
-        raise Deadlock(_in_words(circle), "" if mine == live.id else mine)
+        raise Deadlock(_in_words(circle), "" if mine == claim.id else mine)
 
 
 def _youngest(circle: list[Link]) -> str:
@@ -47,10 +47,10 @@ def _ids(circle: list[Link]) -> list[tuple[str, str]]:
     return [(link.waiting.id, link.blocker.id) for link in circle]
 
 
-async def _circle(session: Session, live: Live, lenient: str) -> list[Link]:
+async def _circle(session: Session, claim: Claim, lenient: str) -> list[Link]:
     search = _Search(session)
-    await search.gather(live.id, live.shape.name)
-    return Waits(search.queues, search.holding, lenient).circle(live.id)
+    await search.gather(claim.id, claim.shape.name)
+    return Waits(search.queues, search.holding, lenient).circle(claim.id)
 
 
 class _Search:

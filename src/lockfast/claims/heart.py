@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Protocol
 
 from lockfast.claims.break_records import history
-from lockfast.claims.claim import Live
-from lockfast.claims.table import Claims, Work
+from lockfast.claims.claim import Claim
+from lockfast.claims.table import Table, Work
 from lockfast.errors import EngineError, Loss
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
@@ -35,7 +35,7 @@ class Heart:
     def __init__(
         self,
         engine: Engine,
-        claims: Claims,
+        table: Table,
         runtime: Runtime,
         owner: Callable[[], Owner | None],
     ) -> None:
@@ -43,13 +43,13 @@ class Heart:
         nobody has any more ends by itself, and so does one that another has replaced.
         """
         self._engine = engine
-        self._claims = claims
+        self._table = table
         self._runtime = runtime
         self._stopping = False
         self._owner = owner
         self._running = runtime.heart(self._live)
         self._last = False
-        self._unexplained: deque[Live] = deque(maxlen=CHUNK)
+        self._unexplained: deque[Claim] = deque(maxlen=CHUNK)
         """Leases that the engine no longer had, the last of many."""
         self.beating = False
         self.calling = False
@@ -87,13 +87,13 @@ class Heart:
         try:
             while not self._over():
                 try:
-                    await self._listen(self._claims.plan())
+                    await self._listen(self._table.plan())
                     await self._beat()
                 except Exception:  # a bug: a dead heart would lose every lease
                     if self._over():
                         break
                     log.exception("lockfast's heart stumbled; it goes on")
-                    self._claims.restart(self._runtime.now())
+                    self._table.restart(self._runtime.now())
                     await self._runtime.sleep(0.1)
         finally:
             # It may have been cancelled with its loop: then the next acquisition starts another,
@@ -105,22 +105,22 @@ class Heart:
     async def _listen(self, until: float | None) -> None:
         wakes = await self._engine.listen(until)
         if wakes:
-            self._claims.wake(wakes, self._runtime.now())
+            self._table.wake(wakes, self._runtime.now())
             await self._runtime.sleep(0.0)  # the woken go first: they hold something
 
     async def _beat(self) -> None:
-        work = self._claims.work(self._runtime.now())
+        work = self._table.work(self._runtime.now())
         self.calling = True
-        for live in work.lost:
-            announce(live)
-        self._unexplained.extend(live for live in work.lost if live.loss is Loss.GONE)
-        for live in work.wanted:
-            wanted, live.wanted = live.wanted, ()
-            if live.loss is None:
-                call(live, wanted, "a callback on waiters for")
+        for claim in work.lost:
+            announce(claim)
+        self._unexplained.extend(claim for claim in work.lost if claim.loss is Loss.GONE)
+        for claim in work.wanted:
+            wanted, claim.wanted = claim.wanted, ()
+            if claim.loss is None:
+                call(claim, wanted, "a callback on waiters for")
         self.calling = False
-        for live in work.dropped:
-            live.account()
+        for claim in work.dropped:
+            claim.account()
         await self._renew_all(work)
         if work.resign:  # last, and briefly: a renewal that is late costs more
             await self._resign(work.resign, work.patience)
@@ -143,23 +143,23 @@ class Heart:
         for place, chunk in enumerate(chunks):
             if place:
                 if self._runtime.now() > began + limit:  # others may be due by now
-                    self._claims.postpone(chain.from_iterable(chunks[place:]), began)
+                    self._table.postpone(chain.from_iterable(chunks[place:]), began)
                     return
                 await self._listen(0.0)  # a crowd of renewals must not hold a wake-up up
             await self._renew(chunk, limit)
 
-    async def _renew(self, lives: Sequence[Live], limit: float) -> None:
+    async def _renew(self, claims: Sequence[Claim], limit: float) -> None:
         sent = self._runtime.now()
         # At first there is time for another attempt; later it may be the connection that is slow.
-        early = all(sent < live.until - live.shape.wait_ttl / 2.0 for live in lives)
-        deadline = sent + min(_patience(lives), limit if early else 2.0 * limit)
-        late: list[Live] = []
+        early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
+        deadline = sent + min(_patience(claims), limit if early else 2.0 * limit)
+        late: list[Claim] = []
         try:
-            standings = await self._engine.renew(lives, deadline)
+            standings = await self._engine.renew([claim.ask for claim in claims], deadline)
         except EngineError as error:
-            worried, why = self._claims.unanswered(lives, self._runtime.now()), str(error)
+            worried, why = self._table.unanswered(claims, self._runtime.now()), str(error)
         else:
-            worried, late = self._claims.renewed(lives, sent, standings, self._runtime.now())
+            worried, late = self._table.renewed(claims, sent, standings, self._runtime.now())
             why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
         if worried:
             log.warning(
@@ -167,7 +167,7 @@ class Heart:
                 "in %.3g s: look after the engine.",
                 named(worried),
                 why,
-                max(min(live.until for live in worried) - self._runtime.now(), 0.0),
+                max(min(claim.until for claim in worried) - self._runtime.now(), 0.0),
             )
         if late:
             log.warning(
@@ -182,71 +182,71 @@ class Heart:
         """
         until = self._runtime.now() + min(EXPLAINING, patience / 4.0)
         while self._unexplained and self._runtime.now() < until:
-            live = self._unexplained.pop()
-            if live.broken is None:
-                await explain(self._engine, live, until)
-                if live.broken is not None:
-                    log.error("the lease on %s is lost: %s.", named([live]), live.why())
+            claim = self._unexplained.pop()
+            if claim.broken is None:
+                await explain(self._engine, claim, until)
+                if claim.broken is not None:
+                    log.error("the lease on %s is lost: %s.", named([claim]), claim.why())
 
-    async def _resign(self, lives: Sequence[Live], patience: float) -> None:
-        for live in lives:
-            live.account()
+    async def _resign(self, claims: Sequence[Claim], patience: float) -> None:
+        for claim in claims:
+            claim.account()
         deadline = self._runtime.now() + patience
         try:
-            for start in range(0, len(lives), CHUNK):
-                chunk = lives[start : start + CHUNK]
-                await self._engine.resign(chunk, deadline, doubt=True)
-                self._claims.resigned(chunk)
+            for start in range(0, len(claims), CHUNK):
+                chunk = claims[start : start + CHUNK]
+                await self._engine.resign([claim.ask for claim in chunk], deadline, doubt=True)
+                self._table.resigned(chunk)
         except EngineError as error:
-            log.info("resignation of %d claims failed: %s", len(lives), error)
-            self._claims.unresigned(self._runtime.now())
+            log.info("resignation of %d claims failed: %s", len(claims), error)
+            self._table.unresigned(self._runtime.now())
 
 
-def _patience(lives: Sequence[Live]) -> float:
+def _patience(claims: Sequence[Claim]) -> float:
     """Return how long a renewal may take: a sixth of the ttl, so that a lost request leaves time
     for two more attempts.
     """
-    return min(5.0, min(live.shape.wait_ttl for live in lives) / 6.0)
+    return min(5.0, min(claim.shape.wait_ttl for claim in claims) / 6.0)
 
 
-async def explain(engine: Engine, live: Live, deadline: float) -> None:
+async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
     """Find out who broke a lease that the engine no longer has, if somebody did and it tells."""
     try:
-        records = await engine.records(live.shape.name, deadline)
+        records = await engine.records(claim.shape.name, deadline)
     except EngineError as error:
-        log.info("why the lease on %s is lost could not be read: %s", named([live]), error)
+        log.info("why the lease on %s is lost could not be read: %s", named([claim]), error)
         return
-    live.broken = next((each for each in history(records) if each.id == live.id), None)
+    claim.broken = next((each for each in history(records) if each.id == claim.id), None)
 
 
-def named(lives: Sequence[Live]) -> str:
+def named(claims: Sequence[Claim]) -> str:
     """Name leases, the first of them, with their tokens."""
     names = [
-        f"{live.shape.name!r} ({'token' if live.shape.exclusive else 'ticket'} {live.ticket})"
-        for live in lives[:NAMED]
+        f"{claim.shape.name!r} ({'token' if claim.shape.exclusive else 'ticket'} {claim.ticket})"
+        for claim in claims[:NAMED]
     ]
-    more = f" and {len(lives) - NAMED} more" if len(lives) > NAMED else ""
+    more = f" and {len(claims) - NAMED} more" if len(claims) > NAMED else ""
     return ", ".join(names) + more
 
 
-def announce(live: Live) -> None:
+def announce(claim: Claim) -> None:
     """Tell the holder of a lost lease, in the context in which it acquired."""
-    if not live.announced:
-        live.announced = True
+    if not claim.announced:
+        claim.announced = True
         log.error(
             "the lease on %s is lost: %s. Stop what it protects, and acquire again to go on.",
-            named([live]),
-            live.why(),
+            named([claim]),
+            claim.why(),
         )
-        live.account()
-    callbacks, live.callbacks = live.callbacks, ()
-    call(live, callbacks, "a callback on the loss of")
+        claim.account()
+    callbacks, claim.callbacks = claim.callbacks, ()
+    call(claim, callbacks, "a callback on the loss of")
 
 
-def call(live: Live, callbacks: Sequence[Callable[[], object]], what: str) -> None:
+def call(claim: Claim, callbacks: Sequence[Callable[[], object]], what: str) -> None:
     """Run callbacks in the context in which the lease was acquired."""
     for callback in callbacks:
         try:
-            live.context.run(callback)
+            claim.context.run(callback)
         except BaseException:  # sys.exit() in one must not keep the next from being told
-            log.exception("%s %r failed", what, live.shape.name)
+            log.exception("%s %r failed", what, claim.shape.name)

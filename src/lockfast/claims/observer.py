@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lockfast.claims.claim import Live, Record
+from lockfast.claims.claim import Claim, Record
 from lockfast.port import Shape
 from lockfast.runtime.base import Runtime
 from lockfast.url import Target
@@ -23,7 +23,7 @@ class Watched(Protocol):
 class Watcher(Protocol):
     """Takes in what happens. It is quick, and never raises."""
 
-    def granted(self, session: Watched, live: Live, began: float) -> Record:
+    def granted(self, session: Watched, claim: Claim, began: float) -> Record:
         """Take in that an acquisition has succeeded; what is given back is told of its end."""
         ...
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from lockfast.claims.claim import ENDED, Live
+from lockfast.claims.claim import ENDED, Claim
 from lockfast.claims.heart import Heart, named
-from lockfast.claims.table import Claims
+from lockfast.claims.table import Table
 from lockfast.errors import (
     ClientClosed,
     EngineError,
@@ -72,7 +72,7 @@ class Session:
     def _begin(self) -> None:
         self._opened: Engine | None = None
         self.__dict__.pop("engine", None)
-        self.claims = Claims()
+        self.table = Table()
         self.heart: Heart | None = None
         self._starting = Mutex()
         self._prefix = secrets.token_hex(11)
@@ -105,15 +105,15 @@ class Session:
                 engine = self.__dict__.setdefault("engine", made)
                 if engine is not made:
                     made.reset()
-                self.claims.rouse = engine.rouse
+                self.table.rouse = engine.rouse
                 weakref.finalize(self, engine.rouse).atexit = False
                 self._opened = engine
             heart = self.heart
             if heart is None or not heart.beating:
                 if heart is not None:
-                    self.claims.restart(self.runtime.now())
+                    self.table.restart(self.runtime.now())
                 # Known before it runs: Ctrl-C while it starts must not leave a second one.
-                heart = self.heart = Heart(engine, self.claims, self.runtime, weakref.ref(self))
+                heart = self.heart = Heart(engine, self.table, self.runtime, weakref.ref(self))
                 engine.rouse()  # one that was replaced sees it, and ends
                 if self.heart is heart:  # else a signal handler has started another
                     heart.start()
@@ -150,7 +150,7 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        lives = self.claims.close()
+        claims = self.table.close()
         engine, heart = self._opened, self.heart
         if engine is None:
             return
@@ -161,33 +161,33 @@ class Session:
             engine.rouse()
         # Also what was asked and not answered yet: the engine may have it, and nobody else will
         # resign it.
-        leaving = [live for live in lives if live.phase is not ENDED and now >= live.keep]
-        for live in leaving:
-            live.lose(Loss.RELEASED)
+        leaving = [claim for claim in claims if claim.phase is not ENDED and now >= claim.keep]
+        for claim in leaving:
+            claim.lose(Loss.RELEASED)
         try:
             if leaving:
                 await self._part(engine, leaving, end)
         finally:
-            for live in lives:
-                self.claims.end(live)
-                live.account()
+            for claim in claims:
+                self.table.end(claim)
+                claim.account()
             if heart is not None:
                 # A signal handler that has interrupted the table keeps the heart out of it: then
                 # the heart ends when the handler has returned.
-                rest = 0.0 if self.claims.inside() else max(end - self.runtime.now(), 0.1)
+                rest = 0.0 if self.table.inside() else max(end - self.runtime.now(), 0.1)
                 await heart.end(rest)
 
-    async def _part(self, engine: Engine, leaving: Sequence[Live], end: float) -> None:
+    async def _part(self, engine: Engine, leaving: Sequence[Claim], end: float) -> None:
         """Resign until the engine answers, or until `end`; then tell what it may still have.
 
         An attempt gets half of the time that is left: the connection may have died while it was
         idle, and then nothing answers on it.
         """
-        pause = 0.0
+        pause, asks = 0.0, [claim.ask for claim in leaving]
         while True:
             now = self.runtime.now()
             try:
-                await engine.resign(leaving, now + max((end - now) / 2.0, SHARE), doubt=True)
+                await engine.resign(asks, now + max((end - now) / 2.0, SHARE), doubt=True)
             except EngineError as error:
                 now = self.runtime.now()
                 if isinstance(error, EngineUnavailable) and now + pause + SHARE < end:
@@ -200,7 +200,10 @@ class Session:
                     named(leaving),
                     max(
                         0.0,
-                        *(live.until - now if live.until else live.shape.ttl for live in leaving),
+                        *(
+                            claim.until - now if claim.until else claim.shape.ttl
+                            for claim in leaving
+                        ),
                     ),
                     error,
                 )
@@ -208,7 +211,7 @@ class Session:
 
     def after_fork(self) -> None:
         """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
-        self.claims.disown()
+        self.table.disown()
         self.runtime.forget()
         if self._opened is not None:
             self._opened.reset()

@@ -46,10 +46,10 @@ def shown(lease: Holder) -> Shown:
     """Take from a lease what it may show."""
     if isinstance(lease, Shown):
         return lease
-    live = lease.live
-    shape = live.shape
+    claim = lease.claim
+    shape = claim.shape
     if shape.exclusive:  # the common case, in short: every guarded write begins here
-        return Shown(shape.name, live.ticket, live.id, live.ticket, False)  # noqa: FBT003  # faster
+        return Shown(shape.name, claim.ticket, claim.id, claim.ticket, False)  # noqa: FBT003  # faster
     if shape.capacity != SHARED:
         raise TypeError(
             f"a permit of {lease.name!r} cannot be fenced: {shape.capacity} hold at once, and one "
@@ -86,6 +86,6 @@ def refused(lease: Holder, current: int) -> StaleToken:
             watcher.refused(None, lease.name, "")
         return StaleToken(lease.name, lease.token, current)
     if watcher is not None:
-        watcher.refused(lease._session, lease.name, lease.live.shape.template)
+        watcher.refused(lease._session, lease.name, lease.claim.shape.template)
     lease.fenced()
     return StaleToken(lease.name, lease.ticket, current)

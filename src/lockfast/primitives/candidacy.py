@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from lockfast.claims.session import Session
-from lockfast.claims.table import Claims
+from lockfast.claims.table import Table
 from lockfast.errors import ClientClosed, LockfastError, NotAcquired
 from lockfast.primitives.election import ElectionCore
 from lockfast.primitives.lease import LeaseCore
@@ -38,7 +38,7 @@ class CandidacyCore(Generic[L]):
         self._on_lose = on_lose
         self._value = value
         self._withdrawn = False
-        self._campaigning: Claims | None = None
+        self._campaigning: Table | None = None
         """The table of the client, while a thread or task of this candidacy uses it."""
         self._running: Running | None = None
         self._owner: object = None
@@ -49,12 +49,12 @@ class CandidacyCore(Generic[L]):
     def start(self) -> None:
         """Begin to campaign, in a thread or task beside the caller."""
         self._session.enter()
-        if self._campaigning is self._session.claims:  # in a forked child it is another table
+        if self._campaigning is self._session.table:  # in a forked child it is another table
             raise RuntimeError(
                 f"this candidacy for {self._election.name!r} has not ended: one of its callbacks "
                 "still runs. Make another candidacy, or wait for the callback."
             )
-        self._claims = self._campaigning = self._session.claims
+        self._table = self._campaigning = self._session.table
         self._withdrawn = False
         self._running = self._session.runtime.heart(self._run)
         self._running.start()
@@ -63,12 +63,12 @@ class CandidacyCore(Generic[L]):
         """Resign, or leave the line; `on_lose` has been called when this returns."""
         self._withdrawn = True
         running, runtime = self._running, self._session.runtime
-        if running is None or self._session.claims is not self._claims:
+        if running is None or self._session.table is not self._table:
             return  # not started, or only in the parent of this process
         end = runtime.now() + PARTING
         while True:
             if self._owner is not None:
-                self._claims.call_off(self._owner)
+                self._table.call_off(self._owner)
             if self._ending is not None:
                 self._ending.set()
             if self._owner == runtime.worker()[0] or runtime.now() >= end:
@@ -114,7 +114,7 @@ class CandidacyCore(Generic[L]):
         ending = self._ending = self._session.runtime.event()
         well = await self._call(self._on_gain, lease)
         if well:
-            self._claims.on_end(lease.live, ending)
+            self._table.on_end(lease.claim, ending)
             if not self._withdrawn:
                 await ending.wait(None)
         await self._call(self._on_lose)

@@ -35,9 +35,9 @@ class MultiLeaseCore(Generic[L]):
 
     def __del__(self) -> None:
         """Warn if they were dropped: nobody can release them any more."""
-        lives = [lease.live for lease in getattr(self, "leases", {}).values()]
-        if lives and lives[0].handed:
-            warn_if_held(*lives)
+        claims = [lease.claim for lease in getattr(self, "leases", {}).values()]
+        if claims and claims[0].handed:
+            warn_if_held(*claims)
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -86,12 +86,12 @@ class MultiLeaseCore(Generic[L]):
 
         After an engine's error it can be called again.
         """
-        return release_all(self._session, [lease.live for lease in self.leases.values()])
+        return release_all(self._session, [lease.claim for lease in self.leases.values()])
 
     async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until one is lost or released; False when `timeout` seconds passed first."""
-        lives = [lease.live for lease in self.leases.values()]
-        return await wait_end(self._session, lives, timeout)
+        claims = [lease.claim for lease in self.leases.values()]
+        return await wait_end(self._session, claims, timeout)
 
 
 class MultiLockCore(Generic[L, M]):

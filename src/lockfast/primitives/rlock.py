@@ -6,7 +6,7 @@ import weakref
 from typing import Any, Generic, TypeVar
 
 from lockfast.claims.acquire import acquire, give_up, lost, release
-from lockfast.claims.claim import Live
+from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
 from lockfast.errors import NotAcquired
 from lockfast.primitives.lease import LeaseCore, warn_if_held
@@ -23,7 +23,7 @@ class Hold:
 
     __slots__ = ("__weakref__", "frames", "live")
 
-    live: Live
+    claim: Claim
 
     def __init__(self) -> None:
         """Begin outside."""
@@ -32,9 +32,9 @@ class Hold:
 
     def __del__(self) -> None:
         """Warn if it was dropped: none of its frames can release it any more."""
-        live = getattr(self, "live", None)
-        if live is not None and live.handed:
-            warn_if_held(live)
+        claim = getattr(self, "live", None)
+        if claim is not None and claim.handed:
+            warn_if_held(claim)
 
 
 class RLeaseCore(LeaseCore):
@@ -51,12 +51,12 @@ class RLeaseCore(LeaseCore):
         """Leave it to the hold: other frames may be in."""
 
     def _enter(self, hold: Hold, block: Block[Any, Any] | None) -> None:
-        self.live = hold.live
+        self.claim = hold.claim
         self._frames = hold.frames
         hold.frames.add(self)
         if block is None:
             self._keep = hold
-            hold.live.handed = True
+            hold.claim.handed = True
         else:
             block.keep = hold
 
@@ -64,13 +64,13 @@ class RLeaseCore(LeaseCore):
         """Leave this frame; the outermost gives the lease back. Twice is fine."""
         self._frames.discard(self)
         if not self._frames:
-            await release(self._session, self.live)
+            await release(self._session, self.claim)
 
     def _abandon(self) -> None:
         """Leave this frame without waiting."""
         self._frames.discard(self)
         if not self._frames:
-            give_up(self._session, self.live)
+            give_up(self._session, self.claim)
 
 
 class RLockCore(LockCore[R], Generic[R]):
@@ -93,8 +93,8 @@ class RLockCore(LockCore[R], Generic[R]):
         key = (session.runtime.worker()[0], self.name)
         hold = session.holds.get(key)
         if hold is not None and hold.frames:
-            if hold.live.expired(session.runtime.now()):
-                raise lost(hold.live)
+            if hold.claim.expired(session.runtime.now()):
+                raise lost(hold.claim)
             lease = self._lease_type(session)
             lease._enter(hold, block)  # noqa: SLF001  # a part of it
             return lease
@@ -102,7 +102,7 @@ class RLockCore(LockCore[R], Generic[R]):
         # The claim is wanted as long as the hold lives: Ctrl-C before it is known ends both.
         hold = Hold()
         lease = await acquire(session, self._shape, wait, self._purpose, self._lease_type, hold)
-        hold.live = lease.live
+        hold.claim = lease.claim
         session.holds[key] = hold
         lease._enter(hold, block)  # noqa: SLF001  # a part of it
         return lease

@@ -61,8 +61,8 @@ class LabCore:
         else:
             leases += lease.leases.values()
         for each in leases:
-            memory.run(partial(memory.queues.resign, each.live, memory.clock(), doubt=True))
-            each._session.claims.lose(each.live, Loss.GONE)  # as a beat finds it
+            memory.run(partial(memory.queues.resign, each.claim, memory.clock(), doubt=True))
+            each._session.table.lose(each.claim, Loss.GONE)  # as a beat finds it
         await self._time.settle()
 
 

@@ -10,8 +10,8 @@ from kazoo.protocol.serialization import Sync
 
 from lockfast import port
 from lockfast.claims import acquire
-from lockfast.claims.claim import Live
-from lockfast.claims.table import Claims
+from lockfast.claims.claim import Claim
+from lockfast.claims.table import Table
 from lockfast.core.ballot import Ballot
 from lockfast.engines.redis import messages
 from lockfast.engines.redis.engine import RedisEngine
@@ -40,7 +40,7 @@ async def acquire_then_mint(session: Any, *args: Any, **named: Any) -> Any:  # n
     assert address is not None
     packet = command("EVAL", MINT, 0, f"mint-{os.getpid()}")
     token = await redis._transport.call(address, packet, session.runtime.now() + 5.0)
-    bearer.live.ticket = int(token)
+    bearer.claim.ticket = int(token)
     return bearer
 
 
@@ -55,12 +55,12 @@ def ballot_of_one(self: Ballot, nodes: int) -> None:
 
 
 def from_the_reply() -> None:
-    Claims.answered = answered_from_the_reply  # type: ignore[method-assign]  # a mutant
-    Claims.renewed = renewed_from_the_reply  # type: ignore[method-assign]  # a mutant
+    Table.answered = answered_from_the_reply  # type: ignore[method-assign]  # a mutant
+    Table.renewed = renewed_from_the_reply  # type: ignore[method-assign]  # a mutant
 
 
 def of_the_whole_ttl() -> None:
-    Live.observe = observe_the_whole_ttl  # type: ignore[assignment,method-assign]  # a mutant
+    Claim.observe = observe_the_whole_ttl  # type: ignore[assignment,method-assign]  # a mutant
 
 
 def short_waits() -> None:

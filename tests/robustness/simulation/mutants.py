@@ -12,9 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 from lockfast.claims import acquire, acquire_all, deadlock
-from lockfast.claims.claim import Live
+from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
-from lockfast.claims.table import Claims
+from lockfast.claims.table import Table
 from lockfast.core.queue import Member, Queues, _find, _standing
 from lockfast.core.token import mint
 from lockfast.core.validity import DRIFT
@@ -25,37 +25,37 @@ from lockfast.port import Ask, Standing
 from tests.robustness.simulation.remote import Remote
 from tests.robustness.simulation.server import Request
 
-_answered, _renewed = Claims.answered, Claims.renewed
+_answered, _renewed = Table.answered, Table.renewed
 _claim, _resign, _grant = Queues.claim, Queues.resign, Queues._grant
 _remote_claim, _admit = Remote.claim, mark.admit
 
 
 def answered_from_the_reply(
-    self: Claims,
-    live: Live,
+    self: Table,
+    claim: Claim,
     sent: float,  # noqa: ARG001  # which it ignores
     standing: Standing | None,
     now: float,
 ) -> None:
-    _answered(self, live, now, standing, now)
+    _answered(self, claim, now, standing, now)
 
 
 def renewed_from_the_reply(
-    self: Claims,
-    lives: Iterable[Live],
+    self: Table,
+    claims: Iterable[Claim],
     sent: float,  # noqa: ARG001  # which it ignores
     standings: Iterable[Standing | Exception | None],
     now: float,
-) -> tuple[list[Live], list[Live]]:
-    return _renewed(self, lives, now, standings, now)
+) -> tuple[list[Claim], list[Claim]]:
+    return _renewed(self, claims, now, standings, now)
 
 
-def observe_the_whole_ttl(self: Live, sent: float, left: float) -> None:  # noqa: ARG001  # the same
+def observe_the_whole_ttl(self: Claim, sent: float, left: float) -> None:  # noqa: ARG001  # the same
     self.until = max(self.until, sent + self.shape.ttl * (1.0 - DRIFT))
     self.worry = sent + self.shape.ttl / 2.0
 
 
-def observe_without_drift(self: Live, sent: float, left: float) -> None:
+def observe_without_drift(self: Claim, sent: float, left: float) -> None:
     self.until = max(self.until, sent + left)
     self.worry = sent + left / 2.0
 
@@ -141,7 +141,7 @@ def renew_with_the_clients_life(self: Queues, ask: Ask, now: float) -> Standing 
     return _standing(queue, mine, now)
 
 
-def give_nothing_up(session: Session, live: Live) -> None:
+def give_nothing_up(session: Session, claim: Claim) -> None:
     """Leave without a word."""
 
 
@@ -183,26 +183,26 @@ def admit_readers_without_a_seal(at_door: Mark | None, at: Shown) -> Mark:
     return (at_door or Mark(0, "")) if at.shared else mark_after
 
 
-def linger_not(self: Claims, live: Live) -> None:
+def linger_not(self: Table, claim: Claim) -> None:
     """Give it back at once, however long it was to be kept."""
     with self._lock:
-        self._leave(live, live.until)
+        self._leave(claim, claim.until)
         self._resign_at = 0.0
         self.rouse()
 
 
-async def look_for_no_circle(session: Session, live: Live, *, patient: bool) -> None:
+async def look_for_no_circle(session: Session, claim: Claim, *, patient: bool) -> None:
     """Wait for ever."""
 
 
 Patch = tuple[object, str, Callable[..., Any]]
 MUTANTS: dict[str, Sequence[Patch]] = {
     "validity from the reply": (
-        (Claims, "answered", answered_from_the_reply),
-        (Claims, "renewed", renewed_from_the_reply),
+        (Table, "answered", answered_from_the_reply),
+        (Table, "renewed", renewed_from_the_reply),
     ),
-    "validity of a whole ttl": ((Live, "observe", observe_the_whole_ttl),),
-    "validity without drift": ((Live, "observe", observe_without_drift),),
+    "validity of a whole ttl": ((Claim, "observe", observe_the_whole_ttl),),
+    "validity without drift": ((Claim, "observe", observe_without_drift),),
     "renewal that resurrects": ((Queues, "renew", renew_and_resurrect),),
     "renewal that shortens": ((Queues, "renew", renew_with_the_clients_life),),
     "release without owner check": ((Queues, "resign", resign_whoever_holds),),
@@ -221,7 +221,7 @@ MUTANTS: dict[str, Sequence[Patch]] = {
     "readers that raise the mark": ((mark, "admit", admit_readers_as_writers),),
     "readers that do not seal": ((mark, "admit", admit_readers_without_a_seal),),
     "all taken when one is": ((acquire_all, "all", any),),
-    "kept not long enough": ((Claims, "linger", linger_not),),
+    "kept not long enough": ((Table, "linger", linger_not),),
     "deadlock not looked for": ((deadlock, "check", look_for_no_circle),),
 }
 

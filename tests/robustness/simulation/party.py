@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from lockfast.aio import AsyncClient
-from lockfast.claims.claim import Live
+from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
 from lockfast.errors import LockfastError
 from lockfast.port import Engine
@@ -62,9 +62,9 @@ class Party:
         self.working = 0
         self.done()
 
-    def lives(self) -> list[Live]:
+    def claims(self) -> list[Claim]:
         """List its claims; a process that crashed has none."""
-        return [] if self.crashed else list(self.session.claims._by_id.values())
+        return [] if self.crashed else list(self.session.table._by_id.values())
 
     def begin(self) -> None:
         for _ in range(self._plan.workers):

@@ -108,7 +108,7 @@ class Ballot:
         self._wait(max(world.now, FAULTY) + 8.0)
         alive = [party for party in parties if not party.crashed]
         for party in alive:
-            if len(party.session.claims):
+            if len(party.session.table):
                 raise Broken(f"{party.process.name} still has {party.lives()}")
             party.process.create_task(party.client.close())
         self._wait(world.now + 3.0)

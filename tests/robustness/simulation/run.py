@@ -169,7 +169,7 @@ class Simulation:
     def _tidy(self) -> None:
         """Check that nothing is left of what ended."""
         for party in self._alive():
-            if len(party.session.claims):
+            if len(party.session.table):
                 raise Broken(f"{party.process.name} still has {party.lives()}")
         now = self.server.clock()
         gone = {party.session._prefix for party in self.parties if party.crashed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lockfast.claims.claim import HELD, Live
+from lockfast.claims.claim import HELD, Claim
 from lockfast.guards.mark import Shown
 from tests.robustness.simulation.world import Broken, World
 
@@ -32,45 +32,45 @@ class Votes:
 
     def look(self, party: Party) -> None:
         """Check what a client has come to believe."""
-        for live in party.session.claims._by_id.values():
-            if live.id not in self._before:
-                self._before[live.id] = self._highest.get(live.shape.name, 0)
-            if live.phase is HELD and party.believed.get(live.id) != live.until:
-                first = live.id not in party.believed
-                party.believed[live.id] = live.until
+        for claim in party.session.table._by_id.values():
+            if claim.id not in self._before:
+                self._before[claim.id] = self._highest.get(claim.shape.name, 0)
+            if claim.phase is HELD and party.believed.get(claim.id) != claim.until:
+                first = claim.id not in party.believed
+                party.believed[claim.id] = claim.until
                 if first:
-                    self._told(live)
-                self._alone(party, live)
+                    self._told(claim)
+                self._alone(party, claim)
 
-    def _told(self, live: Live) -> None:
+    def _told(self, claim: Claim) -> None:
         self.seen["grants"] += 1
-        name, token = live.shape.name, live.ticket
-        if self._owners.setdefault((name, token), live.id) != live.id:
+        name, token = claim.shape.name, claim.ticket
+        if self._owners.setdefault((name, token), claim.id) != claim.id:
             raise Broken(f"token {token} of {name} was given twice")
-        if token <= self._before[live.id]:
-            raise Broken(f"{name}: token {token} after {self._before[live.id]} had been told")
+        if token <= self._before[claim.id]:
+            raise Broken(f"{name}: token {token} after {self._before[claim.id]} had been told")
         self._highest[name] = max(token, self._highest.get(name, 0))
 
-    def _alone(self, party: Party, live: Live) -> None:
+    def _alone(self, party: Party, claim: Claim) -> None:
         if self.jumped:
             return
-        mine = self._left(party, live)
+        mine = self._left(party, claim)
         for other in self.parties:
-            for each in other.lives():
-                if each is not live and each.shape.name == live.shape.name:
+            for each in other.claims():
+                if each is not claim and each.shape.name == claim.shape.name:
                     left = min(mine, self._left(other, each))
                     if left > NEAR:
                         raise Broken(
                             f"{party.process.name} and {other.process.name} both believe in "
-                            f"{live.shape.name} for {left:.4f} s more"
+                            f"{claim.shape.name} for {left:.4f} s more"
                         )
 
     @staticmethod
-    def _left(party: Party, live: Live) -> float:
+    def _left(party: Party, claim: Claim) -> float:
         """Give the seconds for which somebody believes to hold."""
-        if live.phase is not HELD or live.loss is not None:
+        if claim.phase is not HELD or claim.loss is not None:
             return 0.0
-        return (live.until - party.process.time()) / party.process.rate
+        return (claim.until - party.process.time()) / party.process.rate
 
     # --- the resources ------------------------------------------------------------------------
 
@@ -87,8 +87,8 @@ class Votes:
         if self.jumped:
             return
         for party in self.parties:
-            for live in party.lives():
-                if live.id == shown.id and self._left(party, live) > NEAR:
+            for claim in party.claims():
+                if claim.id == shown.id and self._left(party, claim) > NEAR:
                     raise Broken(f"{shown.name} refused {shown.id[20:]}, who holds it")
 
     def written(self, shown: Shown, read: int, value: int) -> None:

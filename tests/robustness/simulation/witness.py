@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lockfast.claims.claim import HELD, Live
+from lockfast.claims.claim import HELD, Claim
 from lockfast.core.queue import Queues
 from lockfast.errors import Loss
 from lockfast.guards.mark import Shown
@@ -96,7 +96,7 @@ class Witness:
 
     def forget(self, queues: Queues) -> None:
         """The engine loses data: holders of before are excused."""
-        self._excused.update(live.id for party in self.parties for live in party.lives())
+        self._excused.update(claim.id for party in self.parties for claim in party.claims())
         self._excused.update(m.ask.id for queue in queues._queues.values() for m in queue)
         self._resigned.clear()
         self._let_in.clear()
@@ -117,19 +117,19 @@ class Witness:
         """Check that who believes to hold has a lease that lasts as long; only of what a client
         has newly come to believe, or of all, after something has changed in the engine.
         """
-        for live in party.session.claims._by_id.values():
-            if live.phase is HELD and (changed or party.believed.get(live.id) != live.until):
-                party.believed[live.id] = live.until
-                if live.loss is None and live.id not in self._excused:
-                    self._believes(live, party.process)
+        for claim in party.session.table._by_id.values():
+            if claim.phase is HELD and (changed or party.believed.get(claim.id) != claim.until):
+                party.believed[claim.id] = claim.until
+                if claim.loss is None and claim.id not in self._excused:
+                    self._believes(claim, party.process)
 
-    def _believes(self, live: Live, process: Process) -> None:
-        left = (live.until - process.time()) / process.rate
+    def _believes(self, claim: Claim, process: Process) -> None:
+        left = (claim.until - process.time()) / process.rate
         if left <= NEAR:
             return
-        name, now = live.shape.name, self.server.clock()
+        name, now = claim.shape.name, self.server.clock()
         for member in self.server.queues._queues.get(name, ()):
-            if member.ask.id == live.id:
+            if member.ask.id == claim.id:
                 if not member.granted:
                     raise Broken(f"{process.name} holds {name} without a grant")
                 if left > member.expires - now + NEAR:
@@ -143,7 +143,7 @@ class Witness:
     def resigning(self, asks: Iterable[Ask], process: Process) -> None:
         """Check that nobody gives back before the time that it asked for, unless it is lost."""
         for ask in asks:
-            if isinstance(ask, Live) and process.time() < ask.keep and ask.loss is Loss.RELEASED:
+            if isinstance(ask, Claim) and process.time() < ask.keep and ask.loss is Loss.RELEASED:
                 raise Broken(f"{process.name} gives {ask.shape.name} back too early")
 
     # --- the resources ------------------------------------------------------------------------

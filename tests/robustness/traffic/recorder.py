@@ -50,7 +50,7 @@ class Recorder:
     def _holding(
         self, kind: Kind, lease: LeaseCore, began: float, ended: float, outcome: Outcome
     ) -> Record:
-        shape, loss = lease.live.shape, lease.live.loss
+        shape, loss = lease.claim.shape, lease.claim.loss
         return Record(
             *(self.client, kind, lease.name, began, ended, outcome, lease.ticket, lease.id),
             value="" if loss is None else loss.name,

@@ -10,7 +10,7 @@ import pytest
 
 import lockfast
 from lockfast.blocking.client import Client
-from lockfast.claims.claim import HELD, Live
+from lockfast.claims.claim import HELD, Claim
 from lockfast.claims.session import Session
 from lockfast.engines import opener
 from lockfast.errors import EngineUnavailable
@@ -48,9 +48,11 @@ def test_a_release_that_was_half_done_is_finished_and_is_no_loss() -> None:
 
 
 def test_what_is_lost_while_the_rest_is_waited_for_is_taken_again() -> None:
-    def first() -> list[Live]:
+    def first() -> list[Claim]:
         return [
-            live for live in list(client._session.claims._by_id.values()) if live.shape.name == "a"
+            claim
+            for claim in list(client._session.table._by_id.values())
+            if claim.shape.name == "a"
         ]
 
     with (
@@ -60,19 +62,19 @@ def test_what_is_lost_while_the_rest_is_waited_for_is_taken_again() -> None:
     ):
         in_the_way = other.lock("b").acquire()
         job = pool.submit(client.lock_all("a", "b", ttl=3).acquire)
-        wait_until(lambda: any(live.phase is HELD for live in first()), "the first is held")
-        (live,) = first()
+        wait_until(lambda: any(claim.phase is HELD for claim in first()), "the first is held")
+        (claim,) = first()
         other._session.enter()
-        ask = Ask(live.id, live.shape, True, live.not_after, b"")  # noqa: FBT003  # as the port has it
+        ask = Ask(claim.id, claim.shape, True, claim.ask.not_after, b"")  # noqa: FBT003  # as the port has it
         assert drive(other._session.engine.resign([ask], time.monotonic() + 5, doubt=False)) == [
             True
         ]
-        wait_until(lambda: live.loss is not None, "the loss is known")
+        wait_until(lambda: claim.loss is not None, "the loss is known")
         in_the_way.release()
         with job.result(20) as leases:
             assert leases.state is lockfast.State.HELD
             (holder,) = other.lock("a").holders()
-            assert holder.id == leases.leases["a"].id != live.id
+            assert holder.id == leases.leases["a"].id != claim.id
 
 
 @pytest.mark.parametrize("names", [(), ("a", "")])

@@ -58,7 +58,7 @@ def bounded(raw: bytes) -> None:
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_what_is_written_can_be_read(worker: str, purpose: str) -> None:
-    said = payload.read(payload.payload(worker, purpose, 0.0))
+    said = payload.read(payload.write(worker, purpose, 0.0))
     assert (said.pid, said.purpose) == (os.getpid(), purpose)
     assert said.worker == (worker[:128] or "?")
     assert str(os.getpid()) in str(said)
@@ -86,7 +86,7 @@ def test_a_poisoned_payload_gives_a_bounded_answer(poison: str) -> None:
 def test_what_is_held_and_what_a_leader_publishes_can_be_read(
     holding: dict[str, str], value: str
 ) -> None:
-    raw = payload.payload("a worker", "why", 0.0, holding, value, 2.5)
+    raw = payload.write("a worker", "why", 0.0, holding, value, 2.5)
     assert payload.holding(raw) == holding
     assert payload.value(raw) == value
     assert (payload.read(raw).purpose, payload.read(raw).ttl) == ("why", 2.5)
@@ -100,7 +100,7 @@ def test_whatever_a_payload_is_nothing_is_held_by_it(raw: bytes) -> None:
 
 def test_whoever_holds_very_much_still_writes_what_can_be_read() -> None:
     many = {f"{number:032x}": "\N{GRINNING FACE}" * 120 + str(number) for number in range(1000)}
-    raw = payload.payload("w", "p" * 30_000_000, 0.0, many, "v" * 1024, 30.0)
+    raw = payload.write("w", "p" * 30_000_000, 0.0, many, "v" * 1024, 30.0)
     assert len(raw) <= payload.LARGEST
     assert payload.read(raw).pid == os.getpid()
     assert payload.value(raw) == "v" * 1024
@@ -110,7 +110,7 @@ def test_whoever_holds_very_much_still_writes_what_can_be_read() -> None:
 
 
 def test_a_long_purpose_is_cut_for_it_is_sent_to_all_who_wait() -> None:
-    raw = payload.payload("w", "A" * 30_000_000, 0.0)
+    raw = payload.write("w", "A" * 30_000_000, 0.0)
     assert len(raw) < 2_000
     assert payload.read(raw).purpose == "A" * 256
 
@@ -119,7 +119,7 @@ def test_an_age_is_never_told_wrong_by_more_than_a_second(monkeypatch: pytest.Mo
     wall = 1_800_000_000.0
     for step in range(100):
         monkeypatch.setattr("time.time", lambda at=wall + step * 0.07: at)
-        since = payload.read(payload.payload("punctual", "why", 1000.0 + step * 0.07)).since
+        since = payload.read(payload.write("punctual", "why", 1000.0 + step * 0.07)).since
         assert abs(wall + step * 0.07 - since) <= 0.5001
 
 

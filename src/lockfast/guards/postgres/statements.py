@@ -155,7 +155,7 @@ def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
     if state == SLEPT:
         ours = [lease for lease in leases if isinstance(lease, LeaseCore)]
         ended = [lease for lease in ours if lease.loss is not None]
-        return lost(ended[0].live) if ended else None
+        return lost(ended[0].claim) if ended else None
     if state not in (STALE, GONE):
         return None
     current, _, name = (said.message_detail or "0 ").partition(" ")
@@ -166,4 +166,4 @@ def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
     if isinstance(lease, Shown):
         return LeaseLost(lease.name, lease.token, Loss.GONE)
     lease.fenced(Loss.GONE)
-    return lost(lease.live)
+    return lost(lease.claim)

@@ -61,7 +61,7 @@ def once(
                     try:
                         return function(*args, **kwargs)
                     except BaseException:
-                        lease.live.keep = 0.0  # nothing was done: a retry must not find it done
+                        lease.claim.keep = 0.0  # nothing was done: a retry must not find it done
                         raise
             except NotAcquired as busy:
                 if inside:
