@@ -10,6 +10,9 @@ from typing import NamedTuple, Protocol
 from lockfast.guarantees import Guarantees
 from lockfast.names import checked
 
+PORT = 1
+"""The number of this port. It grows with every change that an engine must follow. The port is
+provisional until lockfast 1.0: an engine of another package may have to change with it."""
 SHARED = 2**31 - 1  # the capacity of a read/write lock: a reader weighs 1, a writer all of it
 SHORTEST, LONGEST = 0.05, 86_400.0  # seconds a lease may last between two renewals
 RECORD = 4096  # bytes of the record of a break, at most

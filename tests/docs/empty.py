@@ -39,11 +39,15 @@ class Wheelhouse:
         self._made: dict[frozenset[str], Path] = {}
         shutil.rmtree(folder / "environments", ignore_errors=True)
         self._wheels.mkdir(parents=True, exist_ok=True)
-        for old in self._wheels.glob("lockfast-*.whl"):
+        for old in self._wheels.glob("lockfast*.whl"):
             old.unlink()
-        build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir")
-        run(*build, str(self._wheels), str(ROOT))
+        self.build(ROOT)
         self._download(sorted(set(packages)))
+
+    def build(self, source: Path) -> None:
+        """Build a wheel, and keep it here."""
+        build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir")
+        run(*build, str(self._wheels), str(source))
 
     def _download(self, packages: list[str]) -> None:
         wanted = (ROOT / "pyproject.toml").read_bytes() + PINS.read_bytes()

@@ -17,14 +17,13 @@ from lockfast.aio.facade import (
 )
 from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, Session
-from lockfast.engines import opener
+from lockfast.engines import Factory, choose
 from lockfast.guarantees import Guarantees, Level
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
 from lockfast.primitives.lock import Holder, patience
 from lockfast.primitives.rwlock import RWLock
 from lockfast.runtime.aio import Aio, completed
-from lockfast.url import parse
 
 
 class AsyncClient:
@@ -160,13 +159,14 @@ class AsyncClient:
 def connect(
     url: str | None = None,
     *,
+    engine: Factory | None = None,
     require: Level | str | None = None,
     deadlock_after: float | None = DEADLOCK,
 ) -> AsyncClient:
     """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
 
-    `require`, `deadlock_after`: as for `lockfast.connect`.
+    `engine`, `require`, `deadlock_after`: as for `lockfast.connect`.
     """
     runtime = Aio()
-    target = parse(url)
-    return AsyncClient(Session(opener(target, runtime), runtime, require, deadlock_after, target))
+    open_engine, target = choose(url, engine, runtime)
+    return AsyncClient(Session(open_engine, runtime, require, deadlock_after, target))

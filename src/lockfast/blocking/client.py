@@ -20,7 +20,7 @@ from lockfast.blocking.facade import (
 )
 from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, PARTING, Session
-from lockfast.engines import opener
+from lockfast.engines import Factory, choose
 from lockfast.guarantees import Guarantees, Level
 from lockfast.port import SHARED, Shape, permits_of
 from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
@@ -29,7 +29,6 @@ from lockfast.primitives.rwlock import RWLock
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
-from lockfast.url import parse
 
 __all__ = [
     "Candidacy",
@@ -198,19 +197,21 @@ class Client:
 def connect(
     url: str | None = None,
     *,
+    engine: Factory | None = None,
     require: Level | str | None = None,
     deadlock_after: float | None = DEADLOCK,
 ) -> Client:
     """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
 
+    `engine`: makes an engine of your own, see `lockfast.engines.Factory`. It needs no URL.
     `require`: "efficiency", "fenced" or "consensus". The first acquisition asks the live server
     and raises `GuaranteeMissing` if it cannot promise that much.
     `deadlock_after`: seconds after which a waiter that holds something looks whether it waits in
     a circle, and again from time to time; None never looks.
     """
     runtime = Threads()
-    target = parse(url)
-    session = Session(opener(target, runtime), runtime, require, deadlock_after, target)
+    open_engine, target = choose(url, engine, runtime)
+    session = Session(open_engine, runtime, require, deadlock_after, target)
     _open.add(session)
     return Client(session)
 

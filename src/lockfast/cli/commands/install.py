@@ -32,8 +32,8 @@ def install(context: typer.Context) -> None:
     """
     connect(context).close()  # says what is wrong with the URL, and sends nothing
     where = plain(address(context))
-    name = ENGINES[parse(context.obj).scheme.partition("+")[0]]
-    module = import_module(f"lockfast.engines.{name}")
+    name = ENGINES.get(parse(context.obj).scheme.partition("+")[0])
+    module = import_module(f"lockfast.engines.{name}") if name else None
     # Where the engine's `install` raises its driver's errors, `prepare` says what they mean.
     prepare = getattr(module, "prepare", None) or getattr(module, "install", None)
     if prepare is None:
