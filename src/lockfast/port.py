@@ -1,4 +1,13 @@
-"""The port: what an engine must do, and the values that cross it. It knows no engine."""
+"""The port: what an engine must do, and the values that cross it.
+
+An engine keeps the claims of each name in a queue, in the order of their tickets. A claim is
+granted if and only if its weight plus the weights of all live claims ahead of it is at most the
+capacity. `lockfast.core.queue` is this rule as a program, and every engine is compared with it.
+
+Times: `deadline`, `not_after` and whatever a caller passes are instants of the local clock
+(`lockfast.runtime.base.now`), in seconds. `Standing.left` and `recheck` are durations, measured by
+the engine's clock. No other time crosses the port.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +28,7 @@ RECORD = 4096  # bytes of the record of a break, at most
 RECORDS = 16  # of them that are kept for a name: the newest
 REMEMBERED = 86_400.0  # seconds for which they are kept
 CLOSING = 0.5  # seconds that closing an engine may take
+TOMB_MARGIN = 1.0  # seconds that a tombstone outlives the last moment at which a copy is applied
 LONGEST_WAIT = 10.0  # a crashed waiter blocks its queue for no longer than this
 
 
@@ -85,10 +95,12 @@ class Ask:
         `id`: 32 hexadecimal digits, used for one acquisition and never again. The first 22 name
         the client, so that an engine can address it.
         `queue`: stand in line; otherwise the claim is kept only if it is granted at once.
-        `not_after`: by this process's clock; the engine translates to its own. No copy that
-        arrives later is applied. It is at most one life of the claim after the first sending, so
-        that a copy either finds the entry that an earlier copy made, or makes the first: a pruned
-        id stays dead.
+        `not_after`: an instant of the local clock. No copy of the claim that arrives later is
+        applied: the engine translates it to the server's clock, by an offset that it learns from
+        the server's replies, and lets the server compare; or it does not send later copies and
+        makes sure that those under way are refused. It is at most one life of the claim after the
+        first sending, so that a copy either finds the entry that an earlier copy made, or makes the
+        first: an id that has expired stays dead.
         """
         self.id = id
         self.shape = shape
@@ -111,9 +123,14 @@ class Blocker(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a claim stands, as the engine saw it in one atomic step."""
+    """Where a claim stands, as the engine saw it in one atomic step.
+
+    A claim without `queue` that cannot be granted at once is not kept: the answer to it is a
+    standing with ticket 0, not granted, with `ahead` and the blocker.
+    """
 
     ticket: int
+    """Above all tickets that were ever given for the name, and below 2**53. 0: not kept."""
     granted: bool
     left: float
     """Seconds until the engine drops the claim unless it is renewed."""
@@ -139,7 +156,8 @@ class Wake(NamedTuple):
 
 
 EVERYONE = Wake("", granted=False)
-"""Pushes may have been missed: look at every waiter."""
+"""Pushes may have been missed: look at every waiter. An engine returns it first after each
+subscription, also after the very first one."""
 
 
 class Entry(NamedTuple):
@@ -166,7 +184,13 @@ class Engine(Protocol):
     """What lockfast needs of an engine, blocking or asyncio. Deadlines are of the local clock.
 
     A method raises `EngineUnavailable` when no answer came by the deadline, and `EngineRefused`
-    when the engine said no. Methods of a blocking engine never suspend.
+    when the engine said no. `EngineUnavailable.sent` is False only if no byte of the request can
+    have reached the server: then nothing can have happened, and the claim needs no tombstone. In
+    every other case, also if the connection ended while the request was written, it is True.
+
+    Methods of a blocking engine never suspend. All methods may be called by several threads or
+    tasks at once, except `listen`, which the heart alone calls. Constructing an engine connects to
+    nothing: connections are made on first use.
     """
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -197,7 +221,9 @@ class Engine(Protocol):
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove for good, and wake exactly those that may now be granted.
 
-        `doubt`: a copy of the claim was sent and not answered; it must not come to life later.
+        `doubt`: a copy of the claim was sent and not answered; it must not come to life later. The
+        engine leaves a tombstone: it refuses the id until `TOMB_MARGIN` after the latest moment at
+        which any copy would be applied, by the server's clock (`Ask.late`).
         """
         ...
 
@@ -211,6 +237,9 @@ class Engine(Protocol):
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep until a push, a `rouse` or the deadline. Connection trouble is not an error here:
         return `EVERYONE` once pushes flow (again), and nothing until then.
+
+        The heart calls it between its renewals, so it is also the engine's time for chores, such as
+        deliveries that are owed to a server that was away. They must not outlast the deadline.
         """
         ...
 
@@ -242,7 +271,9 @@ class Engine(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget every connection without touching its peer: the process has forked."""
+        """Forget every connection without touching its peer: the process has forked. The engine is
+        discarded afterwards, and the child makes another one.
+        """
         ...
 
     async def close(self) -> None:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from lockfast.core.token import mint
 from lockfast.errors import CapacityMismatch
-from lockfast.port import Ask, Blocker, Entry, Shape, Standing, Wake
-
-MARGIN = 1.0  # seconds a tombstone outlives the last moment at which a copy would be applied
+from lockfast.port import TOMB_MARGIN, Ask, Blocker, Entry, Shape, Standing, Wake
 
 
 @dataclass(slots=True)
@@ -82,7 +80,7 @@ class Queues:
     def resign(self, ask: Ask, now: float, *, doubt: bool) -> bool:
         """Remove a claim for good; True if it was there."""
         if doubt:
-            self._tombs[ask.id] = ask.not_after + MARGIN
+            self._tombs[ask.id] = ask.not_after + TOMB_MARGIN
         queue = self._look(ask.shape.name, now)
         mine = _find(queue, ask.id)
         if mine is None:

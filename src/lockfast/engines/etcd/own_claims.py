@@ -36,11 +36,10 @@ from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.port import LONGEST_WAIT, Ask
+from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
 
 AT_ONCE = 100  # operations in one transaction: etcd allows 128
 PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
-MARGIN = 1.0  # seconds that a tombstone outlives the last copy
 NEAR = Slice(local=True)
 
 
@@ -205,7 +204,7 @@ class OwnClaims:
             self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
         for ask in asks:
             # Not by what the asker knows of the clock alone, and never shorter than before.
-            until = max(ask.not_after, now + LONGEST_WAIT) + MARGIN
+            until = max(ask.not_after, now + LONGEST_WAIT) + TOMB_MARGIN
             self.tombs[ask.id] = max(self.tombs.get(ask.id, 0.0), until)
 
     def unread(self, asks: Sequence[Ask]) -> None:

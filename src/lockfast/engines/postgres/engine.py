@@ -13,11 +13,11 @@ from lockfast.engines.postgres.transport import Transport
 from lockfast.engines.pushes import CALM, before
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
-MARGIN = 1_000_000  # µs a tombstone outlives the last moment at which a copy would be applied
+MARGIN = int(TOMB_MARGIN * 1e6)  # µs
 
 
 class PostgresEngine:

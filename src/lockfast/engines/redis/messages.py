@@ -11,14 +11,23 @@ from typing import Any, NamedTuple
 from lockfast.engines.redis.keys import Keys, bulk, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN
 from lockfast.errors import CapacityMismatch
-from lockfast.port import LONGEST_WAIT, RECORDS, REMEMBERED, Ask, Blocker, Entry, Standing
+from lockfast.port import (
+    LONGEST_WAIT,
+    RECORDS,
+    REMEMBERED,
+    TOMB_MARGIN,
+    Ask,
+    Blocker,
+    Entry,
+    Standing,
+)
 from lockfast.port import RECORD as RECORD_SIZE
 
 IDENT = re.compile(rb"[0-9A-Za-z]{32}")
 TOP = 2**53  # what a ticket stays below
 ROUNDING = 0.002  # seconds: the ttl is sent, and counted by Redis, in whole milliseconds
 SLACK = 1000  # ms by which a reply may say more than the ttl before it is taken for nonsense
-TOMB_MARGIN = 1000  # ms that a tombstone outlives the last moment at which a copy is applied
+MARGIN = int(TOMB_MARGIN * 1000)  # ms
 ID = 32  # bytes of an id
 NO_STONE = b"$1\r\n0\r\n"
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
@@ -96,8 +105,8 @@ def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
     """
     ident, stone = sent(ask.id), NO_STONE
     if until:
-        life = ask.shape.wait_ttl * 1000 + TOMB_MARGIN
-        stone = bulk(b"%d %d" % (until + TOMB_MARGIN, life))
+        life = ask.shape.wait_ttl * 1000 + MARGIN
+        stone = bulk(b"%d %d" % (until + MARGIN, life))
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 import threading
 
 from lockfast.engines.zookeeper.session import Session
-from lockfast.port import Ask
+from lockfast.port import TOMB_MARGIN, Ask
 
-MARGIN = 1.0  # seconds a tombstone outlives the last moment at which a copy would be sent
 MANY = 1024  # tombstones among which those that are over are looked for
 
 
@@ -159,7 +158,7 @@ class OwnClaims:
                 for id_, until in list(self._tombs.items()):
                     if until <= now:
                         self._tombs.pop(id_, None)
-            self._tombs[ask.id] = max(self._tombs.get(ask.id, 0.0), ask.not_after + MARGIN)
+            self._tombs[ask.id] = max(self._tombs.get(ask.id, 0.0), ask.not_after + TOMB_MARGIN)
 
     def is_dead(self, ask: Ask, now: float) -> bool:
         """Tell whether a claim may not be sent any more."""

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from lockfast.core.queue import MARGIN, Queues
+from lockfast.core.queue import Queues
 from lockfast.errors import CapacityMismatch
-from lockfast.port import Ask, Standing, Wake
+from lockfast.port import TOMB_MARGIN, Ask, Standing, Wake
 from lockfast.testing.harness.stage import Actor, Stage
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Twins(RuleBasedStateMachine):
     def edges(self) -> list[float]:
         """Tell every moment at which something ends by itself."""
         edges = [
-            claim.late - self.rewound + extra for claim in self.claims for extra in (0, MARGIN)
+            claim.late - self.rewound + extra for claim in self.claims for extra in (0, TOMB_MARGIN)
         ]
         for name in NAMES:
             edges += [self.time + entry.left for entry in self.model.entries(name, self.time)]
