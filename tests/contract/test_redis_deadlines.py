@@ -17,7 +17,8 @@ import pytest
 
 import lockfast
 from lockfast import aio
-from lockfast.engines.redis.aio import AioTransport, Connection
+from lockfast.engines.redis.aio import AioTransport
+from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineUnavailable, LockfastError, NotAcquired
 from lockfast.testing import MODES, Stage

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, Self, TypeVar
 
 from lockfast.aio.body import WATCHING, Acquiring, Ending, pending
-from lockfast.claims.acquire import lost
+from lockfast.claims.release import lost
 from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
 from lockfast.primitives.candidacy import CandidacyCore

@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from lockfast.claims.acquire import give_up
+from lockfast.claims.release import give_up
 from lockfast.errors import LockfastError, NotAcquired
 from lockfast.primitives.candidacy import CandidacyCore
 from lockfast.primitives.decorator import OnlyDecorates

@@ -1,25 +1,21 @@
-"""Acquire and release: coroutines only, the same for threads, asyncio and every engine."""
+"""Acquire a claim: coroutines only, the same for threads, asyncio and every engine."""
 
 from __future__ import annotations
 
 import logging
-import random
 import sys
 import weakref
-from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from lockfast.claims import deadlock, observer, payload
-from lockfast.claims.claim import HELD, LEAVING, Claim
-from lockfast.claims.heart import EXPLAINING, explain
+from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.release import give_up, longer
 from lockfast.claims.session import Session
-from lockfast.core.validity import DRIFT
 from lockfast.errors import (
     CapacityMismatch,
     Deadlock,
     EngineRefused,
     EngineUnavailable,
-    LeaseLost,
     Loss,
     NotAcquired,
 )
@@ -28,7 +24,6 @@ from lockfast.port import Ask, Blocker, Shape, Standing
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
 NOTICE = 1.0  # seconds of waiting after which the log tells of it
-PATIENCE = 2.0  # seconds that a release may wait for a renewal
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
 
@@ -214,7 +209,7 @@ async def _claim_again(
         if runtime.now() + pause >= end or (pause and not claim.ask.queue):
             raise error
         await runtime.sleep(pause)
-        pause = _longer(pause)
+        pause = longer(pause)
         sent = runtime.now()
         claim.copies += 1
         try:
@@ -260,109 +255,3 @@ def _in_loop(claim: Claim) -> str:
     if running is None or isinstance(claim.owner, weakref.ref):
         return ""
     return " All tasks of an event loop are one thread: in a loop, use lockfast.aio."
-
-
-def give_up(session: Session, claim: Claim) -> None:
-    """Leave without waiting: bounded, never raises."""
-    claim.lose(Loss.RELEASED)
-    now = session.runtime.now()
-    if now < claim.keep:
-        session.table.linger(claim)
-    elif session.table.leave(claim, now) and not session.closed:
-        session.engine.abandon([claim.ask])
-    if claim.record is not None:
-        claim.account()
-
-
-async def release(session: Session, claim: Claim) -> None:
-    """Give a lease back; `LeaseLost`, once, if there was nothing left to give back.
-
-    Nothing is forgotten before the engine has answered, so a failed release can be tried again
-    (TRAPS 3), and the heart goes on trying besides.
-    """
-    table, runtime = session.table, session.runtime
-    if claim.loss is Loss.FOREIGN:
-        return  # a child leaves its parent's block: it has no loop, and nothing to give back
-    runtime.enter()
-    try:
-        if claim.keep and claim.phase is HELD:
-            await _secure(session, claim)
-        now = runtime.now()
-        first = table.releasing(claim, now)
-        if not first and (claim.phase is not LEAVING or claim.loss is not Loss.RELEASED):
-            pass  # it was released, or is lost
-        elif now < claim.keep:
-            table.linger(claim)
-        else:
-            deadline = session.deadline(now, None, claim.shape.ttl)
-            doubt = claim.copies > 0
-            try:
-                removed = (await session.engine.resign((claim.ask,), deadline, doubt=doubt))[0]
-            except EngineUnavailable as error:
-                (removed,) = await resign_again(session, (claim,), deadline, error)
-            if first and not removed:
-                table.missing(claim, runtime.now())
-            table.end(claim)
-    except BaseException:
-        give_up(session, claim)
-        raise
-    if claim.record is not None:
-        claim.account()
-    if claim.loss is not Loss.RELEASED and not claim.told:
-        await explained(session, claim)
-        claim.told = True
-        raise lost(claim)
-
-
-async def explained(session: Session, claim: Claim) -> None:
-    """Find out who broke a lease, briefly, before its holder is told: it is lost in any case."""
-    if claim.loss is Loss.GONE and claim.broken is None and not session.closed:
-        await explain(session.engine, claim, session.runtime.now() + EXPLAINING)
-
-
-async def _secure(session: Session, claim: Claim) -> None:
-    """Make sure that the engine keeps a claim for as long as it must, even if we end right now.
-
-    One that was granted while it waited has only a waiter's time before the heart has renewed it.
-    """
-    runtime, enough = session.runtime, claim.keep - 2.0 * DRIFT * claim.shape.ttl
-    end = min(runtime.now() + PATIENCE, claim.keep, claim.until)
-    if claim.until < enough:
-        session.table.hasten(claim, runtime.now())
-    while claim.until < enough and claim.phase is HELD and runtime.now() < end:
-        await runtime.sleep(0.002)
-
-
-async def resign_again(
-    session: Session, claims: Sequence[Claim], deadline: float, error: EngineUnavailable
-) -> list[bool]:
-    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work,
-    and of several claims some may have been resigned before the error.
-    """
-    runtime = session.runtime
-    asks = [claim.ask for claim in claims]
-    unanswered = len(claims) > 1
-    doubt = any(claim.copies for claim in claims)
-    pause = 0.0
-    while True:
-        unanswered = unanswered or error.sent
-        if runtime.now() + pause >= deadline:
-            raise error
-        await runtime.sleep(pause)
-        pause = _longer(pause)
-        try:
-            removed = await session.engine.resign(asks, deadline, doubt=doubt)
-        except EngineUnavailable as again:
-            error = again
-        else:
-            return [there or unanswered for there in removed]
-
-
-def _longer(pause: float) -> float:
-    """Back off, with jitter: clients that were cut off together must not return in step."""
-    return min(max(pause * 2.0, 0.02), 1.0) * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
-
-
-def lost(claim: Claim) -> LeaseLost:
-    """Say why a lease is not held."""
-    return LeaseLost(claim.shape.name, claim.ticket, claim.loss or Loss.EXPIRED, claim.broken)

@@ -8,17 +8,9 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from lockfast.claims import observer, payload
-from lockfast.claims.acquire import (
-    Bearer,
-    acquire,
-    busy,
-    explained,
-    give_up,
-    lost,
-    refuse_in_callback,
-    resign_again,
-)
+from lockfast.claims.acquire import Bearer, acquire, busy, refuse_in_callback
 from lockfast.claims.claim import HELD, LEAVING, Claim
+from lockfast.claims.release import explained, give_up, lost, resign_again
 from lockfast.claims.session import Session
 from lockfast.errors import (
     CapacityMismatch,

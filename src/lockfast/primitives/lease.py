@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from lockfast.claims.acquire import lost, refuse_in_callback, release
+from lockfast.claims.acquire import refuse_in_callback
 from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.release import lost, release
 from lockfast.claims.session import Session
 from lockfast.core.validity import State
 from lockfast.errors import Loss

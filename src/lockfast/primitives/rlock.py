@@ -5,8 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, Generic, TypeVar
 
-from lockfast.claims.acquire import acquire, give_up, lost, release
+from lockfast.claims.acquire import acquire
 from lockfast.claims.claim import Claim
+from lockfast.claims.release import give_up, lost, release
 from lockfast.claims.session import Session
 from lockfast.errors import NotAcquired
 from lockfast.primitives.lease import LeaseCore, warn_if_held

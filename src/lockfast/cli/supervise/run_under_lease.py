@@ -7,7 +7,7 @@ import signal
 from typing import NamedTuple
 
 import lockfast
-from lockfast.claims.acquire import explained
+from lockfast.claims.release import explained
 from lockfast.cli.exit_codes import Code, of_signal
 from lockfast.cli.render.stderr import say
 from lockfast.cli.supervise.messages import (

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from lockfast.engines.redis.aio import AioTransport as RedisAio
-from lockfast.engines.redis.aio import Connection
+from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.transport import IO, Address, Login
 from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
 from lockfast.errors import EngineError, EngineUnavailable

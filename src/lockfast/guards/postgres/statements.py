@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from lockfast.claims.acquire import lost
+from lockfast.claims.release import lost
 from lockfast.errors import LeaseLost, LockfastError, Loss, Unguarded
 from lockfast.guards.mark import Holder, Shown, refused, shown
 from lockfast.primitives.lease import LeaseCore

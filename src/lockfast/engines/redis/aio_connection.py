@@ -1,0 +1,186 @@
+"""One pipelined asyncio connection.
+
+An `asyncio.Protocol`, not a reader task: `asyncio.run` cancels every task on Ctrl-C, and a
+cancelled reader would hang the bodies whose release needs it (TRAPS 52).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
+
+import hiredis
+
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.reply_parser import MISSING, Parser
+from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_alive
+from lockfast.errors import EngineUnavailable
+
+LOOKS = 4  # times that a connection is looked at in the time that a request may take
+
+
+class Pending(Protocol):
+    """Whoever takes a reply: a future, or what behaves like one."""
+
+    def done(self) -> bool:
+        """Tell whether nothing is wanted any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the reply."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take in that there is none."""
+
+    def exception(self) -> BaseException | None:
+        """Tell why there is none."""
+        ...
+
+
+class Confirmation(asyncio.Future[Any]):
+    """The answer to SUBSCRIBE, in its turn: a push if it was taken, an error if it was refused."""
+
+
+class Connection(asyncio.Protocol):
+    """One socket, its parser, and the futures of the replies to come."""
+
+    def __init__(self, address: Address, on_push: Callable[[list[Any]], None]) -> None:
+        """Begin unconnected."""
+        self.address = address
+        self.channel: str | None = None
+        self.open = False
+        self.served = False
+        """Whether it was greeted: who has not used it need not be told that it ended."""
+        self._loop = asyncio.get_running_loop()
+        self._on_push = on_push
+        self._reader = Parser()
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[Pending | None] = deque()
+        self._out: list[bytes] = []
+        self._asked = 0.0
+        self._heard = 0.0
+        self._answers = 0
+        self._sent: deque[int] = deque(maxlen=LOOKS - 1)
+        """How many requests had been sent at each of the last looks."""
+        self._watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        # No `isinstance`: uvloop's transport is not a subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self.open = True
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
+        self._heard = self._loop.time()
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
+
+    def stale(self, *, heart: bool) -> bool:
+        """Return whether it was idle for so long that the network may have dropped it.
+
+        For the heart, also return True if it is silent: leases may expire before `_check` closes
+        the connection.
+        """
+        if self._pending:
+            return heart and self.silent()
+        return self._loop.time() - self._heard > FRESH
+
+    def silent(self) -> bool:
+        """Return whether a request has been waiting for a reply for more than a second."""
+        since = max(self._heard, self._asked)
+        return bool(self._pending) and self._loop.time() - since > DOUBT
+
+    def send(self, packet: bytes) -> asyncio.Future[Any]:
+        """Send a command, together with all others of this turn of the loop."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.put(packet, future)
+        return future
+
+    def put(self, packet: bytes, *pending: Pending | None) -> None:
+        """Send commands, and say who takes the reply to each."""
+        if not self.open:  # it ended before the task that waited for it went on
+            self._fail(pending, "the connection ended", sent=False)
+            return
+        if not self._pending:
+            self._asked = self._loop.time()
+        self._pending.extend(pending)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(packet)
+
+    def subscribe(self, channel: str) -> asyncio.Future[Any]:
+        """Subscribe."""
+        future = Confirmation(loop=self._loop)
+        self.put(command("SUBSCRIBE", channel), future)
+        return future
+
+    def post(self, packet: bytes) -> None:
+        """Send a command now, behind the others, and forget about its reply."""
+        self._pending.append(None)
+        self._out.append(packet)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            out, self._out = self._out, []
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def data_received(self, data: bytes) -> None:
+        """Hand out replies, in the order of the requests."""
+        self._heard = self._loop.time()
+        gets, pending = self._reader.gets, self._pending
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not MISSING:
+                if type(reply) is hiredis.PushNotification and not self._confirms(reply):
+                    self._on_push(reply)
+                    continue
+                self._answers += 1
+                future = pending.popleft()
+                if future is not None and not future.done():
+                    future.set_result(reply)
+        except Exception as error:  # noqa: BLE001  # the parser raises much, and nobody else would catch it
+            self.drop(f"not the Redis protocol: {error}")
+
+    def _confirms(self, push: list[Any]) -> bool:
+        """Return whether a push confirms the SUBSCRIBE whose reply is due next."""
+        turn = bool(self._pending) and isinstance(self._pending[0], Confirmation)
+        return turn and push[:1] == [b"subscribe"]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail what is under way."""
+        self.drop(str(error or "the server closed the connection"))
+
+    def drop(self, why: str) -> None:
+        """Give the connection up: the outcome of what is under way is unknown."""
+        self.open = False
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        pending, self._pending = self._pending, deque()
+        self._fail(pending, why, sent=True)
+        if self.served:
+            self.served = False
+            self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
+
+    def _fail(self, pending: Iterable[Pending | None], why: str, *, sent: bool) -> None:
+        for future in pending:
+            if future is not None and not future.done():
+                future.set_exception(
+                    EngineUnavailable(f"Redis at {self.address}: {why}", sent=sent)
+                )
+                future.exception()  # seen, should its task be gone
+
+    def _check(self) -> None:
+        """Give up when a request waits for nearly IO: one timer per connection, not per request.
+
+        Bytes that trickle in, and replies to others, win it no time.
+        """
+        if len(self._sent) == LOOKS - 1 and self._answers < self._sent[0]:
+            self.drop("no answer in time")
+            return
+        self._sent.append(self._answers + len(self._pending))
+        self._watch = self._loop.call_later(IO / LOOKS, self._check)
