@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import hiredis
 
 from lockfast.engines.pushes import CALM, before, patience, wakes
 from lockfast.engines.redis import messages
-from lockfast.engines.redis.guarantees import guarantees, read
+from lockfast.engines.redis.inspection import Inspection
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.routes import PAUSE, Errors, Routes
-from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN, Script
+from lockfast.engines.redis.routes import PAUSE, filled
+from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.transport import Address, Transport, code, failure
+from lockfast.engines.redis.transport import Address, Transport, code
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
-from lockfast.guarantees import Finding, Guarantees
-from lockfast.port import Ask, Entry, Page, Standing, Wake
+from lockfast.guarantees import Finding
+from lockfast.port import Ask, Standing, Wake
 from lockfast.runtime.base import Clock
 
-T = TypeVar("T")
-SHOWN = 1000  # claims of one lock that `inspect` shows
-SCANNED = 500  # keys per page of `inspect`
 
-
-class RedisEngine(Routes):
+class RedisEngine(Inspection):
     """One client's engine."""
 
     def __init__(
@@ -42,13 +35,12 @@ class RedisEngine(Routes):
         weak: Sequence[Finding] = (),
     ) -> None:
         """Add `base` to every new ticket. `weak`: what is wrong with the way to the server."""
-        super().__init__(transport, topology, clock)
+        super().__init__(transport, topology, clock, weak)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
         self._channel: str | None = None
         self._refusals = Refusals(clock)
         self._heard: Address | None = None
-        self._weak = weak
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
@@ -94,7 +86,7 @@ class RedisEngine(Routes):
             for i, reply in zip(order, replies, strict=True):
                 found[i] = self._claimed(reply, asks[i], address)
 
-        return _filled(found, await self._each(asks, deadline, work))
+        return filled(found, await self._each(asks, deadline, work))
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
@@ -141,7 +133,7 @@ class RedisEngine(Routes):
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
 
-        return _filled(found, await self._each(asks, deadline, work))
+        return filled(found, await self._each(asks, deadline, work))
 
     async def _renew_moving(
         self, ask: Ask, reply: Any, address: Address, deadline: float
@@ -254,12 +246,12 @@ class RedisEngine(Routes):
             if again is not None:
                 await self._transport.pause(before(deadline, again))
                 return []
-            messages = await self._hear(address, self._channel, deadline)
+            pushes = await self._hear(address, self._channel, deadline)
         except EngineError:
             self._topology.doubt()
             await self._transport.pause(before(deadline, self._now() + CALM))
             return []
-        return wakes(messages)
+        return wakes(pushes)
 
     async def _ear(self, deadline: float) -> Address:
         """Choose the server to listen to: in a cluster any, since each hears what others publish.
@@ -280,116 +272,20 @@ class RedisEngine(Routes):
     ) -> list[bytes] | None:
         """Listen to one server. One that refuses the channel is not asked again at once."""
         try:
-            messages = await self._transport.listen(address, channel, deadline)
+            pushes = await self._transport.listen(address, channel, deadline)
         except EngineRefused as error:
             self._refusals.note(address, channel, error)
             return []
         except EngineUnavailable:
             self._silent[address] = self._now() + PAUSE
             raise
-        if messages is None:
+        if pushes is None:
             self._refusals.accepted(address)
-        return messages
+        return pushes
 
     def rouse(self) -> None:
         """Wake the listener."""
         self._transport.rouse()
-
-    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims on one name, or those that one page of the key space holds."""
-        deadline = self._now() + 5.0
-        if exact:
-            packet = messages.inspect(names, SHOWN)
-            read = partial(messages.entries, names)
-            return Page(await self._look(names, INSPECT, packet, read, deadline), None)
-        return await self._page(names, cursor, deadline)
-
-    async def _look(
-        self,
-        name: str,
-        script: Script,
-        packet: bytes,
-        read: Callable[[Any], T],
-        deadline: float,
-    ) -> T:
-        """Run a script that is about one name, and read its reply."""
-        bucket = keys(name).bucket
-        address = self._topology.find(bucket) or await self._where(bucket, deadline)
-        reply = await self._transport.call(address, packet, deadline)
-        if type(reply) is hiredis.ReplyError:
-            address, reply = await self._insist(
-                reply, script, address, bucket, lambda _: packet, deadline
-            )
-        try:
-            return read(reply)
-        except messages.Malformed as error:
-            raise self._malformed(error, address) from error
-
-    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
-        """Keep it in front of the others, in one round trip."""
-        packet = messages.record(keys(name).records, record)
-        await self._look(name, RECORD, packet, messages.records, deadline)
-
-    async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read them."""
-        packet = messages.record(keys(name).records)
-        return await self._look(name, RECORD, packet, messages.records, deadline)
-
-    async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
-        """Show a page whose names are known, and find the names of the next: one round trip.
-
-        The cursor is a server's number, where to scan on there, and names that were found already.
-        """
-        nodes = await self._nodes(deadline, again=cursor is None)
-        number, position, names = json.loads(cursor or '[0, "0", null]')
-        try:
-            entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
-        except messages.Malformed as error:
-            raise self._malformed(error, nodes[number]) from error
-        following = [number + 1, "0", None] if following is None else [number, *following]
-        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
-
-    async def _scan(
-        self,
-        address: Address,
-        prefix: str,
-        position: str,
-        names: list[str] | None,
-        deadline: float,
-    ) -> tuple[list[Entry], list[Any] | None]:
-        """Show the names that were found on one server, and look for more; None if that was all."""
-
-        def scan() -> bytes:
-            pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
-            return command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
-
-        if names is None:
-            reply = await self._transport.call(address, scan(), deadline)
-            position, names = _scanned(reply, prefix, address)
-        shown, calls = names, [messages.inspect(name, SHOWN) for name in names]
-        calls += [scan()] if position != "0" else []
-        replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
-        following: list[Any] | None = None
-        if position != "0":
-            following = list(_scanned(replies.pop(), prefix, address))
-        entries: list[Entry] = []
-        for name, reply in zip(shown, replies, strict=True):
-            if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
-                entries += messages.entries(name, reply)
-        return entries, following
-
-    async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask every server that has locks."""
-        nodes = []
-        for address in await self._nodes(deadline, again=True):
-            reply = await self._transport.call(address, command("INFO"), deadline)
-            if isinstance(reply, hiredis.ReplyError):
-                raise failure(reply, address)
-            if type(reply) is not bytes:
-                raise self._malformed(messages.Malformed("not what INFO says"), address)
-            nodes.append(read(reply))
-        found = guarantees(nodes, self._topology.kind)
-        return replace(found, findings=(*found.findings, *self._weak))
 
     def reset(self) -> None:
         """Forget every connection."""
@@ -398,30 +294,3 @@ class RedisEngine(Routes):
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.close()
-
-
-def _filled(
-    found: list[Standing | Exception | None], errors: Errors
-) -> list[Standing | Exception | None]:
-    """Put errors in their places; raise if there is nothing else."""
-    if errors and len(errors) == len(found):
-        raise next(iter(errors.values()))
-    for i, error in errors.items():
-        found[i] = error
-    return found
-
-
-def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
-    """Read what SCAN found: where to go on, and names."""
-    if isinstance(reply, hiredis.ReplyError):
-        raise failure(reply, address)
-    with messages.reading():
-        # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one
-        # such key of somebody else's must not hide all the others.
-        every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]
-        return reply[0].decode(), [name for name in every if name.startswith(prefix)]
-
-
-def _literal(text: str) -> str:
-    """Escape what SCAN's pattern would take for a wildcard."""
-    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)

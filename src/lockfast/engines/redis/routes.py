@@ -13,7 +13,7 @@ from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import DEMOTED, Address, Transport, code, failure
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.port import Ask
+from lockfast.port import Ask, Standing
 from lockfast.runtime.base import Clock
 
 Errors = dict[int, EngineError]
@@ -198,3 +198,14 @@ class Routes:
             elif i not in errors:
                 errors[i] = next(iter(errors.values()))
         return {address: list(groups.values()) for address, groups in grouped.items()}, errors
+
+
+def filled(
+    found: list[Standing | Exception | None], errors: Errors
+) -> list[Standing | Exception | None]:
+    """Put errors in their places; raise if there is nothing else."""
+    if errors and len(errors) == len(found):
+        raise next(iter(errors.values()))
+    for i, error in errors.items():
+        found[i] = error
+    return found

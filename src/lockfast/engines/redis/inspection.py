@@ -1,0 +1,150 @@
+"""Reads what servers have, and changes nothing but records of breaks: `inspect`, `guarantees`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import hiredis
+
+from lockfast.engines.redis import messages
+from lockfast.engines.redis.guarantees import guarantees, read
+from lockfast.engines.redis.keys import PREFIX, command, keys
+from lockfast.engines.redis.routes import Routes
+from lockfast.engines.redis.scripts import INSPECT, RECORD, Script
+from lockfast.engines.redis.topology import Topology
+from lockfast.engines.redis.transport import Address, Transport, failure
+from lockfast.guarantees import Finding, Guarantees
+from lockfast.port import Entry, Page
+from lockfast.runtime.base import Clock
+
+T = TypeVar("T")
+SHOWN = 1000  # claims of one lock that `inspect` shows
+SCANNED = 500  # keys per page of `inspect`
+
+
+class Inspection(Routes):
+    """The part of the engine that reads."""
+
+    def __init__(
+        self, transport: Transport, topology: Topology, clock: Clock, weak: Sequence[Finding]
+    ) -> None:
+        """`weak`: what is wrong with the way to the server."""
+        super().__init__(transport, topology, clock)
+        self._weak = weak
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Show the claims on one name, or those that one page of the key space holds."""
+        deadline = self._now() + 5.0
+        if exact:
+            packet = messages.inspect(names, SHOWN)
+            read = partial(messages.entries, names)
+            return Page(await self._look(names, INSPECT, packet, read, deadline), None)
+        return await self._page(names, cursor, deadline)
+
+    async def _look(
+        self,
+        name: str,
+        script: Script,
+        packet: bytes,
+        read: Callable[[Any], T],
+        deadline: float,
+    ) -> T:
+        """Run a script that is about one name, and read its reply."""
+        bucket = keys(name).bucket
+        address = self._topology.find(bucket) or await self._where(bucket, deadline)
+        reply = await self._transport.call(address, packet, deadline)
+        if type(reply) is hiredis.ReplyError:
+            address, reply = await self._insist(
+                reply, script, address, bucket, lambda _: packet, deadline
+            )
+        try:
+            return read(reply)
+        except messages.Malformed as error:
+            raise self._malformed(error, address) from error
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
+        """Keep it in front of the others, in one round trip."""
+        packet = messages.record(keys(name).records, record)
+        await self._look(name, RECORD, packet, messages.records, deadline)
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Read them."""
+        packet = messages.record(keys(name).records)
+        return await self._look(name, RECORD, packet, messages.records, deadline)
+
+    async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
+        """Show a page whose names are known, and find the names of the next: one round trip.
+
+        The cursor is a server's number, where to scan on there, and names that were found already.
+        """
+        nodes = await self._nodes(deadline, again=cursor is None)
+        number, position, names = json.loads(cursor or '[0, "0", null]')
+        try:
+            entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
+        except messages.Malformed as error:
+            raise self._malformed(error, nodes[number]) from error
+        following = [number + 1, "0", None] if following is None else [number, *following]
+        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+
+    async def _scan(
+        self,
+        address: Address,
+        prefix: str,
+        position: str,
+        names: list[str] | None,
+        deadline: float,
+    ) -> tuple[list[Entry], list[Any] | None]:
+        """Show the names that were found on one server, and look for more; None if that was all."""
+
+        def scan() -> bytes:
+            pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
+            return command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
+
+        if names is None:
+            reply = await self._transport.call(address, scan(), deadline)
+            position, names = _scanned(reply, prefix, address)
+        shown, calls = names, [messages.inspect(name, SHOWN) for name in names]
+        calls += [scan()] if position != "0" else []
+        replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        following: list[Any] | None = None
+        if position != "0":
+            following = list(_scanned(replies.pop(), prefix, address))
+        entries: list[Entry] = []
+        for name, reply in zip(shown, replies, strict=True):
+            if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
+                entries += messages.entries(name, reply)
+        return entries, following
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Ask every server that has locks."""
+        nodes = []
+        for address in await self._nodes(deadline, again=True):
+            reply = await self._transport.call(address, command("INFO"), deadline)
+            if isinstance(reply, hiredis.ReplyError):
+                raise failure(reply, address)
+            if type(reply) is not bytes:
+                raise self._malformed(messages.Malformed("not what INFO says"), address)
+            nodes.append(read(reply))
+        found = guarantees(nodes, self._topology.kind)
+        return replace(found, findings=(*found.findings, *self._weak))
+
+
+def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
+    """Read what SCAN found: where to go on, and names."""
+    if isinstance(reply, hiredis.ReplyError):
+        raise failure(reply, address)
+    with messages.reading():
+        # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one
+        # such key of somebody else's must not hide all the others.
+        every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]
+        return reply[0].decode(), [name for name in every if name.startswith(prefix)]
+
+
+def _literal(text: str) -> str:
+    """Escape what SCAN's pattern would take for a wildcard."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
