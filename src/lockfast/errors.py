@@ -11,7 +11,7 @@ LONGEST = 4_000  # characters of a message: to make a megabyte of one printable 
 
 
 class Loss(Enum):
-    """Why a lease is no longer held. A supervisor acts differently on each (TRAPS 18)."""
+    """Why a lease is no longer held. A supervisor acts differently on each (trap 18)."""
 
     EXPIRED = "its time ran out in this process: it was paused, or too slow to renew"
     UNREACHABLE = "the engine could not be reached to renew it in time"

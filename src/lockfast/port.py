@@ -46,7 +46,7 @@ class Shape:
     """How long a waiter lives without a renewal."""
 
     def __post_init__(self) -> None:
-        """Admit only valid values: `int(0.5)` and `None` made locks without end (TRAPS 8, 10)."""
+        """Admit only valid values: `int(0.5)` and `None` made locks without end (traps 8, 10)."""
         checked(self.name)
         if isinstance(self.ttl, bool) or not isinstance(self.ttl, (int, float)):
             raise TypeError(f"ttl is a number of seconds, not {self.ttl!r}")

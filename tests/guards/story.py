@@ -144,7 +144,7 @@ def refused(url: str, resource: type[Resource], where: str, name: str = NAME) ->
             pass
         else:
             raise AssertionError("ensure_held() did not tell")
-        b.call("write", "B again")  # TRAPS 29
+        b.call("write", "B again")  # trap 29
         assert b.call("read") == "B again"
 
 

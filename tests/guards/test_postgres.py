@@ -27,7 +27,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 def test_a_holder_writes_many_times(connection: Connection, client: lockfast.Client) -> None:
     guard = PostgresGuard(connection)
     held = lease(client, "many")
-    for each in ("one", "two"):  # TRAPS 29
+    for each in ("one", "two"):  # trap 29
         with guard.transaction(held) as cursor:
             cursor.execute(UPDATE, [each])
     guard.seal(held)
@@ -60,7 +60,7 @@ def test_two_equal_tokens_of_two_claims_do_not_both_write(
 ) -> None:
     guard = PostgresGuard(connection)
     stale, fresh = usurped(client, "split")
-    fresh.claim.ticket = stale.claim.ticket  # TRAPS 46: both primaries of a split minted it
+    fresh.claim.ticket = stale.claim.ticket  # trap 46: both primaries of a split minted it
     guard.seal(fresh)
     with pytest.raises(StaleToken):
         guard.seal(stale)
@@ -119,7 +119,7 @@ def test_deleting_the_row_does_not_reopen_the_door_and_marks_cannot_be_deleted(
         pytest.fail("it was let in")
     for statement in ("DELETE FROM lockfast_guard.mark", "TRUNCATE lockfast_guard.mark"):
         with pytest.raises(psycopg.Error, match="kept for ever"):
-            connection.execute(statement)  # TRAPS 30
+            connection.execute(statement)  # trap 30
         connection.rollback()
 
 

@@ -1,1 +1,1 @@
-"""One test per trap that others fell into: TRAPS.md says which. The number in a name is its."""
+"""One test per trap of docs/explanation/traps.md. The number in a name is the trap's."""

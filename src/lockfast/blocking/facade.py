@@ -60,7 +60,7 @@ class Ending:
             raise
 
     def __enter__(self) -> Self:
-        """Begin the body, unless the lease is lost already (TRAPS 6)."""
+        """Begin the body, unless the lease is lost already (trap 6)."""
         self.ensure_held()
         return self
 
@@ -70,7 +70,7 @@ class Ending:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release. An error of the release never masks the body's (TRAPS 7)."""
+        """Release. An error of the release never masks the body's (trap 7)."""
         try:
             self.release()
         except LockfastError as failure:

@@ -53,7 +53,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     """Make a claim, wait until it is granted, and return its bearer.
 
     Every way out without a lease gives the claim up by its id: a reply that was lost, a
-    cancellation, Ctrl-C after the grant would leave an orphan for a whole ttl (TRAPS 1, 2).
+    cancellation, Ctrl-C after the grant would leave an orphan for a whole ttl (traps 1, 2).
 
     `block`: something that lives exactly as long as the lease is wanted. Without one, that is the
     bearer, and then nobody but its owner knows when it is no longer wanted.
@@ -222,7 +222,7 @@ async def _claim_again(
 
 def _forget(session: Session, claim: Claim) -> None:
     """Forget a claim that the engine does not have; but an earlier copy of it, one that was never
-    answered, may still be on its way there, and would find the lock free by then (TRAPS 47).
+    answered, may still be on its way there, and would find the lock free by then (trap 47).
     """
     if claim.copies:
         give_up(session, claim)

@@ -30,7 +30,7 @@ async def release(session: Session, claim: Claim) -> None:
     """Give a lease back; `LeaseLost`, once, if there was nothing left to give back.
 
     Nothing is forgotten before the engine has answered, so a failed release can be tried again
-    (TRAPS 3), and the heart goes on trying besides.
+    (trap 3), and the heart goes on trying besides.
     """
     table, runtime = session.table, session.runtime
     if claim.loss is Loss.FOREIGN:

@@ -44,7 +44,7 @@ class Validity:
         """Learn from a reply that the engine keeps the claim for `left` more seconds.
 
         Counted from just before the request was sent, never from the reply: the engine's count
-        began somewhere between the two (TRAPS 21, 43).
+        began somewhere between the two (traps 21, 43).
         """
         until = sent + left * (1.0 - DRIFT)
         if until > self.until:

@@ -24,7 +24,7 @@ class Default(Enum):
 
 
 class LockCore(Generic[L]):
-    """What a lock does, blocking or asyncio. Nothing about ownership is kept here (TRAPS 4, 5)."""
+    """What a lock does, blocking or asyncio. Nothing about ownership is kept here (traps 4, 5)."""
 
     __slots__ = ("_at_least", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
 
@@ -189,7 +189,7 @@ def patience(on_busy: str, timeout: float | None) -> float | None:
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return `timeout`, or say what is wrong with it: a wait of 0.5 s is not 0 (TRAPS 8)."""
+    """Return `timeout`, or say what is wrong with it: a wait of 0.5 s is not 0 (trap 8)."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):

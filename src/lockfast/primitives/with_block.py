@@ -3,7 +3,7 @@
 `with` looks `__exit__` up once, before it calls `__enter__`, and keeps what it found to the end of
 the statement; ExitStack does the same on the class. So what is found there is made anew each time,
 and carries the lease. Nothing of it is kept on the lock, the thread or the task: whose lease a
-block releases is never in question (TRAPS 4, 5). And since Ctrl-C may strike before the first line
+block releases is never in question (traps 4, 5). And since Ctrl-C may strike before the first line
 of any `__exit__`, it is good that the block then dies: the heart resigns a claim whose block is
 dead.
 """

@@ -157,7 +157,7 @@ def test_tokens_are_unique_and_in_order_in_long_histories(seed: int) -> None:
 
 
 def test_a_node_that_lost_its_data_and_goes_on_is_found_out() -> None:
-    """Else the tests above would show nothing (TRAPS 48)."""
+    """Else the tests above would show nothing (trap 48)."""
 
     def search() -> None:
         for seed in range(100_000):

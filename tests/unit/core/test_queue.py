@@ -1,4 +1,4 @@
-"""The properties that follow from the one rule (DESIGN 1), held against the reference model."""
+"""The properties that follow from the one rule, held against the reference model."""
 
 from __future__ import annotations
 

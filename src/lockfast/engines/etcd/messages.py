@@ -147,7 +147,7 @@ class Done(NamedTuple):
 
     @property
     def revision(self) -> int:
-        """The revision of the store: no token (TRAPS 28)."""
+        """The revision of the store: no token (trap 28)."""
         return numbers(self.header).get(3, 0)
 
     def of(self, count: int) -> list[bytes]:

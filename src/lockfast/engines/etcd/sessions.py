@@ -1,8 +1,8 @@
 """A session: one lease of this client for all its claims of like ttl, and the gate beside it.
 
-A lease per lock would drown etcd's leader in keepalives (TRAPS 35). The gate is a key on the same
+A lease per lock would drown etcd's leader in keepalives (trap 35). The gate is a key on the same
 lease; every claim compares its last change. Whoever resigns in doubt moves it, so that a copy of
-the claim which is still on its way finds it moved, and does nothing (TRAPS 47).
+the claim which is still on its way finds it moved, and does nothing (trap 47).
 
 A keepalive does not go through raft. A leader that was paused or cut off answers it before it
 learns that it was replaced, and its successor does not know of the extension. So an answered
@@ -227,7 +227,7 @@ class Sessions:
         """Send a keepalive; None if the lease is gone. It is for the caller to prove it.
 
         Nothing else refreshes a lease: a claim that is put on it has what is left of it
-        (TRAPS 43).
+        (trap 43).
         """
         sent = self._transport.now()
         reply = await self._transport.call(KEEP, number(1, session.lease), deadline)

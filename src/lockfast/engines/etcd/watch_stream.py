@@ -1,7 +1,7 @@
 """A stream of watches: read by a thread for threads and asyncio.
 
 In asyncio too: a reader task would be cancelled by Ctrl-C beside the bodies that need it
-(TRAPS 52), and what grpc.aio has open does not survive a fork.
+(trap 52), and what grpc.aio has open does not survive a fork.
 """
 
 from __future__ import annotations

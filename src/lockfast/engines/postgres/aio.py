@@ -1,7 +1,7 @@
 """The asyncio transport: a few connections for all tasks.
 
 A socket is waited for by callbacks, not by a reader task: `asyncio.run` cancels every task on
-Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (TRAPS 52).
+Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (trap 52).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One pipelined asyncio connection.
 
 An `asyncio.Protocol`, not a reader task: `asyncio.run` cancels every task on Ctrl-C, and a
-cancelled reader would hang the bodies whose release needs it (TRAPS 52).
+cancelled reader would hang the bodies whose release needs it (trap 52).
 """
 
 from __future__ import annotations

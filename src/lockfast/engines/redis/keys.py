@@ -2,7 +2,7 @@
 
 Every key of a name begins with `lockfast:{bucket}`, so all of them are in one slot of a Redis
 Cluster, and a brace in the name, which stands behind the tag, cannot move it. The counters are one
-per bucket, not one per name: they neither reset with a lock nor pile up (TRAPS 24, 25, 37).
+per bucket, not one per name: they neither reset with a lock nor pile up (traps 24, 25, 37).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Poll(Ballot):
     def refused(self, trial: Attempt, verdict: Verdict) -> Standing:
         """Say who is in the way, and when to look again.
 
-        In steps that grow, never in step with others (TRAPS 38), and soon after it may be free.
+        In steps that grow, never in step with others (trap 38), and soon after it may be free.
         """
         leader = self.leader()
         blocker = None if leader is None else self.blockers[leader]

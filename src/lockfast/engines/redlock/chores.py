@@ -77,7 +77,7 @@ class Chores:
             self._recent.append((until, request))
 
     def lost(self, node: int) -> None:
-        """Note that a node may have missed the last releases: it is told again (TRAPS 32)."""
+        """Note that a node may have missed the last releases: it is told again (trap 32)."""
         if node not in self._lost:
             self._due = self._now() if not self._lost else self._due
             self._lost.add(node)

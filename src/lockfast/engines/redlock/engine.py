@@ -233,7 +233,7 @@ class RedlockEngine:
         return found
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Free everywhere, also where nothing is known to be (TRAPS 32)."""
+        """Free everywhere, also where nothing is known to be (trap 32)."""
         if not asks:
             return []
         if doubt:

@@ -38,7 +38,7 @@ def mark_key(bucket: int) -> str:
 
 
 class Keys:
-    """The keys of one name, packed. All have one hash tag, in front of the name (TRAPS 37)."""
+    """The keys of one name, packed. All have one hash tag, in front of the name (trap 37)."""
 
     __slots__ = ("both", "bucket", "records", "renew", "resign")
 

@@ -127,7 +127,7 @@ class Line:
             node.sequence < 0 or node.sequence >= _LAST for node in nodes
         )
         """Whether the sequences do not tell the order any more: after 2**31 - 1 the server gives
-        the same number again, or a negative one, or each in turn (TRAPS 49)."""
+        the same number again, or a negative one, or each in turn (trap 49)."""
         self.granted = 0
         """How many of them are granted: these are the first."""
         weight = 0

@@ -151,7 +151,7 @@ class OwnClaims:
 
     def entomb(self, ask: Ask, now: float) -> None:
         """Let an id be dead: every copy of a claim is sent by this client, so it is enough that
-        this client knows. What was sent before is found by asking behind it (TRAPS 47).
+        this client knows. What was sent before is found by asking behind it (trap 47).
         """
         with self._lock:
             if len(self._tombs) >= MANY:

@@ -1,7 +1,7 @@
 """The envelope: a guarded object's body, with its mark in front. Pure.
 
 The mark is inside the body and not in metadata: an ETag ignores metadata, so a seal that changed
-nothing else would leave it as it was, and a stale conditional put would pass (TRAPS 50). The nonce
+nothing else would leave it as it was, and a stale conditional put would pass (trap 50). The nonce
 makes every write's ETag its own, and tells a writer whose reply was lost that the write is its own.
 """
 

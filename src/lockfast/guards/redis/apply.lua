@@ -9,7 +9,7 @@
 --        replies. It ends with an error where a command failed: those before it stay applied.
 --
 -- Tokens are compared as strings of digits, the longer one first: no number of Lua's is involved,
--- so none loses a digit (TRAPS 53).
+-- so none loses a digit (trap 53).
 local function above(a, b)
   if #a ~= #b then
     return #a > #b

@@ -25,7 +25,7 @@
 --   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
 local function digits(number)
-  return string.format('%.0f', number) -- '..' would write 1.7e+15 (TRAPS 53)
+  return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
 end
 
 local function alone(raw)

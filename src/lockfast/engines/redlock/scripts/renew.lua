@@ -1,5 +1,5 @@
 -- Extend a claim that holds the lock here. The id and the number decide, never the mark: a mark says
--- what was accepted once, not what is held (TRAPS 33).
+-- what was accepted once, not what is held (trap 33).
 --
 -- KEYS 1 lock   2 mark        ARGV 1 'id token '   2 ttl in ms
 --

@@ -1,4 +1,4 @@
--- Free what this claim has here, and refuse whatever of it arrives later (TRAPS 32, 47).
+-- Free what this claim has here, and refuse whatever of it arrives later (traps 32, 47).
 --
 -- KEYS 1 lock   2 mark (see claim.lua)
 -- ARGV 1 'id token - '; a token of zeros: whatever it has

@@ -28,7 +28,7 @@ local function now()
 end
 
 local function digits(number)
-  return string.format('%.0f', number) -- '..' would write 1.7e+15 (TRAPS 53)
+  return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
 end
 
 local function leave(order, records, id)

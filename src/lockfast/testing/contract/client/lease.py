@@ -76,7 +76,7 @@ class LeaseContract(Contract):
         began = time.monotonic()
         with pytest.raises(NotAcquired, match=f"month's end.*pid {os.getpid()}") as caught:
             await acquire(lock, 0.3)
-        assert 0.29 <= time.monotonic() - began < 5  # neither 0 nor for ever (TRAPS 8)
+        assert 0.29 <= time.monotonic() - began < 5  # neither 0 nor for ever (trap 8)
         assert isinstance(caught.value, TimeoutError)
         assert caught.value.waited >= 0.29
         await self.eventually_alone(stage, lease.id)

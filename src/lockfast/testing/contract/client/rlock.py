@@ -36,9 +36,7 @@ class ReentrantContract(Contract):
         inner = await acquire(client.rlock("x", ttl=LONG))
         tried = await try_acquire(client.rlock("x", ttl=LONG))
         assert tried is not None
-        assert (
-            outer.token == inner.token == tried.token
-        )  # it is not fenced off by itself (TRAPS 26)
+        assert outer.token == inner.token == tried.token  # it is not fenced off by itself (trap 26)
         assert [each.id for each in await queue(other.lock("x"))] == [outer.id]
         for frame in (tried, inner):
             await release(frame)

@@ -29,7 +29,7 @@ class ClaimContract(Contract):
         await stage.advance(2)
         again = await actor.claim(ask)
         assert (again.ticket, again.granted, again.floor) == (first.ticket, True, first.ticket)
-        # What is left, and not the whole ttl: the first copy's time has been running (TRAPS 43).
+        # What is left, and not the whole ttl: the first copy's time has been running (trap 43).
         assert 2 < stage.units(again.left) <= 3
         assert len(await actor.entries("x")) == 1
 
