@@ -14,7 +14,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Transport, crowded
+from lockfast.engines.etcd.failures import crowded
+from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Transport
 from lockfast.runtime.base import Clock
 
 _buried: list[object] = []  # see `threads`

@@ -36,6 +36,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
+from lockfast.engines.etcd.failures import Leaseless
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -56,7 +57,7 @@ from lockfast.engines.etcd.messages import (
     txn,
 )
 from lockfast.engines.etcd.protobuf import Malformed, number, numbers
-from lockfast.engines.etcd.transport import Leaseless, Transport
+from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 DUE = 3.0  # keepalives in the life of a lease

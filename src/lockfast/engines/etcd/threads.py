@@ -9,7 +9,8 @@ from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.transport import Link, Login, T, Transport, crowded
+from lockfast.engines.etcd.failures import crowded
+from lockfast.engines.etcd.transport import Link, Login, T, Transport
 from lockfast.runtime.base import Clock
 from lockfast.runtime.mutex import Mutex
 

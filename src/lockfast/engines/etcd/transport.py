@@ -1,4 +1,4 @@
-"""What both transports share: endpoints and failover, the login, and what an error means.
+"""What both transports share: endpoints and failover, and the login.
 
 Over gRPC with requests and replies as plain bytes. The driver retries nothing by itself: a claim
 that is sent twice must be known to have been.
@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
+from lockfast.engines.etcd.failures import Leaderless, Leaseless, failed
 from lockfast.engines.etcd.messages import (
     AUTHENTICATE,
     GRANT,
@@ -24,7 +25,7 @@ from lockfast.engines.etcd.messages import (
 )
 from lockfast.engines.etcd.protobuf import Malformed, part, text
 from lockfast.engines.etcd.watch_stream import Stream
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.url import Secret
 
@@ -41,14 +42,9 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),
 )
 ELECTION = 0.05  # seconds between questions whether there is a leader again
-UNCONNECTED = ("failed to connect", "DNS resolution failed")
-"""What an error begins with if the request was never sent."""
 HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
 """A lease that was granted twice expires once; the others change nothing, or nothing more."""
-LEADERLESS = "etcdserver: no leader"
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
-BUSY = "too many requests"
-LEASELESS = "requested lease not found"
 LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
 
 T = TypeVar("T")
@@ -73,14 +69,6 @@ class Login:
             if self.credentials is None
             else grpc.secure_channel(address, self.credentials, OPTIONS)
         )
-
-
-class Leaderless(EngineUnavailable):
-    """The members elect a leader, and read no request until they have one."""
-
-
-class Leaseless(EngineUnavailable):
-    """A lease expired before anything was put on it: this process, or etcd, has stood still."""
 
 
 class Link:
@@ -110,11 +98,6 @@ def whole(reply: bytes | None) -> bytes:
     if reply is None:
         raise Malformed("none")
     return reply
-
-
-def crowded() -> EngineUnavailable:
-    """Make the error of a caller whose turn did not come in time."""
-    return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
 
 
 class Transport(ABC):
@@ -310,26 +293,3 @@ class Transport(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close all channels."""
-
-
-def failed(error: Any, address: str) -> EngineError:
-    """Tell what an error means: nothing was done, or nobody knows, or etcd said no."""
-    code, said = error.code(), str(error.details())
-    what = f"etcd at {address}: {said}"
-    if said == LEADERLESS:
-        return Leaderless(what, sent=False)
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return EngineUnavailable(what, sent=not said.startswith(UNCONNECTED))
-    if code is grpc.StatusCode.NOT_FOUND and LEASELESS in said:
-        return Leaseless(what, sent=False)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and BUSY in said:
-        return EngineUnavailable(what, sent=False)
-    if code in (
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.ABORTED,
-    ):
-        return EngineUnavailable(what, sent=True)
-    return EngineRefused(what)

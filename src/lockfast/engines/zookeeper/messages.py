@@ -5,10 +5,11 @@ from __future__ import annotations
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Sync
 
+from lockfast.engines.zookeeper.kazoo_requests import CONTAINER, CreateContainer
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.own_claims import OwnClaim
 from lockfast.engines.zookeeper.proof import Proof
-from lockfast.engines.zookeeper.session import CONTAINER, CreateContainer, Session
+from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.transport import Reply, Transport
 
 

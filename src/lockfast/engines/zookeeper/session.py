@@ -28,17 +28,17 @@ from kazoo.exceptions import (
     SessionMovedError,
     ThrottledOpError,
 )
-from kazoo.protocol.serialization import Auth, Connect, Create2, Exists
+from kazoo.protocol.serialization import Auth, Connect, Exists
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
 from lockfast.engines.zookeeper.kazoo_handler import Handler
 from lockfast.engines.zookeeper.kazoo_replies import Reading, survive
+from lockfast.engines.zookeeper.kazoo_requests import Login, Opening
 from lockfast.engines.zookeeper.transport import Late, Reply, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused, EngineUnavailable
 
-EPHEMERAL_SEQUENTIAL, CONTAINER = 3, 4
 PATIENCE = 1.5  # seconds that connecting to one host may always take
 OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
@@ -54,28 +54,6 @@ UNKNOWN = (
     SessionMovedError,
     ThrottledOpError,
 )
-
-
-class CreateContainer(Create2):  # type: ignore[misc]  # kazoo ships no types
-    """A node that the server removes once its last child has gone: kazoo has no name for it."""
-
-    type = 19
-
-
-class Unlogged:
-    """A request that kazoo's log at DEBUG does not show: credentials stand in it."""
-
-    def __repr__(self) -> str:
-        """Say what it is, and not what it says."""
-        return f"{type(self).__name__}(...)"
-
-
-class Login(Unlogged, Auth):  # type: ignore[misc]  # kazoo ships no types
-    """Name and password."""
-
-
-class Opening(Unlogged, Connect):  # type: ignore[misc]  # kazoo ships no types
-    """The begin of a session: whoever has its password can end it."""
 
 
 class SessionLost(Exception):

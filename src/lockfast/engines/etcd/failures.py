@@ -1,0 +1,51 @@
+"""What an error of etcd means: nothing was done, the outcome is unknown, or etcd refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+
+UNCONNECTED = ("failed to connect", "DNS resolution failed")
+"""What an error begins with if the request was never sent."""
+LEADERLESS = "etcdserver: no leader"
+BUSY = "too many requests"
+LEASELESS = "requested lease not found"
+
+
+class Leaderless(EngineUnavailable):
+    """The members elect a leader, and read no request until they have one."""
+
+
+class Leaseless(EngineUnavailable):
+    """A lease expired before anything was put on it: this process, or etcd, has stood still."""
+
+
+def crowded() -> EngineUnavailable:
+    """Make the error of a caller whose turn did not come in time."""
+    return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
+
+
+def failed(error: Any, address: str) -> EngineError:
+    """Tell what an error means: nothing was done, or nobody knows, or etcd said no."""
+    code, said = error.code(), str(error.details())
+    what = f"etcd at {address}: {said}"
+    if said == LEADERLESS:
+        return Leaderless(what, sent=False)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return EngineUnavailable(what, sent=not said.startswith(UNCONNECTED))
+    if code is grpc.StatusCode.NOT_FOUND and LEASELESS in said:
+        return Leaseless(what, sent=False)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and BUSY in said:
+        return EngineUnavailable(what, sent=False)
+    if code in (
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
+    ):
+        return EngineUnavailable(what, sent=True)
+    return EngineRefused(what)
