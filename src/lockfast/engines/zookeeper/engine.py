@@ -10,6 +10,7 @@ from kazoo.protocol.serialization import Delete, GetChildren
 from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
 from lockfast.engines.zookeeper.break_records import Records
+from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.inspection import Show
 from lockfast.engines.zookeeper.listener import Listener
 from lockfast.engines.zookeeper.messages import listed, remove
@@ -19,7 +20,7 @@ from lockfast.engines.zookeeper.pool import Pool
 from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
-from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address

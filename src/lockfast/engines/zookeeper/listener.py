@@ -7,9 +7,10 @@ from collections import deque
 from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
+from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.messages import listed
 from lockfast.engines.zookeeper.own_claims import OwnClaims
-from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import EngineError

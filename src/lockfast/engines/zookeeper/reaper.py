@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 
+from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.messages import remove
 from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
-from lockfast.engines.zookeeper.session import SessionLost
 from lockfast.engines.zookeeper.threads import ThreadTransport
 from lockfast.errors import EngineError
 from lockfast.runtime.base import Clock

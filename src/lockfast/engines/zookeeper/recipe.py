@@ -6,12 +6,13 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create2, GetChildren
 
 from lockfast.engines.zookeeper import nodes
+from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.kazoo_requests import EPHEMERAL_SEQUENTIAL
 from lockfast.engines.zookeeper.messages import glanced, lined, listed, make, make_folder, remove
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.reaper import Reaper
-from lockfast.engines.zookeeper.session import Session, SessionLost
+from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Transport

@@ -14,24 +14,17 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    AuthFailedError,
     BadVersionError,
     ConnectionDropped,
-    ConnectionLoss,
-    InvalidACLError,
     KazooException,
     NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SessionExpiredError,
-    SessionMovedError,
-    ThrottledOpError,
 )
 from kazoo.protocol.serialization import Auth, Connect, Exists
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
+from lockfast.engines.zookeeper.failures import SessionLost, failed, whole
 from lockfast.engines.zookeeper.kazoo_handler import Handler
 from lockfast.engines.zookeeper.kazoo_replies import Reading, survive
 from lockfast.engines.zookeeper.kazoo_requests import Login, Opening
@@ -42,22 +35,6 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 PATIENCE = 1.5  # seconds that connecting to one host may always take
 OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
-HINTS = {
-    AuthFailedError: ": wrong credentials",
-    InvalidACLError: ": the ensemble does not know who this client is, so nodes cannot be its own. "
-    "Let it check client certificates (ssl.clientAuth=need), or connect with acl=open",
-}
-UNKNOWN = (
-    ConnectionLoss,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SessionMovedError,
-    ThrottledOpError,
-)
-
-
-class SessionLost(Exception):
-    """The session is over, and all its nodes are gone."""
 
 
 class Ear(Protocol):
@@ -230,26 +207,17 @@ class Session:
     async def settle(self, transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply, and say in our words what went wrong."""
         try:
-            answer = _whole(await self._nudging(transport, reply, deadline))
+            answer = whole(await self._nudging(transport, reply, deadline))
         except Late:
             said = f"ZooKeeper at {self.where}: no answer in time"
             raise EngineUnavailable(said, sent=True) from None
         except (NoNodeError, NodeExistsError, BadVersionError):
             self._silent = None
             raise
-        except SessionExpiredError as error:
-            raise SessionLost from error
-        except UNKNOWN as error:
-            said = f"ZooKeeper at {self.where}: {type(error).__name__}"
-            raise EngineUnavailable(said, sent=True) from error
-        except KazooException as error:
-            hint = HINTS.get(type(error), "")
-            said = f"ZooKeeper at {self.where}: {type(error).__name__}{hint}"
-            raise EngineRefused(said) from error
         except Exception as error:
-            self._cut()
-            said = f"ZooKeeper at {self.where}: an answer that cannot be read: {error!r}"
-            raise EngineUnavailable(said, sent=True) from error
+            if not isinstance(error, KazooException):
+                self._cut()
+            raise failed(error, self.where) from error
         self._silent = None
         return answer
 
@@ -324,10 +292,3 @@ class Session:
         for each in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001  # the same
             if each is not None:
                 each.close()
-
-
-def _whole(answer: Any) -> Any:  # noqa: ANN401  # see Reply
-    """Raise what failed within a transaction: to kazoo that is a part of the answer."""
-    if isinstance(answer, list) and answer and isinstance(answer[0], Exception):
-        raise answer[0]
-    return answer
