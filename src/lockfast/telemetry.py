@@ -20,8 +20,9 @@ from opentelemetry.metrics import MeterProvider, Observation
 from opentelemetry.trace import SpanKind, StatusCode, TracerProvider
 
 from lockfast.claims import observer
-from lockfast.claims.claim import HELD, WAITING, Claim, Phase
+from lockfast.claims.claim import Claim
 from lockfast.claims.observer import Watched
+from lockfast.claims.phases import HELD, WAITING, Phase
 from lockfast.claims.session import sessions
 from lockfast.core.name_templates import Templates
 from lockfast.engines import system

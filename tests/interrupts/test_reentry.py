@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import lockfast
-from lockfast.claims import claim, owners, table
+from lockfast.claims import claim, owners, phases, table
 from lockfast.core import timetable
 from lockfast.engines import memory
 from tests.servers import Redis, wait_until
@@ -83,7 +83,7 @@ def settled(client: lockfast.Client) -> bool:
     """Tell whether the table and the engine are as they were before anything was acquired."""
     table = client._session.table
     lanes = [each for lane in table._pulse._lanes.values() for each in lane]
-    alive = [each for each in lanes if each.phase is not claim.ENDED]
+    alive = [each for each in lanes if each.phase is not phases.ENDED]
     return not (table._by_id or table._owners or table._leaving or alive or client.inspect())
 
 

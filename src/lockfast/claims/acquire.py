@@ -8,7 +8,8 @@ import weakref
 from typing import Protocol, TypeVar
 
 from lockfast.claims import deadlock, observer, payload
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.claims.release import give_up, longer
 from lockfast.claims.session import Session
 from lockfast.errors import (

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 
 from lockfast.claims import observer, payload
 from lockfast.claims.acquire import Bearer, acquire, busy, refuse_in_callback
-from lockfast.claims.claim import HELD, LEAVING, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD, LEAVING
 from lockfast.claims.release import explained, give_up, lost, resign_again
 from lockfast.claims.session import Session
 from lockfast.errors import (

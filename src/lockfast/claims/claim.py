@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Protocol
 
 from lockfast.breaks import Break
+from lockfast.claims.phases import ASKING, HELD
 from lockfast.core.timetable import Lane
 from lockfast.core.validity import Validity
 from lockfast.errors import Loss
 from lockfast.port import Ask, Blocker
 from lockfast.runtime.base import Event
 
-
-class Phase(Enum):
-    """Where a claim is in its life, as its client sees it."""
-
-    ASKING = "sent, or about to be"
-    WAITING = "in the queue"
-    HELD = "granted"
-    LEAVING = "to be resigned: until the engine says so, it may live there"
-    ENDED = "nothing is left to do for it"
-
-
-ASKING, WAITING, HELD, LEAVING, ENDED = Phase
 NEVER = float("inf")
 LATE = 12.0  # the part of its time by which a renewal may be late without a word
 

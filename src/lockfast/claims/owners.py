@@ -5,7 +5,8 @@ its steps.
 
 from __future__ import annotations
 
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 
 NAMED = 16  # held names that a waiting claim tells of
 

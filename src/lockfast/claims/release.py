@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from lockfast.claims.claim import HELD, LEAVING, Claim
+from lockfast.claims.claim import Claim
 from lockfast.claims.heart import EXPLAINING, explain
+from lockfast.claims.phases import HELD, LEAVING
 from lockfast.claims.session import Session
 from lockfast.core.validity import DRIFT
 from lockfast.errors import EngineUnavailable, LeaseLost, Loss

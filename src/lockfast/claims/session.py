@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from lockfast.claims.claim import ENDED, Claim
+from lockfast.claims.claim import Claim
 from lockfast.claims.heart import Heart, named
+from lockfast.claims.phases import ENDED
 from lockfast.claims.table import Table
 from lockfast.errors import (
     ClientClosed,

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from lockfast.claims.claim import ASKING, ENDED, HELD, LEAVING, NEVER, WAITING, Claim
+from lockfast.claims.claim import NEVER, Claim
 from lockfast.claims.owners import Owners
+from lockfast.claims.phases import ASKING, ENDED, HELD, LEAVING, WAITING
 from lockfast.core.timetable import Pulse
 from lockfast.errors import ClientClosed, Loss
 from lockfast.port import EVERYONE, Standing, Wake

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from lockfast.claims.acquire import refuse_in_callback
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.claims.release import lost, release
 from lockfast.claims.session import Session
 from lockfast.core.validity import State

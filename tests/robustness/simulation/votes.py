@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.guards.mark import Shown
 from tests.robustness.simulation.world import Broken, World
 

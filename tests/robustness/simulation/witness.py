@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.core.queue import Queues
 from lockfast.errors import Loss
 from lockfast.guards.mark import Shown

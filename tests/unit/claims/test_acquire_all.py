@@ -10,7 +10,8 @@ import pytest
 
 import lockfast
 from lockfast.blocking.client import Client
-from lockfast.claims.claim import HELD, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.claims.session import Session
 from lockfast.engines import opener
 from lockfast.errors import EngineUnavailable

@@ -7,7 +7,8 @@ import weakref
 
 import lockfast
 from lockfast import aio
-from lockfast.claims.claim import HELD, WAITING, Claim
+from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD, WAITING
 from lockfast.claims.table import Table
 from lockfast.errors import Loss
 from lockfast.port import Ask, Shape, Standing, Wake
