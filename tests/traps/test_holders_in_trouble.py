@@ -166,17 +166,17 @@ def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
         if _is_wall_clock(node)
     }
     assert used == {
-        "who.py",  # it tells people since when; nothing is computed from it
+        "claims/payload.py",  # it tells people since when; nothing is computed from it
         "breaks.py",  # the same: when a lock was broken
-        "records.py",
+        "claims/break_records.py",
         # A ballot's number is proposed by the wall clock, as tokens are; no lease is.
-        "engines/redlock/engine.py",
-        "engines/redlock/installing.py",
+        "engines/redlock/claiming.py",
+        "engines/redlock/installation.py",
         # A token base that is far in the future is refused; no lease is computed from it.
         "engines/zookeeper/__init__.py",
         "telemetry.py",  # a span's place in a trace; how long it lasted is measured by our clock
-        "cli/claims.py",  # like who.py: it tells people
-        "cli/watch.py",
+        "cli/render/claims.py",  # it tells people
+        "cli/commands/watch.py",
         "integrations/celery/beat.py",  # a schedule is made of wall times
     }
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from lockfast.engines.redis.keys import BUCKETS
 from lockfast.engines.redis.transport import Address
-from lockfast.engines.redlock import engine as engine_module
+from lockfast.engines.redlock import claiming
 from lockfast.engines.redlock.aio import AioTransport
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.messages import MEMBER, mark_key
@@ -38,7 +38,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     """Run a seed."""
     random.seed(seed)  # the jitter of the code under test
     election = Ballot(Random(seed), tracing=tracing)  # noqa: S311  # no secret
-    with patch.object(engine_module, "time", SimpleNamespace(time_ns=election.wall)):
+    with patch.object(claiming, "time", SimpleNamespace(time_ns=election.wall)):
         why = broken(election.run, election.clear)
     return Outcome(seed, why, election.votes.seen, election.world.trace)
 

@@ -1,0 +1,180 @@
+"""How a claim is made: a proposal to all nodes at once, and what follows from their answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from lockfast.core.ballot import Verdict, quorum
+from lockfast.core.token import mint
+from lockfast.engines.redis.messages import Malformed, octets, reading
+from lockfast.engines.redis.refusals import Refusals
+from lockfast.engines.redis.transport import Address
+from lockfast.engines.redlock import messages
+from lockfast.engines.redlock.attempt import Attempt, Poll, attempt, demoted, granted
+from lockfast.engines.redlock.chores import Chores
+from lockfast.engines.redlock.requests import load
+from lockfast.engines.redlock.transport import Answer, Transport
+from lockfast.errors import EngineRefused
+from lockfast.guarantees import Finding
+from lockfast.port import Ask, Standing
+from lockfast.runtime.base import Clock
+
+DEAF = 5.0  # seconds for which a node that did not answer is not listened to
+ROUNDS = 8  # proposals that one claim makes before it says how it stands
+AHEAD = 86_400_000_000  # microseconds, a day: a mark that is further ahead of our clock is doubted
+
+
+class Claiming:
+    """The part of the engine that claims."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]],
+        base: int,
+        weak: Sequence[Finding] = (),
+    ) -> None:
+        """Add `base` to every number that is proposed by the clock. `weak`: what is wrong with the
+        way to the nodes.
+        """
+        self._transport = transport
+        transport.late, transport.lost = self._late, self._lost
+        self._size = len(transport.nodes)
+        self._quorum = quorum(self._size)
+        self._now = clock
+        self._sleep = sleep
+        self._base = base
+        self._weak = weak
+        self._highest = 0
+        self._deaf: dict[Address, float] = {}
+        self._channel: str | None = None
+        self._told: set[str] = set()
+        self._chores = Chores(transport, clock)
+        self._refusals = Refusals(clock)
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Propose to all nodes at once: one round trip, unless the number was too low."""
+        if ask.shape.capacity != 1:
+            raise EngineRefused(
+                "Redlock locks exclusively, with capacity 1: permits and readers that are counted "
+                "by majorities of independent nodes can exceed their number, since each majority "
+                "counts others. Use redis:// or postgresql:// for semaphores and read/write locks."
+            )
+        if self._channel is None:
+            self._channel = messages.PREFIX + ask.id[:22]
+            self._transport.rouse()
+        trial = attempt(ask)
+        number = 0
+        while True:
+            if trial.dead or self._now() > ask.not_after:
+                return None
+            began = self._now()
+            poll = Poll(self._size, ask.shape.ttl)
+            await self._propose(ask, trial, poll, min(deadline, began + messages.UNDER_WAY))
+            standing = await self._judge(ask, trial, poll, began)
+            number += 1
+            if standing.granted or number >= ROUNDS or self._now() >= deadline:
+                break
+            if poll.verdict is Verdict.TAKEN or (poll.verdict is Verdict.SPLIT and ask.queue):
+                break
+            if poll.verdict is Verdict.SPLIT:
+                # Several want it at once, and nobody has it: one that will not wait must not
+                # conclude that somebody has.
+                await self._sleep((standing.recheck or 0.0) * number)
+        return standing if ask.queue or standing.granted else standing._replace(ticket=0)
+
+    async def _propose(self, ask: Ask, trial: Attempt, poll: Poll, end: float) -> None:
+        self._number(trial)
+        nodes, hear_one = self._transport.nodes, poll.hear
+
+        def hear(node: int, answer: Answer) -> float:
+            reply = answer[0] if type(answer) is list else answer
+            hear_one(node, reply, nodes[node])
+            if demoted(reply):
+                self._transport.forget(nodes[node])
+            return poll.patience
+
+        await self._transport.scatter([trial.packet(ask)] * self._size, 1, end, hear)
+        if poll.lacking:
+            await load(self._transport, end)
+
+    def _number(self, trial: Attempt) -> None:
+        """Choose the number to propose: another each time, but the same while that may have won."""
+        if not trial.open and not trial.held:
+            try:
+                trial.token = mint(self._highest, self._clock())
+            except OverflowError as error:
+                raise EngineRefused(f"no token is left: {error}") from None
+            self._highest = trial.token
+            trial.since = trial.since or trial.token
+            trial.open = True
+
+    def _clock(self) -> int:
+        """Return the time in microseconds, by which tokens grow."""
+        return time.time_ns() // 1000 + self._base
+
+    async def _judge(
+        self, ask: Ask, trial: Attempt, poll: Poll, began: float, *, told: bool = False
+    ) -> Standing:
+        """Say how a claim stands after a proposal; withdraw one that did not win.
+
+        `told`: a node has told that it is free. The others may not have known yet: look soon.
+        """
+        self._highest = max(
+            self._highest, poll.highest(self._clock() + AHEAD, self._clock() + 36_500 * AHEAD)
+        )
+        for node, key in poll.missing.items():
+            self._meet(node, key)
+        verdict = poll.verdict
+        if trial.dead:  # it was given up in the meantime, perhaps before its number was chosen
+            await self._free(ask, trial, set(range(self._size)), withdrawn=False)
+            verdict = Verdict.OUTBID
+        elif verdict is Verdict.WON:
+            left = poll.left
+            if self._now() - began < min(messages.UNDER_WAY, left):
+                trial.held, trial.open, trial.waiting, trial.pause = True, False, False, 0.0
+                return granted(trial.token, left)
+            verdict = Verdict.OUTBID  # read too late to count
+        if verdict is Verdict.UNREACHABLE:
+            if poll.lacking:  # they have the scripts now
+                return poll.refused(trial, Verdict.OUTBID)
+            raise poll.unreachable()
+        await self._free(ask, trial, poll.loose, withdrawn=True)
+        trial.open = trial.held = False
+        if verdict is Verdict.STRANGERS:
+            raise EngineRefused(
+                f"{len(poll.strangers)} of {self._size} Redis nodes are no members of this set. If "
+                "it is new, run lockfast.engines.redlock.install(url) once. If they lost their "
+                "data, read the page on Redlock first."
+            )
+        trial.waiting = ask.queue
+        return poll.refused(trial, Verdict.SPLIT if told else verdict)
+
+    def _lost(self, node: int) -> None:
+        """Have the heart tell a node again what it may have missed."""
+        self._chores.lost(node)
+        self._transport.rouse()
+
+    def _late(self, node: int, reply: object) -> None:
+        """Look at a reply that nobody waits for any more: a node may say that it is no member."""
+        if type(reply) is list and reply and reply[0] == b"stranger":
+            with suppress(Malformed), reading():
+                self._meet(node, octets(reply[1]))
+        else:
+            self._chores.hear(node, reply)
+
+    def _meet(self, node: int, key: bytes) -> None:
+        """Have the heart see to a node that is no member. Nobody waits there: listen elsewhere."""
+        self._chores.met(node, key)
+        self._deaf[self._transport.nodes[node]] = self._now() + DEAF
+        self._transport.rouse()
+
+    async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
+        """Take a proposal back where it was accepted, or may be. Nobody waits for the answer."""
+        if nodes:
+            packet = messages.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
+            requests = [packet if node in nodes else None for node in range(self._size)]
+            await self._transport.scatter(requests, 1, self._now(), None)
