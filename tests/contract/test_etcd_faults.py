@@ -293,7 +293,7 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
         engine: Any = actor.engine
         late, other = actor.ask("x", ttl=0.2), actor.ask("y", ttl=30.0)
         await actor.claim(late)
-        await stage.mode.until(lambda: engine._now() >= engine._holdings.soonest, "it is over")
+        await stage.mode.until(lambda: engine._now() >= engine._own.soonest, "it is over")
         call = engine._transport.call
         met: list[object] = []
 
@@ -354,7 +354,7 @@ def test_an_inspection_bears_that_one_of_its_own_claims_ends_meanwhile(stage: St
         ask = engine._transport.call_all
 
         async def meanwhile(*args: Any) -> list[bytes]:  # noqa: ANN401  # handed on
-            engine._holdings.drop(lease.id)  # as a release does, in another thread or task
+            engine._own.drop(lease.id)  # as a release does, in another thread or task
             told: list[bytes] = await ask(*args)
             return told
 

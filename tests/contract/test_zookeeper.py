@@ -61,7 +61,7 @@ class ReapedMachine(SteadyMachine):
         super().set_time(wanted, step)
         engine = self.actor.engine
         assert isinstance(engine, ZooKeeperEngine)
-        while engine._ledger.doomed(self.stage.bench.now()):
+        while engine._own.doomed(self.stage.bench.now()):
             with engine._reaper._awake:
                 engine._reaper._awake.notify()
             time.sleep(0.001)

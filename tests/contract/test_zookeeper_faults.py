@@ -15,7 +15,7 @@ from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
-from lockfast.engines.zookeeper.own_claims import Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim
 from lockfast.errors import (
     EngineRefused,
     EngineUnavailable,
@@ -329,11 +329,11 @@ def test_trap_49_a_counter_that_is_exhausted_changes_no_order(
     stage.mode.close()
 
 
-def _mine(actors: list[Actor]) -> list[Mine]:
+def _mine(actors: list[Actor]) -> list[OwnClaim]:
     found = []
     for actor in actors:
         assert isinstance(actor.engine, ZooKeeperEngine)
-        found += list(actor.engine._ledger._mine.values())
+        found += list(actor.engine._own._mine.values())
     return found
 
 
@@ -433,7 +433,7 @@ def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(
         with pytest.raises(EngineUnavailable):
             await acquire(lock, 0.3)
         onlooker = lockfast.connect(elsewhere)
-        await stage.mode.until(lambda: not len(client._session.claims), "the resignation", SOON)
+        await stage.mode.until(lambda: not len(client._session.table), "the resignation", SOON)
         proxy.release_requests()  # now it arrives
         await stage.mode.sleep(0.3)
         assert onlooker.lock("x").queue() == []
@@ -650,11 +650,11 @@ def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
         assert not (await waiter.claim(asked)).granted
         engine = waiter.engine
         assert isinstance(engine, ZooKeeperEngine)
-        (mine,) = engine._ledger.within(nodes.folder(engine._address.root, "x"))
+        (mine,) = engine._own.within(nodes.folder(engine._address.root, "x"))
         # What tells of the end comes while a look is under way, which finds it too.
         proxy.delay(0.0, replies=0.3)
         await holder.resign(held)
-        engine._ears._worth_a_look(mine.session, mine.folder)
+        engine._listener._worth_a_look(mine.session, mine.folder)
         pushes = await engine.listen(stage.bench.now() + 1.0)
         pushes += await engine.listen(stage.bench.now() + 1.0)
         assert [wake.id for wake in pushes if wake.granted] == [asked.id]
@@ -674,9 +674,9 @@ def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals
         assert not (await waiter.claim(waiter.ask(ttl=30))).granted
         engine = waiter.engine
         assert isinstance(engine, ZooKeeperEngine)
-        (mine,) = engine._ledger.within(nodes.folder(engine._address.root, "x"))
+        (mine,) = engine._own.within(nodes.folder(engine._address.root, "x"))
         proxy.cut()
-        engine._ears._worth_a_look(mine.session, mine.folder)
+        engine._listener._worth_a_look(mine.session, mine.folder)
         began = stage.bench.now()
         assert EVERYONE in await engine.listen(began + 0.5)
         assert stage.bench.now() < began + 1.0
@@ -691,7 +691,7 @@ def test_an_answer_out_of_order_costs_the_connection_and_not_the_session(stage: 
         lease = await acquire(client.lock("x", ttl=30.0))
         (session,) = engine_of(client)._pool.all()
         # As if the server had left out the answer to an earlier request.
-        session._client._pending.append((None, engine_of(client)._mode.reply(), 0))
+        session._client._pending.append((None, engine_of(client)._transport.reply(), 0))
         fresh = await acquire(client.lock("y", ttl=30.0), SOON)
         assert engine_of(client)._pool.all() == [session]
         await stage.mode.until(lambda: lease.state is State.HELD, "held again", SOON)

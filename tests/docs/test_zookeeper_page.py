@@ -146,7 +146,7 @@ def test_with_a_client_certificate_nobody_else_gets_at_a_lock(tmp_path: Path) ->
 def _child(client: lockfast.Client) -> str:
     engine = client._session.engine
     assert isinstance(engine, ZooKeeperEngine)
-    (mine,) = engine._ledger._mine.values()
+    (mine,) = engine._own._mine.values()
     assert mine.child is not None
     return mine.child
 

@@ -67,7 +67,7 @@ class TestBothModes(Contract):
         told: list[str] = []
         lease.on_lost(lambda: told.append("lost"))
         engine = stage.actor()
-        assert await engine.resign(lease.claim) == [True]  # as an operator breaks it
+        assert await engine.resign(lease.claim.ask) == [True]  # as an operator breaks it
         with pytest.raises(LeaseLost):
             await release(lease)
         await stage.mode.until(lambda: told, "the callback was called")

@@ -104,7 +104,7 @@ def test_a_lease_that_is_lost_while_nobody_looks_is_counted_once(seen: Seen) -> 
 def test_a_loss_that_only_the_release_finds_is_counted(seen: Seen) -> None:
     with Lab() as lab:
         lease = lab.client.lock("job:9", ttl=30).acquire()
-        lab._memory.queues.resign(lease.claim, lab.clock.now(), doubt=True)
+        lab._memory.queues.resign(lease.claim.ask, lab.clock.now(), doubt=True)
         with pytest.raises(lockfast.LeaseLost):
             lease.release()
         assert seen.counts("lock.lost") == {"job:{number} gone": 1}

@@ -160,7 +160,7 @@ def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) 
     first = port.ask("first", ttl=6.0)
     port.claim(first)
     time.sleep(1.1)  # longer than what a renewal takes for fresh
-    wire = port.engine._wire
+    wire = port.engine._transport
     call = wire.call
 
     async def slow(
@@ -178,7 +178,7 @@ def test_43_the_time_of_a_session_begins_when_its_keepalive_is_sent(port: Port) 
 
 def delaying(port: Port) -> list[bytes]:
     """Be the network that keeps the next transaction, for `deliver`."""
-    wire = port.engine._wire
+    wire = port.engine._transport
     held: list[bytes] = []
     call = wire.call
 
@@ -223,7 +223,7 @@ def test_47_and_without_the_resignation_that_copy_is_the_claim(
     # The test above would show nothing if etcd took no such copy from anybody.
     port.claim(port.ask("warm"))
     sent: list[bytes] = []
-    call = port.engine._wire.call
+    call = port.engine._transport.call
 
     async def note(
         method: str, request: bytes, deadline: float, *, harmless: bool = False
@@ -231,7 +231,7 @@ def test_47_and_without_the_resignation_that_copy_is_the_claim(
         sent.append(request)
         return await call(method, request, deadline, harmless=harmless)
 
-    port.engine._wire.call = note  # type: ignore[method-assign]  # see above
+    port.engine._transport.call = note  # type: ignore[method-assign]  # see above
     ask = port.ask("x")
     port.claim(ask)
     assert port.resign(ask)
@@ -295,7 +295,7 @@ def test_a_leader_that_was_replaced_extends_no_lease() -> None:
     with Network() as network, EtcdCluster(homes=[network.host() for _ in range(3)]) as cluster:
         old = cluster.leader()
         port = Port(f"etcd://{old.address}")  # a client on its side of the network
-        call = port.engine._wire.call
+        call = port.engine._transport.call
 
         async def note(
             method: str, request: bytes, deadline: float, *, harmless: bool = False
@@ -314,7 +314,7 @@ def test_a_leader_that_was_replaced_extends_no_lease() -> None:
         successor = cluster.leader()
         time.sleep(2.5)
         elected = int(successor.post("maintenance/status")["header"]["raft_term"])
-        port.engine._wire.call = note  # type: ignore[method-assign]  # the network of this test
+        port.engine._transport.call = note  # type: ignore[method-assign]  # the network of this test
         began = now()
         renewal = in_background(lambda: port.renew(ask))
         time.sleep(0.1)  # it is asked
@@ -336,7 +336,7 @@ def test_more_claims_and_sessions_are_ended_than_a_transaction_has_room_for(port
     asks = [port.ask(f"x {ttl}", ttl=float(ttl)) for ttl in range(5, 140)]
     for ask in asks:
         port.claim(ask)
-    call = port.engine._wire.call
+    call = port.engine._transport.call
 
     async def unheard(
         method: str, request: bytes, deadline: float, *, harmless: bool = False
@@ -344,11 +344,11 @@ def test_more_claims_and_sessions_are_ended_than_a_transaction_has_room_for(port
         await call(method, request, deadline, harmless=harmless)
         raise EngineUnavailable("the reply was lost", sent=True)
 
-    port.engine._wire.call = unheard  # type: ignore[method-assign]  # the network of this test
+    port.engine._transport.call = unheard  # type: ignore[method-assign]  # the network of this test
     doubted = port.ask("doubted", ttl=5.0)
     with pytest.raises(EngineUnavailable):
         port.claim(doubted)
-    port.engine._wire.call = call  # type: ignore[method-assign]  # see above
+    port.engine._transport.call = call  # type: ignore[method-assign]  # see above
     removed = drive(port.engine.resign([*asks, doubted], now() + SOON, doubt=True))
     assert removed == [True] * (len(asks) + 1)
     assert port.claim(port.ask("x 5", ttl=5.0)).granted  # the gates were learned
@@ -358,7 +358,7 @@ def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Po
     kept, over = port.ask("kept", ttl=5.0), port.ask("over", ttl=0.2)
     port.claim(kept)
     port.claim(over)
-    call = port.engine._wire.call
+    call = port.engine._transport.call
     tried: list[float] = []
 
     async def refuse(
@@ -369,7 +369,7 @@ def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Po
             raise EngineRefused("no deletion today")
         return await call(method, request, deadline, harmless=harmless)
 
-    port.engine._wire.call = refuse  # type: ignore[method-assign]  # the network of this test
+    port.engine._transport.call = refuse  # type: ignore[method-assign]  # the network of this test
     time.sleep(0.3)
     assert isinstance(port.renew(kept), Standing)
     assert len(tried) == 1
@@ -378,16 +378,16 @@ def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Po
     while now() < end:
         drive(port.engine.listen(end))
     assert len(tried) < 10  # it is not tried all the time
-    port.engine._wire.call = call  # type: ignore[method-assign]  # see above
+    port.engine._transport.call = call  # type: ignore[method-assign]  # see above
     wait_until(lambda: bool(drive(port.engine.listen(now() + 0.2)) or ended(port)), "it is ended")
 
 
 def ended(port: Port) -> bool:
     """Tell whether nothing of this client waits for its end."""
-    return not port.engine._holdings._over
+    return not port.engine._own._over
 
 
-@pytest.mark.parametrize("where", ["holdings", "waits", "sessions", "login"])
+@pytest.mark.parametrize("where", ["own", "waits", "sessions", "login"])
 def test_a_signal_handler_may_use_a_client_whatever_its_thread_is_doing(
     port: Port, where: str
 ) -> None:
@@ -396,10 +396,10 @@ def test_a_signal_handler_may_use_a_client_whatever_its_thread_is_doing(
     """
     engine: Any = port.engine
     locks = {
-        "holdings": engine._holdings._lock,
-        "waits": engine._ears._waits._lock,
+        "own": engine._own._lock,
+        "waits": engine._listener._waits._lock,
         "sessions": engine._sessions._opening._lock,
-        "login": engine._wire._greeting._lock,
+        "login": engine._transport._greeting._lock,
     }
 
     def interrupted() -> None:
@@ -408,8 +408,8 @@ def test_a_signal_handler_may_use_a_client_whatever_its_thread_is_doing(
             assert port.claim(held).granted
             assert not port.claim(waiting).granted
             port.renew(held)
-            drive(engine._wire._greet(now() + SOON))
-            engine._wire.rouse()
+            drive(engine._transport._greet(now() + SOON))
+            engine._transport.rouse()
             assert port.resign(held)
             assert port.resign(waiting, doubt=True)
 
@@ -433,19 +433,19 @@ def finishes(work: Callable[[], object]) -> bool:
 def test_sessions_that_were_opened_inside_of_one_another_are_all_kept(port: Port) -> None:
     """A handler opened one while its thread did: claims are on both, and both gates must move."""
     engine: Any = port.engine
-    call = engine._wire.call
+    call = engine._transport.call
     inner = port.ask("inner", ttl=5.0)
 
     async def interrupt(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
-        engine._wire.call = call
+        engine._transport.call = call
         assert port.claim(inner).granted
         said: bytes = await call(method, *args, **kwargs)
         return said
 
-    engine._wire.call = interrupt
+    engine._transport.call = interrupt
     outer = port.ask("outer", ttl=5.0)
     assert finishes(lambda: port.claim(outer))
-    sessions = {engine._holdings.get(each.id).session for each in (inner, outer)}
+    sessions = {engine._own.get(each.id).session for each in (inner, outer)}
     assert set(engine._sessions) >= sessions
 
 
@@ -483,16 +483,16 @@ def test_a_tombstone_outlives_every_copy_and_is_never_shortened(port: Port) -> N
     ask = port.ask("x", ttl=0.5)
     began = now()
     port.resign(ask, doubt=True)
-    until = port.engine._holdings.tombs[ask.id]
+    until = port.engine._own.tombs[ask.id]
     assert until >= began + LONGEST_WAIT + 1.0
     late = Ask(ask.id, ask.shape, True, began - 60.0, b"")  # noqa: FBT003  # a claim's queue
     port.resign(late, doubt=True)
-    assert port.engine._holdings.tombs[ask.id] >= until
+    assert port.engine._own.tombs[ask.id] >= until
 
 
 def test_a_lease_that_expires_before_its_session_has_begun_is_no_refusal(port: Port) -> None:
     """A machine that stands still between two requests: whoever asks may try again."""
-    wire: Any = port.engine._wire
+    wire: Any = port.engine._transport
     call = wire.call
     leases: list[int] = []
 

@@ -191,11 +191,11 @@ def test_both_modes_have_the_same_methods() -> None:
         "ttl",
     ]
     assert public(lockfast.Lease) == [
+        "claim",
         "ensure_held",
         "fence_floor",
         "fenced",
         "id",
-        "live",
         "loss",
         "name",
         "on_contended",

@@ -99,8 +99,9 @@ def _installed(whole: str, scheme: str) -> Factory:
 
 
 def _checked(factory: Factory, what: str) -> Factory:
-    number = getattr(factory, "port", None)
-    if not callable(factory) or not isinstance(number, int):
+    given: object = factory  # whatever a caller has passed, or a package registers
+    number = getattr(given, "port", None)
+    if not callable(given) or not isinstance(number, int):
         raise TypeError(f"{what} needs a callable with the attribute port, a number: {factory!r}")
     if number != PORT:
         raise ValueError(

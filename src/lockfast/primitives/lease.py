@@ -21,7 +21,7 @@ log = logging.getLogger("lockfast")
 class LeaseCore:
     """What a lease does in threads and asyncio."""
 
-    __slots__ = ("__weakref__", "_now", "_session", "live")
+    __slots__ = ("__weakref__", "_now", "_session", "claim")
 
     claim: Claim
 
@@ -32,7 +32,7 @@ class LeaseCore:
 
     def __del__(self) -> None:
         """Warn if it was dropped: nobody can release it any more."""
-        claim = getattr(self, "live", None)
+        claim = getattr(self, "claim", None)
         if claim is not None and claim.handed and not claim.siblings:
             warn_if_held(claim)
 

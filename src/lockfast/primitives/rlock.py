@@ -22,7 +22,7 @@ class Hold:
     frame of a `with` statement keeps it by its block, the frame of an `acquire()` by its lease.
     """
 
-    __slots__ = ("__weakref__", "frames", "live")
+    __slots__ = ("__weakref__", "claim", "frames")
 
     claim: Claim
 
@@ -33,7 +33,7 @@ class Hold:
 
     def __del__(self) -> None:
         """Warn if it was dropped: none of its frames can release it any more."""
-        claim = getattr(self, "live", None)
+        claim = getattr(self, "claim", None)
         if claim is not None and claim.handed:
             warn_if_held(claim)
 

@@ -61,7 +61,7 @@ class LabCore:
         else:
             leases += lease.leases.values()
         for each in leases:
-            memory.run(partial(memory.queues.resign, each.claim, memory.clock(), doubt=True))
+            memory.run(partial(memory.queues.resign, each.claim.ask, memory.clock(), doubt=True))
             each._session.table.lose(each.claim, Loss.GONE)  # as a beat finds it
         await self._time.settle()
 

@@ -16,7 +16,7 @@ from lockfast.claims import payload
 from lockfast.engines.redis.keys import keys
 from tests.cli.commands.calls import LONG, Calls
 from tests.servers import Redis, RedlockSet, wait_until
-from tests.unit.test_who import POISONS
+from tests.unit.claims.test_payload import POISONS
 
 SCREEN = "\x1b[2J\x1b[H\nlockfast: lock acquired, all is well\x1b]0;pwned\x07"
 POISON = {

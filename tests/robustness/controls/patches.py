@@ -83,9 +83,9 @@ def without_a_majority() -> None:
 
 
 def proven_by_a_read() -> None:
-    def send(self: Proof, mode: Any, session: Any, path: str) -> None:  # noqa: ANN401  # as it is
-        self._mode, self._session, self.sent = mode, session, mode.now()
-        self._reply = session.send(mode, Sync(path))
+    def send(self: Proof, transport: Any, session: Any, path: str) -> None:  # noqa: ANN401  # as it is
+        self._transport, self._session, self.sent = transport, session, transport.now()
+        self._reply = session.send(transport, Sync(path))
 
     Proof.__init__ = send  # type: ignore[method-assign]  # a mutant
 

@@ -109,7 +109,7 @@ class Ballot:
         alive = [party for party in parties if not party.crashed]
         for party in alive:
             if len(party.session.table):
-                raise Broken(f"{party.process.name} still has {party.lives()}")
+                raise Broken(f"{party.process.name} still has {party.claims()}")
             party.process.create_task(party.client.close())
         self._wait(world.now + 3.0)
         for party in parties:

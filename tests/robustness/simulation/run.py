@@ -137,7 +137,7 @@ class Simulation:
             party.begin()
         patience = max(TTLS) + (CROWDED if self.plan.names == LOCKS else DELTA)
         if not world.run(FAULTY + patience):
-            waiting = [f"{p.process.name} {p.lives()}" for p in self._alive() if p.working]
+            waiting = [f"{p.process.name} {p.claims()}" for p in self._alive() if p.working]
             raise Broken(f"still waiting {patience} s after the faults: {waiting}")
         self.witness.seen["seconds after faults"] = max(0, round((world.now - FAULTY) * 1000))
         self._wait(max(world.now, FAULTY + LATEST) + SETTLING)
@@ -170,7 +170,7 @@ class Simulation:
         """Check that nothing is left of what ended."""
         for party in self._alive():
             if len(party.session.table):
-                raise Broken(f"{party.process.name} still has {party.lives()}")
+                raise Broken(f"{party.process.name} still has {party.claims()}")
         now = self.server.clock()
         gone = {party.session._prefix for party in self.parties if party.crashed}
         for name in self.plan.names:

@@ -36,7 +36,7 @@ class Watched(Claim):
         super().__init__(ask, 1, weakref.ref(lease))
 
     @property
-    def phase(self) -> Phase:  # type: ignore[override]  # a slot there
+    def phase(self) -> Phase:
         return self._phase
 
     @phase.setter

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from lockfast.engines.zookeeper import own_claims as module
-from lockfast.engines.zookeeper.own_claims import Ledger, Mine
+from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.session import Session
 from lockfast.port import Ask, Shape
 
@@ -27,11 +27,11 @@ class Book:
     """A ledger with a session, and claims on one name that are made when needed."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = OwnClaims()
         self.session = cast("Session", SimpleNamespace(claims=set()))
         self._number = 0
 
-    def mine(self, deadline: float = NOW + 9) -> Mine:
+    def mine(self, deadline: float = NOW + 9) -> OwnClaim:
         self._number += 1
         ask = Ask(
             f"{self._number:032x}",
@@ -40,9 +40,9 @@ class Book:
             not_after=NOW + 9,
             payload=b"",
         )
-        return Mine(ask, "/folder", self.session, deadline)
+        return OwnClaim(ask, "/folder", self.session, deadline)
 
-    def entered(self, deadline: float = NOW + 9) -> Mine:
+    def entered(self, deadline: float = NOW + 9) -> OwnClaim:
         mine = self.mine(deadline)
         self.ledger.enter(mine)
         return mine

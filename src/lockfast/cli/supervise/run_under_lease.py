@@ -159,9 +159,9 @@ class Keeper:
     def _outcome(self, report: Ended) -> Outcome:
         if report.by_lease:
             lease = self._lease
-            drive(explained(lease._session, lease.live))  # noqa: SLF001  # whoever broke it is named
+            drive(explained(lease._session, lease.claim))  # noqa: SLF001  # whoever broke it is named
             # Ended before the lease is: the engine could not be reached.
-            why = Loss.UNREACHABLE.value if lease.loss is None else lease.live.why()
+            why = Loss.UNREACHABLE.value if lease.loss is None else lease.claim.why()
             say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):
