@@ -31,6 +31,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!lockfast\.).*"),
     ("py:class", r"lockfast\.(?!Client|Lease|Lock|aio|errors|guarantees).*"),
+    ("py:class", r"lockfast\.aio\.(body|facade)\..*"),
 ]
 # In docstrings `x` is code, as it is in Markdown.
 default_role = "code"

@@ -21,7 +21,7 @@ SWITCH = """
 from tests.robustness.controls.worker import switched_in
 switched_in()
 from lockfast.engines.redis.scripts import RESIGN
-from lockfast.engines.redlock.packets import JOIN
+from lockfast.engines.redlock.messages import JOIN
 from lockfast.guards.redis.guard import _SCRIPT
 from lockfast.port import Shape
 print(b"if false then" in RESIGN.source, b"gone = 1e9" in JOIN.source,

@@ -143,8 +143,10 @@ class Witness:
 
     def resigning(self, asks: Iterable[Ask], process: Process) -> None:
         """Check that nobody gives back before the time that it asked for, unless it is lost."""
+        claims = {claim.id: claim for party in self.parties for claim in party.claims()}
         for ask in asks:
-            if isinstance(ask, Claim) and process.time() < ask.keep and ask.loss is Loss.RELEASED:
+            claim = claims.get(ask.id)
+            if claim and process.time() < claim.keep and claim.loss is Loss.RELEASED:
                 raise Broken(f"{process.name} gives {ask.shape.name} back too early")
 
     # --- the resources ------------------------------------------------------------------------
