@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-
-import grpc
 
 from lockfast.engines.etcd.aio import AioTransport
 from lockfast.engines.etcd.engine import EtcdEngine
 from lockfast.engines.etcd.threads import ThreadTransport
-from lockfast.engines.etcd.transport import Login
+from lockfast.engines.etcd.url import login_of
+from lockfast.engines.options import base_of
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
-from lockfast.url import Target, unreadable
-
-OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
-"""What a URL may say; the names are those of redis-py."""
-PEM = b"-----BEGIN "
+from lockfast.url import Target
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
-    options = target.take(*OPTIONS)
-    base = int(options.get("token_base", "0"))
-    if not 0 <= base < 2**52:
-        raise ValueError(f"token_base is 0 to 2**52, not {base}")
-    if target.scheme not in ("etcd", "etcds"):
-        raise ValueError(f"no such way to etcd: {target.scheme}://")
-    if target.path.strip("/"):
-        raise ValueError(f"{target.scheme}:// has no path, and there is one: {target.path!r}")
-    if ("ssl_certfile" in options) != ("ssl_keyfile" in options):
-        raise ValueError("ssl_certfile and ssl_keyfile go together: a certificate and its key")
-    hosts = target.hosts or (("localhost", None),)
-    login = Login(
-        addresses=tuple(_address(host, port or 2379) for host, port in hosts),
-        username=target.username,
-        secret=target.secret(),
-        credentials=_credentials(options) if target.scheme == "etcds" else None,
-        certified="ssl_certfile" in options,
-    )
+    login = login_of(target)
+    base = base_of(target.options)
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
@@ -49,27 +27,3 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         return EtcdEngine(transport, base)
 
     return open_engine
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _credentials(options: dict[str, str]) -> grpc.ChannelCredentials:
-    def read(name: str) -> bytes | None:
-        if name not in options:
-            return None
-        path = options[name]
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            raise ValueError(unreadable(name, path, error)) from None
-        if PEM not in text:  # gRPC would say nothing, and never connect
-            wanted = "a key" if name == "ssl_keyfile" else "a certificate"
-            raise ValueError(f"{name}, {path!r}, cannot be used: put {wanted} in PEM format there")
-        return text
-
-    authority, certificate, key = map(read, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"))
-    return grpc.ssl_channel_credentials(
-        root_certificates=authority, private_key=key, certificate_chain=certificate
-    )

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import psycopg
 
+from lockfast.engines.options import base_of
 from lockfast.engines.postgres.aio import AioTransport
 from lockfast.engines.postgres.connection import failed, unconnected
 from lockfast.engines.postgres.engine import PostgresEngine
@@ -70,9 +71,7 @@ def prepare(url: str) -> None:
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
     options = target.take(*LIBPQ, *OURS)
-    base = int(options.get("token_base", "0"))
-    if not 0 <= base < 2**52:
-        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    base = base_of(options)
     address = Address.of(target)
     ear = _ear(options.get("listen"))
 

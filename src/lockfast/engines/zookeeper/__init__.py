@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lockfast.engines.options import base_of
 from lockfast.engines.zookeeper.aio import AioTransport
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.threads import ThreadTransport
@@ -20,9 +21,7 @@ YEAR = 366 * 86_400.0  # seconds
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
     address = Address.of(target)
-    base = int(target.options.get("token_base", "0"))
-    if not 0 <= base < 2**52:
-        raise ValueError(f"token_base is 0 to 2**52, not {base}")
+    base = base_of(target.options)
     if base > (time.time() + YEAR) * 1e6:  # it would be stored, and stop everybody else
         raise ValueError(
             f"token_base is the microseconds since 1970 at the move, and {base} is more than a "

@@ -1,0 +1,96 @@
+"""Where Redis is, and how to log in: what a URL says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+from collections.abc import Callable
+
+from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
+from lockfast.engines.redis.transport import Address, Login
+from lockfast.url import Target, unreadable
+
+OPTIONS = (
+    "db",
+    "password_file",
+    "sentinel_password",
+    "ssl_ca_certs",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_check_hostname",
+    "ssl_keyfile",
+    "token_base",
+)
+"""What a URL may say; the names are those of redis-py."""
+
+
+def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
+    """Read the name of the primary, for Sentinel, and the login."""
+    scheme, _, kind = target.scheme.partition("+")
+    first, _, rest = target.path.removeprefix("/").partition("/")
+    name, number = (first, rest) if kind == "sentinel" else ("", first)
+    number = options.get("db", number) or "0"
+    if not number.isdigit() or (kind == "cluster" and number != "0"):
+        raise ValueError(f"not a database of {target.scheme}://: {number!r}")
+    tls = tls_context(options) if scheme in ("rediss", "valkeys") else None
+    return name, Login(
+        username=target.username,
+        secret=target.secret(),
+        database=int(number),
+        sentinel_password=options.get("sentinel_password"),
+        tls=tls,
+    )
+
+
+def tls_context(options: dict[str, str]) -> ssl.SSLContext:
+    """Make a TLS context of what a URL says."""
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
+    except OSError as error:
+        raise _unusable(error, options, "ssl_ca_certs") from None
+    if options.get("ssl_cert_reqs") == "none":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
+        context.check_hostname = False
+    if "ssl_certfile" in options:
+        try:
+            context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
+        except OSError as error:
+            raise _unusable(error, options, "ssl_certfile", "ssl_keyfile") from None
+    return context
+
+
+def _unusable(error: OSError, options: dict[str, str], *names: str) -> ValueError:
+    """Say which file it is that TLS cannot use: OpenSSL does not."""
+    named = [name for name in names if name in options]
+    for name in named:
+        if not os.access(options[name], os.R_OK):
+            code = errno.EACCES if os.path.exists(options[name]) else errno.ENOENT  # noqa: PTH110  # as ssl takes it
+            return ValueError(unreadable(name, options[name], OSError(code, os.strerror(code))))
+    if not isinstance(error, ssl.SSLError):
+        return ValueError(unreadable(named[0], options[named[0]], error))
+    files = " and ".join(f"{name}, {options[name]!r}," for name in named)
+    wanted = "a certificate" if names == ("ssl_ca_certs",) else "a certificate and its own key"
+    return ValueError(f"{files} cannot be used: put {wanted} in PEM format there")
+
+
+def topology_of(target: Target, name: str) -> Callable[[], Topology]:
+    """Return what makes the topology: one server, Sentinel or Cluster."""
+    kind = target.scheme.partition("+")[2]
+    hosts = target.hosts or (("localhost", None),)
+    if kind == "sentinel":
+        if not name:
+            raise ValueError("name the primary: redis+sentinel://host1,host2,host3/NAME")
+        sentinels = [Address(host, port or 26379, sentinel=True) for host, port in hosts]
+        return lambda: Sentinels(sentinels, name)
+    nodes = [Address(host, port or 6379) for host, port in hosts]
+    if kind == "cluster":
+        return lambda: Cluster(nodes)
+    if kind or len(nodes) != 1:
+        raise ValueError(
+            f"{target.scheme}:// with {len(nodes)} hosts: write redis+sentinel:// or "
+            "redis+cluster:// for several servers"
+        )
+    return lambda: Standalone(nodes[0])

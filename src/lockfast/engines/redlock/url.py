@@ -1,0 +1,30 @@
+"""Where the nodes are, and how to log in: what a URL says."""
+
+from __future__ import annotations
+
+from lockfast.engines.options import base_of
+from lockfast.engines.redis.transport import Address
+from lockfast.engines.redis.url import OPTIONS, tls_context
+from lockfast.engines.redlock.transport import Introduction
+from lockfast.url import Target
+
+KNOWN = tuple(option for option in OPTIONS if option != "sentinel_password")
+
+
+def read(target: Target) -> tuple[list[Address], Introduction, int]:
+    """Read the nodes, the login, and the token base."""
+    options = target.take(*KNOWN)
+    base = base_of(options)
+    number = options.get("db", target.path.removeprefix("/")) or "0"
+    if not number.isdigit():
+        raise ValueError(f"not a database of {target.scheme}://: {number!r}")
+    nodes = [Address(host, port or 6379) for host, port in target.hosts]
+    if not nodes or len(set(nodes)) < len(nodes):
+        raise ValueError("name each node once: redlock://h1,h2,h3,h4,h5")
+    login = Introduction(
+        username=target.username,
+        secret=target.secret(),
+        database=int(number),
+        tls=tls_context(options) if target.scheme == "redlocks" else None,
+    )
+    return nodes, login, base
