@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 
 import lockfast
-from lockfast.claims import claim, owners, phases, table
+from lockfast.claims import claim, departures, notices, owners, phases, schedule, table
 from lockfast.core import timetable
 from lockfast.engines import memory
 from tests.servers import Redis, wait_until
 
-TABLE = {str(module.__file__) for module in (table, claim, owners, timetable)}
+PARTS = (table, departures, schedule, notices, claim, owners, timetable)
+TABLE = {str(module.__file__) for module in PARTS}
 MEMORY = {str(memory.__file__)}
 pytestmark = pytest.mark.timeout(240)
 ENGINES = count()

@@ -12,20 +12,18 @@ have come before; the first loss that is recorded stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from lockfast.claims.claim import NEVER, Claim
-from lockfast.claims.owners import Owners
-from lockfast.claims.phases import ASKING, ENDED, HELD, LEAVING, WAITING
-from lockfast.core.timetable import Pulse
+from lockfast.claims.departures import Departures
+from lockfast.claims.phases import ASKING, ENDED, HELD, WAITING
+from lockfast.claims.schedule import BEATS
 from lockfast.errors import ClientClosed, Loss
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
-from lockfast.runtime.mutex import Mutex
 
 T = TypeVar("T")
-BEATS = 3.0  # renewals in a ttl
 WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
 PLENTY = 1.0  # if at least so many are left to it
 
@@ -44,23 +42,12 @@ class Work(NamedTuple):
     """The shortest interval, in seconds, at which anything else is renewed."""
 
 
-class Table:
-    """The table, and the timetable that goes with it."""
+class Table(Departures):
+    """The table, with its schedule, its notices and its departures."""
 
     def __init__(self) -> None:
-        """Begin empty, with nobody to rouse."""
-        self.rouse: Callable[[], object] = bool
-        """Makes the heart look at the timetable again."""
-        self._lock = Mutex()
-        self._by_id: dict[str, Claim] = {}
-        self._pulse: Pulse[Claim] = Pulse()
-        self._leaving: dict[Claim, float] = {}
-        self._lost: list[Claim] = []
-        self._dropped: list[Claim] = []
-        self._wanted: list[Claim] = []
-        self._owners = Owners()
-        self._resign_at = 0.0
-        self._planned = NEVER
+        """Begin empty."""
+        super().__init__()
         self._closed = False
 
     def __len__(self) -> int:
@@ -195,128 +182,6 @@ class Table:
         with self._lock:
             return [each for claim in claims for each in self._unanswered(claim, now)]
 
-    def postpone(self, claims: Iterable[Claim], now: float) -> None:
-        """Put claims back whose renewal is due, and was not tried."""
-        with self._lock:
-            for claim in claims:
-                if claim.phase in (HELD, WAITING):
-                    self._pulse.appoint(claim, now)
-
-    def lose(self, claim: Claim, reason: Loss) -> None:
-        """End a lease from outside: a guard has refused its token."""
-        with self._lock:
-            if claim.phase is HELD:
-                self._lose(claim, reason)
-                self.rouse()
-
-    def on_lost(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Have the heart call `callback` when the lease is lost, also if it already was."""
-        with self._lock:
-            claim.callbacks += (callback,)
-            if claim.loss not in (None, Loss.RELEASED, Loss.FOREIGN):
-                self._lost.append(claim)
-                self.rouse()
-
-    def on_contended(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Have the heart call `callback` once somebody waits behind the lease."""
-        with self._lock:
-            claim.wanted += (callback,)
-            if claim.behind:
-                self._wanted.append(claim)
-                self.rouse()
-
-    def on_end(self, claim: Claim, event: Event) -> None:
-        """Set `event` when the lease is lost or released, or at once if it was."""
-        with self._lock:
-            if claim.loss is None:
-                claim.watchers += (event,)
-            else:
-                event.set()
-
-    def off_end(self, claim: Claim, event: Event) -> None:
-        """Set that event no more: whoever waited for it has left."""
-        with self._lock:
-            claim.watchers = tuple(each for each in claim.watchers if each is not event)
-
-    def off_lost(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Call that callback no more."""
-        with self._lock:
-            claim.callbacks = tuple(each for each in claim.callbacks if each != callback)
-
-    def leave(self, claim: Claim, now: float) -> bool:
-        """Give a claim up without waiting: the heart resigns it. False if there is nothing to do.
-
-        It is forgotten when the engine has confirmed, or when no copy can be alive any more.
-        """
-        with self._lock:
-            if claim.phase is ENDED:
-                return False
-            if claim.phase is ASKING and not claim.copies:
-                self._end(claim)
-                return False
-            self._leave(claim, now)
-            self._resign_at = 0.0
-            self.rouse()
-            return True
-
-    def end(self, claim: Claim, reason: Loss = Loss.RELEASED) -> None:
-        """Forget a claim that the engine no longer has."""
-        with self._lock:
-            if claim.loss is None:
-                claim.loss = reason
-            self._end(claim)
-
-    def releasing(self, claim: Claim, now: float) -> bool:
-        """Begin to release a lease: it is renewed no more. False if it was not held any more."""
-        with self._lock:
-            if claim.phase is not HELD:
-                return False
-            if claim.loss is None and now < claim.until:
-                claim.lose(Loss.RELEASED)
-            elif claim.loss is not Loss.RELEASED:
-                claim.expired(now)
-                self._lose(claim, Loss.EXPIRED)
-                self.rouse()
-                return False
-            claim.leaving = now
-            claim.phase = LEAVING
-            if claim.id not in self._by_id:  # an interruption has released it from here
-                claim.phase = ENDED
-                return False
-            lane = claim.lane
-            # The heart is to look after it within a waiter's beat: not if it is about to renew it,
-            # and has taken it out, nor if it was renewed for longer.
-            if lane is None or claim not in lane or lane.interval * BEATS > claim.shape.wait_ttl:
-                self._keep(claim, now)
-            return True
-
-    def linger(self, claim: Claim) -> None:
-        """Keep a released claim at the engine until its time has come: the heart resigns it then.
-
-        Its ttl is not shorter than that, so it needs no renewal, and outlives this process.
-        """
-        with self._lock:
-            if claim.phase is not ENDED:
-                self._linger(claim)
-                self._hurry(claim.keep)
-
-    def hasten(self, claim: Claim, now: float) -> None:
-        """Have a lease renewed at once."""
-        with self._lock:
-            self._appoint(claim, now)
-
-    def missing(self, claim: Claim, now: float) -> None:
-        """Take in that a release found nothing there: lost, unless the heart has resigned it.
-
-        Nor is it lost if its time ran out before the answer came: it was held when its release
-        began, and the engine may have dropped it by itself since then.
-        """
-        with self._lock:
-            if claim.phase is LEAVING and claim not in self._leaving and now < claim.until:
-                claim.loss = Loss.GONE
-                self._lost.append(claim)  # whoever is told of losses is told of this one too
-                self.rouse()
-
     def plan(self) -> float | None:
         """Tell the heart until when it may sleep; an earlier appointment rouses it."""
         with self._lock:
@@ -332,10 +197,11 @@ class Table:
         """Tell the heart what to do now."""
         with self._lock:
             self._planned = -NEVER  # the heart is awake: it will plan again by itself
-            batches = [
-                [claim for claim in batch if self._pays(claim, now)]
-                for batch in self._pulse.take(now)
-            ]
+            renew = []
+            for batch in self._pulse.take(now):
+                due = self._attend(batch, now)
+                if due:
+                    renew.append(due)
             lost, self._lost = self._lost, []
             lost = [claim for claim in lost if claim.loss is not Loss.RELEASED]
             dropped, self._dropped = self._dropped, []
@@ -346,19 +212,7 @@ class Table:
             shortest = self._pulse.shortest()
             patience = min(1.0, shortest / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
-            renew = [batch for batch in batches if batch]
             return Work(renew, leaving, lost, dropped, wanted, patience, shortest)
-
-    def resigned(self, claims: Iterable[Claim]) -> None:
-        """Forget claims that the engine has confirmed to be gone."""
-        with self._lock:
-            for claim in claims:
-                self._end(claim)
-
-    def unresigned(self, now: float) -> None:
-        """Take in that resignations failed: they are due again in a moment."""
-        with self._lock:
-            self._resign_at = now + 0.25
 
     def restart(self, now: float) -> None:
         """Put everything back into the timetable: a heart has died, and took some out."""
@@ -412,26 +266,6 @@ class Table:
                     claim.event.set()
         return []
 
-    def _keep(self, claim: Claim, now: float) -> None:
-        shape = claim.shape
-        life = shape.ttl if claim.phase is HELD else shape.wait_ttl
-        if claim.lane is not None:
-            claim.lane.pop(claim, None)
-        lane = claim.lane = self._pulse.lane(life / BEATS)
-        due = lane[claim] = now + lane.interval
-        if due < self._planned:
-            self._hurry(due)
-
-    def _appoint(self, claim: Claim, when: float) -> None:
-        self._pulse.appoint(claim, when)
-        self._hurry(when)
-
-    def _hurry(self, when: float) -> None:
-        """Rouse the heart if it sleeps for longer than that."""
-        if when < self._planned:
-            self._planned = -NEVER
-            self.rouse()
-
     def _read(self, claim: Claim, sent: float, standing: Standing, now: float) -> None:
         claim.ticket = standing.ticket
         claim.behind = standing.behind
@@ -463,76 +297,3 @@ class Table:
             claim.blocker = None
             if claim.event is not None:
                 claim.event.set()
-
-    def _pays(self, claim: Claim, now: float) -> bool:
-        """Decide whether a claim that is due is renewed."""
-        if claim.phase is ENDED:
-            return False
-        if claim.phase is LEAVING:
-            if now - claim.leaving < claim.shape.wait_ttl / BEATS:
-                self._keep(claim, now)  # in the middle of its release
-            elif now >= claim.keep:
-                self._leave(claim, now)  # that has taken a whole beat, or was interrupted twice
-            return False
-        if claim.lease() is None:
-            if claim.handed:
-                self._drop(claim)
-            elif now < claim.keep:
-                self._linger(claim)
-            else:
-                self._leave(claim, now)
-            return False
-        if claim.phase is ASKING:
-            self._keep(claim, now)  # its reply is still to come
-            return False
-        if claim.phase is HELD and claim.expired(now):
-            self._lose(claim, Loss.EXPIRED)
-            return False
-        return True
-
-    def _drop(self, claim: Claim) -> None:
-        """Let go of a lease that nobody has any more, and of those that were taken with it."""
-        ids = claim.siblings or (claim.id,)
-        for each in [self._by_id[id_] for id_ in ids if id_ in self._by_id]:
-            self._dropped.append(each)
-            self._end(each)
-
-    def _linger(self, claim: Claim) -> None:
-        claim.phase = LEAVING
-        claim.leaving = -NEVER
-        if claim.lane is not None:
-            claim.lane.pop(claim, None)
-        self._pulse.appoint(claim, claim.keep)
-        self._tell(claim)
-
-    def _lose(self, claim: Claim, reason: Loss) -> None:
-        claim.lose(reason)
-        if claim.loss is Loss.RELEASED:
-            return  # an interruption has released it since its phase was looked at
-        self._lost.append(claim)
-        self._leave(claim, claim.until)
-        self._tell(claim)
-
-    def _leave(self, claim: Claim, now: float) -> None:
-        shape = claim.shape
-        claim.phase = LEAVING
-        if claim.lane is not None:
-            claim.lane.pop(claim, None)
-        self._leaving[claim] = max(now, claim.until, claim.ask.not_after) + shape.ttl
-
-    def _end(self, claim: Claim) -> None:
-        if claim.lane is not None:
-            claim.lane.pop(claim, None)
-        if self._leaving:
-            self._leaving.pop(claim, None)
-        self._by_id.pop(claim.id, None)
-        self._owners.drop(claim)
-        claim.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
-        if claim.event is not None:
-            claim.event.set()
-        if claim.watchers:
-            self._tell(claim)
-
-    def _tell(self, claim: Claim) -> None:
-        for watcher in claim.watchers:
-            watcher.set()
