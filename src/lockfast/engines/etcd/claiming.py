@@ -6,7 +6,8 @@ from lockfast.engines.etcd import claim_transaction
 from lockfast.engines.etcd.claim_transaction import Claimed, Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
-from lockfast.engines.etcd.own_claims import OwnClaim, OwnClaims
+from lockfast.engines.etcd.own_claim import OwnClaim
+from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import Malformed
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Session, Sessions

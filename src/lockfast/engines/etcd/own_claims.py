@@ -10,76 +10,26 @@ import math
 import threading
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import NamedTuple
 
-from lockfast.engines.etcd.claim_transaction import Form, form_of
-from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.messages import (
-    CREATE,
     DELETE,
-    EQUAL,
     TXN,
     Done,
-    Slice,
-    compare,
     delete,
     deleted,
     done,
-    find,
-    found,
-    inner,
-    put,
-    rows,
     txn,
 )
+from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.protobuf import text
-from lockfast.engines.etcd.sessions import TRIES, Session, Sessions, unproven
+from lockfast.engines.etcd.sessions import TRIES, Sessions, unproven
+from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, read_queues
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
 
-AT_ONCE = 100  # operations in one transaction: etcd allows 128
 PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
-NEAR = Slice(local=True)
-
-
-class OwnClaim:
-    """A claim of this client that etcd has."""
-
-    __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
-
-    def __init__(self, ask: Ask, form: Form, revision: int, session: Session) -> None:
-        """`revision`: of its creation, which is its ticket."""
-        self.id = ask.id
-        self.form = form
-        self.payload = ask.payload
-        self.key = form.key(ask.id)
-        self.revision = revision
-        self.session = session
-        self.until = 0.0
-        """When it is over, unless it is renewed."""
-
-    def row(self) -> Row:
-        """Give it as etcd stores it."""
-        shape, lease = self.form.shape, self.session.lease
-        ttl, payload = shape.ttl, self.payload
-        return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)
-
-    def put(self, session: Session) -> bytes:
-        """Put it on another lease, if it is there: it keeps its ticket."""
-        there = compare(CREATE, EQUAL, self.revision, self.key)
-        return inner(txn(there, [put(self.key, self.form.head + self.payload, session.lease)], []))
-
-
-class Seen(NamedTuple):
-    """Queues, as they were read."""
-
-    queues: dict[bytes, list[Row]]
-    """By the prefix of their keys."""
-    revision: int
-    """At which they were so: the lowest, if they were read in several steps."""
-    term: int
-    """The raft term of the first reply; 0 if no majority was asked."""
 
 
 class OwnClaims:
@@ -297,7 +247,8 @@ class OwnClaims:
         for _ in range(TRIES):
             stale = [each for each in sessions if not each.dead and not each.fresh(now)]
             kept = [await self._sessions.beat(session, deadline) for session in stale]
-            seen = await self.queues([mine for mine in mines if not mine.session.dead], deadline)
+            alive = [mine.form for mine in mines if not mine.session.dead]
+            seen = await read_queues(self.ask, alive, deadline)
             proven = [each is None or each.prove(seen.term) for each in kept]
             if all(proven):
                 break
@@ -335,26 +286,3 @@ class OwnClaims:
                     else:
                         gone.append(mine.id)
         return gone
-
-    async def queues(
-        self, mines: Sequence[OwnClaim], deadline: float, *, local: bool = False
-    ) -> Seen:
-        """Read the queues of some claims; `local`: as the member that is asked knows them."""
-        forms = {mine.form.prefix: mine.form for mine in mines}
-        prefixes = list(forms)
-        read: dict[bytes, list[Row]] = {}
-        revision = term = 0
-        for start in range(0, len(prefixes), AT_ONCE):
-            chunk = prefixes[start : start + AT_ONCE]
-            ranges = [
-                find(forms[prefix].prefix, forms[prefix].end, NEAR)
-                if local
-                else forms[prefix].queue
-                for prefix in chunk
-            ]
-            reply = await self.ask(txn(b"", ranges, []), deadline)
-            revision = min(revision or reply.revision, reply.revision)
-            term = term or reply.term
-            for prefix, said in zip(chunk, reply.of(len(chunk)), strict=True):
-                read[prefix] = rows(found(said))
-        return Seen(read, revision, 0 if local else term)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.listener import Listener
-from lockfast.engines.etcd.own_claims import OwnClaim, OwnClaims, Seen
+from lockfast.engines.etcd.own_claim import OwnClaim
+from lockfast.engines.etcd.own_claims import OwnClaims
+from lockfast.engines.etcd.snapshot import Seen, read_queues
 from lockfast.engines.etcd.standing import blocker, standing
 from lockfast.engines.etcd.waiters import Wait
 from lockfast.errors import EngineError
@@ -75,7 +77,8 @@ class Places:
         self, mines: Sequence[OwnClaim], now: float, deadline: float, *, local: bool = False
     ) -> list[Standing | None]:
         """Read the queues of some claims; None for one that is not there any more."""
-        seen = await self._own.queues(mines, deadline, local=local)
+        forms = [mine.form for mine in mines]
+        seen = await read_queues(self._own.ask, forms, deadline, local=local)
         return self.tell(mines, seen, now, local=local)
 
     def tell(

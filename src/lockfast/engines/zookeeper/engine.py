@@ -10,7 +10,7 @@ from kazoo.protocol.serialization import Delete, GetChildren
 from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
 from lockfast.engines.zookeeper.break_records import Records
-from lockfast.engines.zookeeper.failures import SessionLost
+from lockfast.engines.zookeeper.failures import SessionLost, out_of_bounds
 from lockfast.engines.zookeeper.inspection import Show
 from lockfast.engines.zookeeper.listener import Listener
 from lockfast.engines.zookeeper.messages import listed, remove
@@ -24,7 +24,7 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 
@@ -72,7 +72,7 @@ class ZooKeeperEngine:
             await session.ready(deadline)
             if session.negotiated != session.asked:
                 self._pool.drop(session)
-                raise _out_of_bounds(ttl, session)
+                raise out_of_bounds(ttl, session.negotiated / 1000, session.where)
             await self._base.check(session, deadline)
 
     async def claim_all(
@@ -298,14 +298,3 @@ class ZooKeeperEngine:
                 await self._transport.wait(reply, until)
             except Late:
                 return
-
-
-def _out_of_bounds(ttl: float, session: Session) -> EngineRefused:
-    given = session.negotiated / 1000
-    bound, setting = (
-        ("at least", "minSessionTimeout") if given > ttl else ("at most", "maxSessionTimeout")
-    )
-    return EngineRefused(
-        f"a ttl of {ttl:g} s cannot be had: ZooKeeper at {session.where} keeps a session for "
-        f"{bound} {given:g} s. Ask for a ttl of {given:g}, or change {setting} of the servers."
-    )

@@ -54,3 +54,14 @@ def whole(answer: Any) -> Any:  # noqa: ANN401  # see Reply
     if isinstance(answer, list) and answer and isinstance(answer[0], Exception):
         raise answer[0]
     return answer
+
+
+def out_of_bounds(ttl: float, given: float, where: str) -> EngineRefused:
+    """Make the error for a ttl that the servers do not allow: they offer `given` seconds."""
+    bound, setting = (
+        ("at least", "minSessionTimeout") if given > ttl else ("at most", "maxSessionTimeout")
+    )
+    return EngineRefused(
+        f"a ttl of {ttl:g} s cannot be had: ZooKeeper at {where} keeps a session for "
+        f"{bound} {given:g} s. Ask for a ttl of {given:g}, or change {setting} of the servers."
+    )

@@ -1,0 +1,37 @@
+"""One claim of this client, as it is stored."""
+
+from __future__ import annotations
+
+from lockfast.engines.etcd.claim_transaction import Form
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import CREATE, EQUAL, compare, inner, put, txn
+from lockfast.engines.etcd.sessions import Session
+from lockfast.port import Ask
+
+
+class OwnClaim:
+    """A claim of this client that etcd has."""
+
+    __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
+
+    def __init__(self, ask: Ask, form: Form, revision: int, session: Session) -> None:
+        """`revision`: of its creation, which is its ticket."""
+        self.id = ask.id
+        self.form = form
+        self.payload = ask.payload
+        self.key = form.key(ask.id)
+        self.revision = revision
+        self.session = session
+        self.until = 0.0
+        """When it is over, unless it is renewed."""
+
+    def row(self) -> Row:
+        """Give it as etcd stores it."""
+        shape, lease = self.form.shape, self.session.lease
+        ttl, payload = shape.ttl, self.payload
+        return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)
+
+    def put(self, session: Session) -> bytes:
+        """Put it on another lease, if it is there: it keeps its ticket."""
+        there = compare(CREATE, EQUAL, self.revision, self.key)
+        return inner(txn(there, [put(self.key, self.form.head + self.payload, session.lease)], []))
