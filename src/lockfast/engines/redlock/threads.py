@@ -1,8 +1,7 @@
 """The blocking transport: a bundle of plain sockets for each thread at work, one to each node.
 
 A bundle writes to all of its sockets, and then reads them all with one poll. A node that answers
-late owes its replies; they are skipped when the bundle is used next. A node that was not reached is
-tried again by a thread of its own, so that nobody waits for it.
+late owes its replies; they are skipped when the bundle is used next.
 """
 
 from __future__ import annotations
@@ -10,48 +9,24 @@ from __future__ import annotations
 import math
 import select
 import ssl
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.threads import ThreadTransport as RedisThreads
-from lockfast.engines.redis.transport import FRESH, PING, Address, Login, reason
+from lockfast.engines.redis.transport import FRESH, PING, Address
+from lockfast.engines.redlock.bundles import Bundle, Bundles
 from lockfast.engines.redlock.connection import OPENING, Line
-from lockfast.engines.redlock.transport import AGAIN, Answer, Hear, ignored
-from lockfast.errors import EngineError, EngineUnavailable
-from lockfast.runtime.base import Clock
+from lockfast.engines.redlock.transport import Answer, Hear
+from lockfast.errors import EngineError
 
 OVERDUE = 1.0  # seconds of silence after which a node is taken to be down
 
-
-Bundle = dict[Address, Line]
 Waiting = tuple[int, Line, list[Any]]
 
 
-class ThreadTransport(RedisThreads):
-    """Bundles of a blocking client."""
-
-    connection = Line
-    _hearts: Bundle  # type: ignore[assignment]  # every connection here is a Line
-
-    def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
-        """Nothing is open yet."""
-        self.nodes = nodes
-        self.late: Callable[[int, Any], object] = ignored
-        self.lost: Callable[[int], object] = bool
-        super().__init__(login, clock)
-
-    def _begin(self) -> None:
-        super()._begin()
-        self._bundles: list[Bundle] = []
-        self._spares: dict[Address, list[Line]] = {}
-        self._down: dict[Address, tuple[float, float, EngineError]] = {}
-        """Nodes that were not reached: when to try again, the pause after that, and why."""
-        self._given_up: dict[Address, float] = {}
-        """Nodes to which older connections than this are not used any more."""
-        self._closed = threading.Event()
+class ThreadTransport(Bundles):
+    """Asks all nodes at once, from a bundle of the calling thread's."""
 
     async def scatter(
         self,
@@ -224,85 +199,6 @@ class ThreadTransport(RedisThreads):
                     self.late(index, each)
         return None
 
-    def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
-        """Give a line that can be used, or say why there is none."""
-        try:
-            line = self._spares[address].pop()
-        except LookupError:  # there is none, or another thread was quicker
-            pass
-        else:
-            if not self._outdated(line):
-                bundle[address] = line
-                return line
-            line.sock.close()
-        down = self._down.get(address)
-        if down is not None:
-            again, pause, why = down
-            if self._now() >= again:
-                self._down[address] = (self._now() + OPENING + pause, pause, why)
-                threading.Thread(
-                    target=self._probe, args=(address, self._closed), daemon=True
-                ).start()
-            return why
-        try:
-            line = self._opened(address, min(deadline, self._now() + OPENING))
-        except EngineError as error:
-            self._mark_down(address, error)
-            return error
-        bundle[address] = line
-        return line
-
-    def _opened(self, address: Address, deadline: float) -> Line:
-        line = self._open(address, deadline)
-        assert isinstance(line, Line)  # noqa: S101  # for the type checker
-        line.begin(self._now())
-        return line
-
-    def _mark_down(self, address: Address, why: EngineError) -> None:
-        known = self._down.get(address)  # another thread may take it out
-        pause = AGAIN[0] / 2 if known is None else known[1]
-        pause = min(pause * 2, AGAIN[1])
-        self._down[address] = (self._now() + pause, pause, why)
-
-    def _probe(self, address: Address, closed: threading.Event) -> None:
-        """Try, in a thread of its own, to reach a node that was down."""
-        try:
-            line = self._opened(address, self._now() + OPENING)
-        except EngineError as error:
-            self._mark_down(address, error)
-            return
-        if closed.is_set():
-            line.sock.close()
-            return
-        self._spares.setdefault(address, []).append(line)
-        self._down.pop(address, None)
-        if closed.is_set():
-            self._empty_spares()
-
-    def _drop_line(self, bundle: Bundle, line: Line, error: BaseException) -> EngineError:
-        bundle.pop(line.address, None)
-        line.sock.close()
-        self.lost(self.nodes.index(line.address))
-        return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
-
-    def forget(self, address: Address) -> None:
-        """Use no connection to a node that is open now. Who has one at hand closes it."""
-        self._given_up[address] = self._now()
-        self._bell.ring()
-
-    def _outdated(self, line: Line) -> bool:
-        return line.opened <= self._given_up.get(line.address, -math.inf)
-
-    def _shake_off(self) -> None:
-        """Close those of the heart's connections that were given up."""
-        for address in [a for a, line in self._hearts.items() if self._outdated(line)]:
-            self._hearts.pop(address).sock.close()
-
-    def _scrap(self, bundle: Bundle) -> None:
-        for line in bundle.values():
-            line.sock.close()
-        bundle.clear()
-
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
@@ -327,15 +223,3 @@ class ThreadTransport(RedisThreads):
 
     def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
         """Nothing: the heart will do it."""
-
-    def _empty_spares(self) -> None:
-        for spares in self._spares.values():
-            while spares:
-                spares.pop().sock.close()
-
-    def _drop(self) -> None:
-        self._closed.set()
-        self._empty_spares()
-        while self._bundles:
-            self._scrap(self._bundles.pop())
-        super()._drop()
