@@ -29,7 +29,7 @@ class LockfastError(Exception):
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}...")
 
     def __str__(self) -> str:
-        """Give the message in one line: it quotes holders and servers, who may write anything."""
+        """Return the message in one line: it quotes holders and servers, who may write anything."""
         return plain(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -62,5 +62,5 @@ class Guarantees:
         return f"{self.engine}, gives {self.level.name.lower()}: {self.promise}."
 
     def __str__(self) -> str:
-        """Give the sentence, and the findings below it."""
+        """Return the sentence, and the findings below it."""
         return "\n".join([self.sentence, *(f"- {finding}" for finding in self.findings)])

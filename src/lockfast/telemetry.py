@@ -152,7 +152,7 @@ class Otel:
         self._rejected.add(1, self.about(session, name, template))
 
     def about(self, session: Watched | None, name: str, template: str) -> About:
-        """Give the attributes of a lock."""
+        """Return the attributes of a lock."""
         place = self._place(session) if session is not None else {}
         return {**place, "lock.template": template or self._templates.of(name)}
 

@@ -38,7 +38,7 @@ class Target:
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def take(self, *known: str) -> dict[str, str]:
-        """Give the options, or name the ones that this engine does not know: a misspelt option
+        """Return the options, or name the ones that this engine does not know: a misspelt option
         that is ignored is a promise that is not kept.
         """
         unknown = sorted(set(self.options) - set(known))
@@ -57,7 +57,7 @@ class Target:
         return self.options
 
     def secret(self) -> Secret:
-        """Give what tells the password, for every login anew: it may change while we run."""
+        """Return what tells the password, for every login anew: it may change while we run."""
         path = self.options.get("password_file")
         if path is None:
             return lambda: self.password

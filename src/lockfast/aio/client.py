@@ -124,7 +124,7 @@ class AsyncClient:
         return await circles(self._session)
 
     async def breaks(self, name: str) -> list[Break]:
-        """Tell who broke that lock, and why; as `Client.breaks`."""
+        """Return who broke that lock, and why; as `Client.breaks`."""
         return await broken(self._session, name)
 
     async def revoke(self, holder: Holder, reason: str) -> bool:

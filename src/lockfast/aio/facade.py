@@ -34,7 +34,7 @@ class AsyncLease(LeaseCore, Ending):
     wait_lost = pending(LeaseCore._wait_lost)
 
     async def release(self) -> None:
-        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """
@@ -133,7 +133,7 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
     wait_lost = pending(MultiLeaseCore[AsyncLease]._wait_lost)
 
     async def release(self) -> None:
-        """Give all back. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release all. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """

@@ -156,7 +156,7 @@ class Client:
         return drive(circles(self._session))
 
     def breaks(self, name: str) -> list[Break]:
-        """Tell who broke that lock, and why: the last 16 records, the newest first.
+        """Return who broke that lock, and why: the last 16 records, the newest first.
 
         Records are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,
         whatever their age.

@@ -41,7 +41,7 @@ class Ending:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """

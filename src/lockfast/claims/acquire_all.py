@@ -227,7 +227,7 @@ class Together(Generic[B]):
 
 
 async def release_all(session: Session, claims: Sequence[Claim]) -> None:
-    """Give leases back, in one round trip where the engine can; `LeaseLost`, once, for the first
+    """Release leases, in one round trip where the engine can; `LeaseLost`, once, for the first
     of which there was nothing left to give back.
     """
     if any(claim.loss is Loss.FOREIGN for claim in claims):

@@ -22,14 +22,14 @@ class Ref(Protocol):
     """A weak reference to whatever lives exactly as long as the claim is wanted."""
 
     def __call__(self) -> object | None:
-        """Give it, or None when nobody has it any more."""
+        """Return it, or None when nobody has it any more."""
 
 
 class Record(Protocol):
     """What telemetry remembers of a grant."""
 
     def ended(self, loss: Loss | None) -> None:
-        """Take in that it ended, and why. Only the first time counts."""
+        """Note that it ended, and why. Only the first time counts."""
 
 
 class Claim(Validity):
@@ -120,7 +120,7 @@ class Claim(Validity):
         self.record: Record | None = None
 
     def overdue(self, now: float) -> bool:
-        """Tell whether a holder's renewal is late: the heart was kept from it, not the engine."""
+        """Return whether a holder's renewal is late: the heart was kept from it, not the engine."""
         late = now - self.worry > self.shape.wait_ttl / LATE
         return late and self.phase is HELD and not self.unsure
 

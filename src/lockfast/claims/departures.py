@@ -81,7 +81,7 @@ class Departures(Schedule):
                 self._hurry(claim.keep)
 
     def missing(self, claim: Claim, now: float) -> None:
-        """Take in that a release found nothing there: lost, unless the heart has resigned it.
+        """Note that a release found nothing there: lost, unless the heart has resigned it.
 
         Nor is it lost if its time ran out before the answer came: it was held when its release
         began, and the engine may have dropped it by itself since then.
@@ -106,7 +106,7 @@ class Departures(Schedule):
                 self._end(claim)
 
     def unresigned(self, now: float) -> None:
-        """Take in that resignations failed: they are due again in a moment."""
+        """Note that resignations failed: they are due again in a moment."""
         with self._lock:
             self._resign_at = now + 0.25
 

@@ -63,7 +63,7 @@ class Heart:
             self.beating = self._running.started()
 
     def here(self) -> bool:
-        """Tell whether the caller is a callback that this heart runs now."""
+        """Return whether the caller is a callback that this heart runs now."""
         return self.calling and self._running.here()
 
     def stop(self) -> None:

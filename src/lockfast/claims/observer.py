@@ -24,14 +24,14 @@ class Watcher(Protocol):
     """Takes in what happens. It is quick, and never raises."""
 
     def granted(self, session: Watched, claim: Claim, began: float) -> Record:
-        """Take in that an acquisition has succeeded; what is given back is told of its end."""
+        """Note that an acquisition has succeeded; what is given back is told of its end."""
         ...
 
     def failed(self, session: Watched, shape: Shape, began: float, error: BaseException) -> None:
-        """Take in that an acquisition has ended without a lease."""
+        """Note that an acquisition has ended without a lease."""
 
     def refused(self, session: Watched | None, name: str, template: str) -> None:
-        """Take in that a guard has refused a token; None: that of a lease in another process."""
+        """Note that a guard has refused a token; None: that of a lease in another process."""
 
 
 watcher: Watcher | None = None

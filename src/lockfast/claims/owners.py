@@ -35,6 +35,6 @@ class Owners(dict[object, dict[str, Claim]]):
         return list(self.get(owner, {}).values())
 
     def holding(self, owner: object) -> dict[str, str]:
-        """Tell what it holds: names by ids, the last ones, not too many for a payload."""
+        """Return what it holds: names by ids, the last ones, not too many for a payload."""
         held = [claim for claim in self.claims(owner) if claim.phase is HELD]
         return {claim.id: claim.shape.name for claim in held[-NAMED:]}

@@ -28,7 +28,7 @@ def give_up(session: Session, claim: Claim) -> None:
 
 
 async def release(session: Session, claim: Claim) -> None:
-    """Give a lease back; `LeaseLost`, once, if there was nothing left to give back.
+    """Release a lease; `LeaseLost`, once, if there was nothing left to give back.
 
     Nothing is forgotten before the engine has answered, so a failed release can be tried again
     (trap 3), and the heart goes on trying besides.

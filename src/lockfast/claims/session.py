@@ -121,7 +121,7 @@ class Session:
 
     @staticmethod
     def deadline(now: float, until: float | None, life: float) -> float:
-        """Give the deadline of a request: a reply that comes after the claim's life is useless.
+        """Return the deadline of a request: a reply that comes after the claim's life is useless.
 
         A wait of a millisecond still allows for one round trip: the wait is for the grant.
         """

@@ -64,14 +64,14 @@ class Table(Departures):
         return self._by_id.get(id_)
 
     def holding(self, owner: object) -> dict[str, str]:
-        """Tell what a thread or task holds: names by ids."""
+        """Return what a thread or task holds: names by ids."""
         if owner not in self._owners:
             return {}
         with self._lock:
             return self._owners.holding(owner)
 
     def inside(self) -> bool:
-        """Tell whether this thread was interrupted inside the table by what it does now."""
+        """Return whether this thread was interrupted inside the table by what it does now."""
         return self._lock.inside()
 
     async def aside(self, wait: Coroutine[Any, Any, T]) -> T:
@@ -91,7 +91,7 @@ class Table(Departures):
                 self._hurry(due)
 
     def answered(self, claim: Claim, sent: float, standing: Standing | None, now: float) -> None:
-        """Take in the reply to a claim: None if its id is dead."""
+        """Process the reply to a claim: None if its id is dead."""
         with self._lock:
             if standing is not None and standing.ticket and claim.phase is ASKING:
                 claim.observe(sent, standing.left)
@@ -122,7 +122,7 @@ class Table(Departures):
                     claim.event.set()
 
     def wake(self, wakes: Iterable[Wake], now: float) -> None:
-        """Take pushes in. They may be lost, early or doubled, and may overtake a reply."""
+        """Process pushes. They may be lost, early or doubled, and may overtake a reply."""
         with self._lock:
             for wake in wakes:
                 if wake is EVERYONE:
@@ -152,9 +152,9 @@ class Table(Departures):
         standings: Iterable[Standing | Exception | None],
         now: float,
     ) -> tuple[list[Claim], list[Claim]]:
-        """Take in the replies to a renewal: None for a claim that the engine no longer has.
+        """Process the replies to a renewal: None for a claim that the engine no longer has.
 
-        Give back those that are in jeopardy since, and those that were until now, since their
+        Return those that are in jeopardy since, and those that were until now, since their
         renewal was late.
         """
         worried: list[Claim] = []
@@ -175,9 +175,9 @@ class Table(Departures):
         return worried, late
 
     def unanswered(self, claims: Iterable[Claim], now: float) -> list[Claim]:
-        """Take in that a renewal failed: try again soon, and be there when the time is over.
+        """Note that a renewal failed: try again soon, and be there when the time is over.
 
-        Give back those that are in jeopardy since.
+        Return those that are in jeopardy since.
         """
         with self._lock:
             return [each for claim in claims for each in self._unanswered(claim, now)]

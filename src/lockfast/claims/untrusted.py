@@ -27,7 +27,7 @@ def _parsed(raw: bytes) -> dict[str, object]:
 
 
 def text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str:
-    """Give a text, cut to its length. Halves of surrogate pairs, which JSON can write and no
+    """Return a text, cut to its length. Halves of surrogate pairs, which JSON can write and no
     encoding can, are replaced: a log handler would fail on them.
     """
     found = said.get(key, otherwise)
@@ -37,7 +37,7 @@ def text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str
 
 
 def number(said: dict[str, object], key: str, lowest: float, highest: float) -> float:
-    """Give a number within its range, else 0: Infinity and NaN are in no range."""
+    """Return a number within its range, else 0: Infinity and NaN are in no range."""
     found = said.get(key)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return 0

@@ -99,6 +99,6 @@ def launch(argv: Sequence[str] | None = None) -> int:
 
 
 def _hint(message: str) -> str:
-    """Tell where an option belongs that was written behind the command."""
+    """Return where an option belongs that was written behind the command."""
     found = re.search(r"No such option: (--url(-file)?)\b", message)
     return f"Write it before the command: lockfast {found[1]} ... ls" if found else ""

@@ -12,7 +12,7 @@ class FlaggedCommand(TyperCommand):
     """A command."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]  # Typer's Context is the only one there is
-        """Give its parameters, also the `--help` that Typer adds."""
+        """Return its parameters, also the `--help` that Typer adds."""
         return _bare(super().get_params(ctx))
 
 
@@ -20,7 +20,7 @@ class FlaggedGroup(TyperGroup):
     """The commands together."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]  # Typer's Context is the only one there is
-        """Give its parameters, also those that Typer adds."""
+        """Return its parameters, also those that Typer adds."""
         return _bare(super().get_params(ctx))
 
 

@@ -12,7 +12,7 @@ from lockfast.plain import plain
 
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Give the names that are held now and begin so. A shell asks this: nothing is ever raised."""
+    """Return the names that are held now and begin so, for a shell. Never raises."""
     try:
         above = cast("typer.Context", context.find_root())
         url = chosen(above, above.params.get("url"), above.params.get("url_file"))

@@ -15,7 +15,7 @@ from enum import Enum
 
 
 def quorum(nodes: int) -> int:
-    """Give the smallest majority."""
+    """Return the smallest majority."""
     return nodes // 2 + 1
 
 
@@ -54,12 +54,12 @@ class Ballot:
         """The highest number that a node has accepted, of those that have refused."""
 
     def refuse(self, node: int, mark: int) -> None:
-        """Take in that a node has accepted a higher number before."""
+        """Note that a node has accepted a higher number before."""
         self.outbid.add(node)
         self.marks[node] = mark
 
     def busy(self, node: int, mark: int, holder: str, left: float) -> None:
-        """Take in that a node has given it to another."""
+        """Note that a node has given it to another."""
         self.holders[node] = (holder, left)
         self.marks[node] = mark
 

@@ -27,7 +27,7 @@ class Templates:
 
 
 def _literals(text: str) -> list[str]:
-    """Give what stands before, between and behind the fields of a template."""
+    """Return what stands before, between and behind the fields of a template."""
     literals = [""]
     for literal, field, *_ in Formatter().parse(text):
         literals[-1] += literal
@@ -37,7 +37,7 @@ def _literals(text: str) -> list[str]:
 
 
 def _fits(literals: Sequence[str], name: str) -> bool:
-    """Tell whether a name has these literals, with at least one character in place of each field.
+    """Return whether a name has these literals, with at least one character in place of each field.
 
     Each literal is looked for where it is next: if the name can be read at all, it can be read so.
     A regular expression would try all other ways too, and a name that a user chose could make that

@@ -7,7 +7,7 @@ LIMIT = 2**53
 
 
 def mint(last: int, micros: int) -> int:
-    """Give the ticket after `last`, at a time of `micros` microseconds.
+    """Return the ticket after `last`, at a time of `micros` microseconds.
 
     The counter alone resets when the engine loses its data; the clock alone repeats when it goes
     back. The larger of the two resets only if both happen at once.

@@ -65,7 +65,7 @@ class Validity:
         self.worry = min(self.worry, now)
 
     def expired(self, now: float) -> bool:
-        """Tell whether it is lost; if its time is over, it is from now on."""
+        """Return whether it is lost; if its time is over, it is from now on."""
         if self.loss is None and now >= self.until:
             self.loss = Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
         return self.loss is not None

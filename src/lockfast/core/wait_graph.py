@@ -57,7 +57,7 @@ class Waits:
         """The ids of the waiting claims that can never be granted."""
 
     def circle(self, id_: str) -> list[Link]:
-        """Give the shortest way from a stuck claim over its blockers back to itself, if any."""
+        """Return the shortest way from a stuck claim over its blockers back to itself, if any."""
         if id_ not in self.stuck:
             return []
         came: dict[str, Link] = {}

@@ -9,14 +9,14 @@ from lockfast.url import Target
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a host is this machine: a socket in a folder, or a loopback address."""
+    """Return whether a host is this machine: a socket in a folder, or a loopback address."""
     if host in {"", "localhost"} or host.startswith(("/", "@")):
         return True
     return not is_name(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_name(host: str) -> bool:
-    """Tell whether a host has to be looked up."""
+    """Return whether a host has to be looked up."""
     if not host or host.startswith(("/", "@")):
         return False
     try:

@@ -66,7 +66,7 @@ class Memory:
         return result
 
     def kept(self, name: str) -> list[tuple[float, bytes]]:
-        """Give the records of a name that are not too old."""
+        """Return the records of a name that are not too old."""
         return [each for each in self.records.get(name, ()) if self.clock() < each[0]]
 
     def _catch_up(self) -> None:
@@ -96,7 +96,7 @@ class MemoryEngine:
         self._pushes: list[Wake] = [EVERYONE]
 
     def push(self, wake: Wake) -> None:
-        """Take a push in."""
+        """Queue a push."""
         self._pushes.append(wake)
         self._bell.ring()
 

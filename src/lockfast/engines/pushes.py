@@ -12,12 +12,12 @@ CALM = 0.1  # seconds between attempts to listen
 
 
 def before(deadline: float | None, soon: float) -> float:
-    """Give the earlier of the two."""
+    """Return the earlier of the two."""
     return soon if deadline is None else min(deadline, soon)
 
 
 def patience(deadline: float | None, now: float) -> float:
-    """Give the deadline of a subscription: a heart that has work to do must not wait for it."""
+    """Return the deadline of a subscription: a heart that has work to do must not wait for it."""
     return now + (1.0 if deadline is None else min(max(deadline - now, 0.05), 1.0))
 
 

@@ -129,7 +129,7 @@ class Fenced:
     """The name of the lock, with fields in braces."""
 
     def lock_name(self) -> str:
-        """Give the name of the lock that guards this row."""
+        """Return the name of the lock that guards this row."""
         return self.fence.format_map(_Fields(self))
 
     def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Django's

@@ -59,7 +59,7 @@ def shown(lease: Holder) -> Shown:
 
 
 def admit(mark: Mark | None, at: Shown) -> Mark:
-    """Give the mark after a seal or a write; raise `StaleToken` if neither is allowed any more.
+    """Return the mark after a seal or a write; raise `StaleToken` if neither is allowed any more.
 
     A holder writes many times, so an equal token passes if it is the same claim's (trap 29). A
     reader never raises the mark above its floor: the readers beside it have lower tickets.

@@ -68,7 +68,7 @@ class ElectionCore(Generic[L]):
         return await acquire(self._session, self._shape, wait, "", self._lease_type, value=value)
 
     async def _leader(self) -> Leader | None:
-        """Tell who leads now; None if nobody does."""
+        """Return who leads now; None if nobody does."""
         entries = await look(self._session, self.name)
         return next((_leader(entry) for entry in entries if entry.granted), None)
 

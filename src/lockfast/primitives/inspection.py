@@ -95,7 +95,7 @@ def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]
 
 
 async def broken(session: Session, name: str) -> list[Break]:
-    """Tell who broke a lock, the last first."""
+    """Return who broke a lock, the last first."""
     session.enter()
     return history(await session.engine.records(checked(name), session.runtime.now() + IO))
 

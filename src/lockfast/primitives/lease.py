@@ -125,7 +125,7 @@ class LeaseCore:
         return f"<{type(self).__name__} {self.name!r} ticket={self.ticket} {self.state.value}>"
 
     def _release(self) -> Coroutine[Any, Any, None]:
-        """Give the lease back. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """

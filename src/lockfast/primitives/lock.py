@@ -109,11 +109,11 @@ class LockCore(Generic[L]):
             return None
 
     async def _holders(self) -> list[Holder]:
-        """Tell who holds it now."""
+        """Return who holds it now."""
         return [each for each in await self._queue() if each.granted]
 
     async def _queue(self) -> list[Holder]:
-        """Tell who holds it and who waits for it, in the order of tickets."""
+        """Return who holds it and who waits for it, in the order of tickets."""
         return [Holder(entry) for entry in await look(self._session, self.name)]
 
     def release(self) -> NoReturn:
@@ -182,7 +182,7 @@ async def look(session: Session, name: str) -> list[Entry]:
 
 
 def patience(on_busy: str, timeout: float | None) -> float | None:
-    """Give the timeout that goes with what is to be done when a lock is busy."""
+    """Return the timeout that goes with what is to be done when a lock is busy."""
     if on_busy not in {"wait", "raise", "skip"}:
         raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
     return 0.0 if timeout is None and on_busy != "wait" else timeout

@@ -82,7 +82,7 @@ class MultiLeaseCore(Generic[L]):
         return f"<{type(self).__name__} {sorted(self.leases)} {self.state.value}>"
 
     def _release(self) -> Coroutine[Any, Any, None]:
-        """Give all back. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release all. Twice is fine; after a loss it raises `LeaseLost`, once.
 
         After an engine's error it can be called again.
         """

@@ -47,7 +47,7 @@ class Template:
             ) from error
 
     def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Give the name for a call."""
+        """Return the name for a call."""
         if self._plain:
             return self._text
         bound = self._signature.bind_partial(*args, **kwargs)

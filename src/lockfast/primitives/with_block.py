@@ -59,7 +59,7 @@ class Leaving(Generic[L, R]):
 
 
 def beginning() -> Block[Any, Any]:
-    """Give the block of the statement that calls `__enter__` now."""
+    """Return the block of the statement that calls `__enter__` now."""
     asked = _asked.pop(get_ident(), None)
     block = asked() if asked is not None else None
     if block is None:

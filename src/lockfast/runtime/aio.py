@@ -142,7 +142,7 @@ class HeartTask:
         )
 
     def started(self) -> bool:
-        """Tell whether it runs, or ran."""
+        """Return whether it runs, or ran."""
         return self._task is not None
 
     def here(self) -> bool:

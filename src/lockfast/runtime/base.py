@@ -55,7 +55,7 @@ class Turns(Protocol):
         ...
 
     def leave(self) -> None:
-        """Give the turn to another."""
+        """End the turn: another may begin."""
 
 
 class Running(Protocol):
@@ -65,11 +65,11 @@ class Running(Protocol):
         """Start it."""
 
     def started(self) -> bool:
-        """Tell whether it runs, or ran: Ctrl-C may have struck while it was started."""
+        """Return whether it runs, or ran: Ctrl-C may have struck while it was started."""
         ...
 
     def here(self) -> bool:
-        """Tell whether the caller runs inside it: a callback that it calls."""
+        """Return whether the caller runs inside it: a callback that it calls."""
         ...
 
     async def ended(self, timeout: float) -> bool:

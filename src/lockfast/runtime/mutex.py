@@ -19,7 +19,7 @@ class Mutex(_thread.RLock):  # type: ignore[misc]  # final for typeshed, not for
     """A subclass of the built-in one, so that `with` costs no more than with a plain lock."""
 
     def inside(self) -> bool:
-        """Tell whether the calling thread is in the critical section already."""
+        """Return whether the calling thread is in the critical section already."""
         return self._is_owned()  # type: ignore[attr-defined, no-any-return]  # as Condition does
 
     async def aside(self, work: Coroutine[Any, Any, T]) -> T:

@@ -129,7 +129,7 @@ class HeartThread:
             self._running.release()
 
     def started(self) -> bool:
-        """Tell whether it runs, or ran."""
+        """Return whether it runs, or ran."""
         return self._ident is not None
 
     def here(self) -> bool:

@@ -53,7 +53,7 @@ class LabEngine(MemoryEngine):
         return float("inf") if self.until is None else self.until
 
     def resting(self, now: float, rounds: int) -> bool:
-        """Tell whether the heart has nothing to do after so many rounds, or is held."""
+        """Return whether the heart has nothing to do after so many rounds, or is held."""
         held = self.paused or self.closed
         slept = self.asleep and self.rounds >= rounds
         return held or (slept and not self._pushes and self.due() > now)

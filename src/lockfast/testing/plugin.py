@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lockfast_lab() -> Iterator[Lab]:
-    """Give a memory engine on a clock that the test moves: `client`, `clock`, `lose`, `pause`."""
+    """Return a memory engine on a clock that the test moves: `client`, `clock`, `lose`, `pause`."""
     from lockfast.testing.lab import Lab  # noqa: PLC0415  # for those alone who ask for it
 
     with Lab() as lab:

@@ -16,7 +16,7 @@ from lockfast.plain import plain
 
 
 def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
-    """Tell who holds the lock NAME, who waits for it in the order of the queue, and who broke it
+    """Show who holds the lock NAME, who waits for it in the order of the queue, and who broke it
     last and why.
 
     Records of breaks are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,

@@ -14,7 +14,7 @@ PDEATHSIG = 1  # of prctl(2); it outlives exec
 
 
 def leashed(*argv: str) -> list[str]:
-    """Give the command line that starts a command on a leash."""
+    """Return the command line that starts a command on a leash."""
     return [sys.executable, "-I", __file__, *argv]  # as a file: nothing of lockfast is imported
 
 

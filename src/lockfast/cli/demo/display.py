@@ -66,7 +66,7 @@ class Scene:
             self._live.stop()
 
     def tell(self, line: str, style: str = "") -> None:
-        """Tell what happens, and leave time to read it."""
+        """Say what happens, and leave time to read it."""
         text = Text(line, style=style)
         self._told.append(text)
         if not self._console.is_terminal:

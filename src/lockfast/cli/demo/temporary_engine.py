@@ -63,5 +63,5 @@ def memory(folder: Path) -> Iterator[str]:
 
 
 def has_redis() -> bool:
-    """Tell whether there is a redis-server, and our driver for it."""
+    """Return whether there is a redis-server, and our driver for it."""
     return shutil.which("redis-server") is not None and find_spec("hiredis") is not None

@@ -58,7 +58,7 @@ class Worker:
         return data.decode()
 
     def leave(self) -> str:
-        """Give the lock back."""
+        """Release the lock."""
         self.lease.release()
         return ""
 

@@ -30,7 +30,7 @@ def by_name(claims: Iterable[Holder]) -> list[Name]:
 
 
 def fields(claim: Holder) -> dict[str, object]:
-    """Give what `--json` says of a claim. Numbers that do not fit a float are strings."""
+    """Return what `--json` says of a claim. Numbers that do not fit a float are strings."""
     said = claim.who
     return {
         "name": claim.name,
@@ -63,14 +63,14 @@ def described(claim: Holder) -> str:
 
 
 def share(claim: Holder) -> str:
-    """Tell what it has: its token, or its part of what several have."""
+    """Return what it has: its token, or its part of what several have."""
     if claim.weight == claim.capacity:
         return str(claim.ticket)
     return "reader" if claim.capacity == SHARED else f"{claim.weight} of {claim.capacity}"
 
 
 def age(claim: Holder) -> str:
-    """Tell how long ago it asked, by its wall clock and ours."""
+    """Return how long ago it asked, by its wall clock and ours."""
     return span(time.time() - claim.who.since) if claim.who.since else "?"
 
 

@@ -29,7 +29,7 @@ class Graph:
         self._drawn: set[str] = set()
 
     def edges(self) -> list[tuple[Holder, Holder]]:
-        """Give each waiting claim with each claim that is held of the same name."""
+        """Return each waiting claim with each claim that is held of the same name."""
         return [
             (waiter, holder)
             for holder in self._granted.values()
@@ -46,7 +46,7 @@ class Graph:
         return [self._tree(root) for root in (*roots, *rest) if self._followed(root)]
 
     def _followed(self, holder: Holder) -> bool:
-        """Tell whether somebody waits for it who was not drawn yet."""
+        """Return whether somebody waits for it who was not drawn yet."""
         return any(claim.id not in self._drawn for claim in self._waiters.get(holder.name, ()))
 
     def _tree(self, holder: Holder) -> Tree:

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 
 def manual(command: Callable[..., object]) -> str:
-    """Give the docstring as Typer wants it.
+    """Return the docstring as Typer wants it.
 
     A paragraph with indented lines is a list under a heading, and keeps its lines.
     """

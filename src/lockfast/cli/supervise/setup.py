@@ -70,7 +70,7 @@ def staged(command: Sequence[str], plan: Plan, *, freeze: bool, keep_url: bool) 
 
 
 def leave(outcome: Outcome) -> int:
-    """Give the exit code.
+    """Return the exit code.
 
     An end by Ctrl-C is passed on to the whole group, as the terminal would have done had the
     command been in it: a script that only sees the number 130 would go on.

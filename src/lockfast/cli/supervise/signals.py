@@ -69,11 +69,11 @@ class Signals:
         return done[0]()
 
     def fileno(self) -> int:
-        """Give what is readable when there is something to take."""
+        """Return what is readable when there is something to take."""
         return self._out.fileno()
 
     def take(self) -> list[int]:
-        """Give the signals that came since the last time."""
+        """Return the signals that came since the last time."""
         with suppress(BlockingIOError):
             return [number for number in self._out.recv(4096) if number]
         return []
@@ -111,7 +111,7 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give them back."""
+        """Restore them."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)

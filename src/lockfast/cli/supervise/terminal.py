@@ -42,7 +42,7 @@ class Terminal:
         return self._given != 0 and self._front() == self._given
 
     def is_plain(self) -> bool:
-        """Tell whether the command should be in front at once.
+        """Return whether the command should be in front at once.
 
         In a pipeline it should not: `lockfast run ... | less` reads its keys from the terminal. A
         command that reads from it nevertheless is stopped by the kernel, and put in front then.

@@ -50,7 +50,7 @@ class Handle:
         self.alive = True
 
     def tell(self, order: Order) -> None:
-        """Give an order. Whether it is still there, `hear` tells."""
+        """Send an order. Whether it is still there, `hear` tells."""
         with suppress(OSError):
             self._line.send(order)
 

@@ -80,7 +80,7 @@ class Attempt:
                 waiter = await sessions.open(form.wait_size, self._deadline)
 
     async def session(self) -> Session:
-        """Give the session that the claim will live on if it is granted."""
+        """Return the session that the claim will live on if it is granted."""
         size = self.form.size
         ready = self._sessions.ready(size, self._now)
         return ready or await self._sessions.open(size, self._deadline)
@@ -99,11 +99,11 @@ class Attempt:
         return await self._own.send_all(asks, request, self._deadline)
 
     def unread(self, asks: list[Ask]) -> None:
-        """Take in that the reply could not be read."""
+        """Note that the reply could not be read."""
         self._own.unread(asks)
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
-        """Take in that the claim was put where nobody was; None if it was not put."""
+        """Note that the claim was put where nobody was; None if it was not put."""
         said = claim_transaction.claimed(reply, self.form)
         if said is None:
             return None
@@ -153,7 +153,7 @@ class Attempt:
             self._check_capacity(head)
 
     async def _found(self, queue: list[Row], revision: int) -> Standing | None:
-        """Take in the entry that an earlier copy has made: its time began with the first copy."""
+        """Process the entry that an earlier copy has made: its time began with the first copy."""
         ask, shape = self.ask, self.ask.shape
         row = next(row for row in queue if row.id == ask.id)
         await self._check_kind(queue[0], row.key)
@@ -184,7 +184,7 @@ class Attempt:
         return None if said is None else await self._entered(said, holder, None)
 
     async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:
-        """Take in that the claim was put, and has what is left of its session."""
+        """Note that the claim was put, and has what is left of its session."""
         ask, shape, now = self.ask, self.ask.shape, self._now
         if said.alone:
             return self._alone(said.alone, holder)
@@ -204,7 +204,7 @@ class Attempt:
         return await self._placed(mine, queue or [head], said.at)
 
     async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing:
-        """Tell where a claim stands; one that is granted moves to the lease of its ttl."""
+        """Return where a claim stands; one that is granted moves to the lease of its ttl."""
         if mine.key in [row.key for row in queue[: granted(queue)]]:
             await self._own.promote([mine], self._now, self._deadline)
         return self._places.among(mine, queue, at, self._now)

@@ -193,7 +193,7 @@ class EtcdEngine:
         self._transport.reset()
 
     async def close(self) -> None:
-        """Give the leases back, if nothing is on them any more, and close the connections."""
+        """Release the leases, if nothing is on them any more, and close the connections."""
         try:
             if not len(self._own):
                 await self._sessions.revoke(self._now() + CLOSING)

@@ -29,7 +29,7 @@ def crowded() -> EngineUnavailable:
 
 
 def failed(error: Any, address: str) -> EngineError:
-    """Tell what an error means: nothing was done, or nobody knows, or etcd said no."""
+    """Return what an error means: nothing was done, or nobody knows, or etcd said no."""
     code, said = error.code(), str(error.details())
     what = f"etcd at {address}: {said}"
     if said == LEADERLESS:

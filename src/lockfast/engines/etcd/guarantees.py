@@ -108,7 +108,7 @@ def promised(voters: int, versions: Collection[str]) -> tuple[Level, str]:
 
 
 def _known(version: str) -> bool:
-    """Tell whether it is a version whose bugs are known: etcd 3 with a minor and a patch."""
+    """Return whether it is a version whose bugs are known: etcd 3 with a minor and a patch."""
     numbered = _numbers(version)
     return len(numbered) == 3 and numbered[0] == 3  # noqa: PLR2004  # major, minor, patch of etcd 3
 

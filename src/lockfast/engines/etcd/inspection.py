@@ -114,7 +114,7 @@ async def _times_to_live(
 
 
 def _left(row: Row, left: int, whole: int) -> float:
-    """Tell what another's claim has left. etcd counts in whole seconds, and rounds down; the
+    """Return what another's claim has left. etcd counts in whole seconds, and rounds down; the
     lease may be longer than the claim's own time, which its own client minds.
     """
     if left < 0:  # it is over, and about to be deleted

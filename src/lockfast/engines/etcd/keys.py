@@ -33,7 +33,7 @@ def encoded(name: str) -> bytes:
 
 
 def end(prefix: bytes) -> bytes:
-    """Give the first key behind all that begin with a prefix: it ends in a byte below 255."""
+    """Return the first key behind all that begin with a prefix: it ends in a byte below 255."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 

@@ -82,7 +82,7 @@ class Listener:
         return wakes, unsure
 
     def _refused(self, stream: Stream, why: str) -> None:
-        """Take in that etcd refuses watches: open another stream, later and later."""
+        """Note that etcd refuses watches: open another stream, later and later."""
         self._transport.suspect(why)
         stream.close()
         self._stream = None

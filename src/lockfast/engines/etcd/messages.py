@@ -151,7 +151,7 @@ class Done(NamedTuple):
         return numbers(self.header).get(3, 0)
 
     def of(self, count: int) -> list[bytes]:
-        """Give the replies to so many operations."""
+        """Return the replies to so many operations."""
         if len(self.replies) != count:
             raise Malformed(f"{len(self.replies)} replies to {count} operations")
         return self.replies
@@ -231,7 +231,7 @@ def term(message: bytes) -> int:
 
 
 def deleted(message: bytes) -> bool:
-    """Tell whether a deletion found something."""
+    """Return whether a deletion found something."""
     return numbers(message).get(2, 0) > 0
 
 

@@ -26,7 +26,7 @@ class OwnClaim:
         """When it is over, unless it is renewed."""
 
     def row(self) -> Row:
-        """Give it as etcd stores it."""
+        """Return it as etcd stores it."""
         shape, lease = self.form.shape, self.session.lease
         ttl, payload = shape.ttl, self.payload
         return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)

@@ -124,15 +124,15 @@ class OwnClaims:
         return reply
 
     def knows(self, id_: str) -> bool:
-        """Tell whether a claim was taken in, or is dead."""
+        """Return whether a claim was taken in, or is dead."""
         return id_ in self._by_id or self.dead(id_)
 
     def dead(self, id_: str) -> bool:
-        """Tell whether a claim must not come to life: it was buried, or its time is over."""
+        """Return whether a claim must not come to life: it was buried, or its time is over."""
         return id_ in self.tombs or id_ in self._over
 
     def over(self, id_: str) -> bool:
-        """Tell whether the time of a claim is over, and it waits to be deleted."""
+        """Return whether the time of a claim is over, and it waits to be deleted."""
         return id_ in self._over
 
     async def ask(self, request: bytes, deadline: float) -> Done:
@@ -158,7 +158,7 @@ class OwnClaims:
             self.tombs[ask.id] = max(self.tombs.get(ask.id, 0.0), until)
 
     def unread(self, asks: Sequence[Ask]) -> None:
-        """Take in that the answer to these claims could not be read: as if there were none."""
+        """Note that the answer to these claims could not be read: as if there were none."""
         for ask in asks:
             self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
         self._doubt(asks)

@@ -32,7 +32,7 @@ class Places:
         return mine.until - now if mine is not None else row.ttl
 
     def among(self, mine: OwnClaim, queue: Sequence[Row], revision: int, now: float) -> Standing:
-        """Tell where a claim stands in a queue that has it."""
+        """Return where a claim stands in a queue that has it."""
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
         found = standing(
             queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
@@ -60,7 +60,7 @@ class Places:
         revision: int,
         now: float,
     ) -> Standing:
-        """Tell where a waiter for a lock stands that has seen the two ends of its queue."""
+        """Return where a waiter for a lock stands that has seen the two ends of its queue."""
         self._listener.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
         left = mine.until - now
         return Standing(
@@ -84,7 +84,7 @@ class Places:
     def tell(
         self, mines: Sequence[OwnClaim], seen: Seen, now: float, *, local: bool = False
     ) -> list[Standing | None]:
-        """Tell where claims stand in queues that were read; None for one that is not there."""
+        """Return where claims stand in queues that were read; None for one that is not there."""
         standings: list[Standing | None] = []
         for mine in mines:
             queue = seen.queues[mine.form.prefix]

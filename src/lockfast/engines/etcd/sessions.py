@@ -96,13 +96,13 @@ class Session:
         return self.anchor + self.granted / DUE
 
     def fresh(self, now: float) -> bool:
-        """Tell whether it was kept alive just now: the claims of one beat share a keepalive, and a
-        renewal that has failed half-way does not begin with another.
+        """Return whether it was kept alive just now: the claims of one beat share a keepalive, and
+        a renewal that has failed half-way does not begin with another.
         """
         return now < self.anchor + self.granted / 6.0
 
     def idle(self, now: float) -> bool:
-        """Tell whether nobody has put a claim on it for long."""
+        """Return whether nobody has put a claim on it for long."""
         return now > self.used + IDLE * self.granted
 
     def same(self) -> bytes:
@@ -123,7 +123,7 @@ class Kept(NamedTuple):
     term: int
 
     def prove(self, term: int) -> bool:
-        """Take in the term of a read through the quorum that was sent after the answer came."""
+        """Process the term of a read through the quorum that was sent after the answer came."""
         if not self.term or self.term != term:
             return False
         self.session.anchor = max(self.session.anchor, self.sent)
@@ -153,7 +153,7 @@ class Sessions:
         return self._by_lease.get(lease)
 
     def ready(self, size: int, now: float) -> Session | None:
-        """Give a session that has two thirds of its time, if there is one."""
+        """Return a session that has two thirds of its time, if there is one."""
         session = self._by_size.get(size)
         if session is None or now >= session.due:
             return None
@@ -253,7 +253,7 @@ class Sessions:
         raise unproven()
 
     def lose(self, session: Session) -> None:
-        """Take in that a lease is gone, and everything on it."""
+        """Note that a lease is gone, and everything on it."""
         session.dead = True
         self._by_lease.pop(session.lease, None)
         if self._by_size.get(session.size) is session:
@@ -275,7 +275,7 @@ class Sessions:
                     await self.keep(session, now + min(session.granted / 6.0, 1.0))
 
     async def revoke(self, deadline: float) -> None:
-        """Give the leases back; whatever is on them goes too."""
+        """Release the leases; whatever is on them goes too."""
         for session in self:
             self.lose(session)
             with suppress(Leaseless):

@@ -35,8 +35,8 @@ def blocker(head: Row, base: int) -> Blocker:
 def standing(
     queue: Sequence[Row], place: int, left: float, base: int, ends: Callable[[Row], float]
 ) -> Standing:
-    """Tell where the claim at a place of its queue stands; `ends` tells in how many seconds a claim
-    is over unless it is renewed, at most.
+    """Return where the claim at a place of its queue stands. `ends` tells in how many seconds a
+    claim is over unless it is renewed, at most.
     """
     holders = granted(queue)
     head = queue[0]

@@ -88,7 +88,7 @@ class ThreadTransport(Transport):
         return True
 
     def leave(self) -> None:
-        """Give the turn to another."""
+        """End the turn: another may begin."""
         self._turns.put(None)
 
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:

@@ -63,7 +63,7 @@ class Login:
     """Whether it has a certificate of its own."""
 
     def channel(self) -> Callable[[str], grpc.Channel]:
-        """Give what opens a blocking channel to a member."""
+        """Return what opens a blocking channel to a member."""
         return lambda address: (
             grpc.insecure_channel(address, OPTIONS)
             if self.credentials is None
@@ -138,12 +138,12 @@ class Transport(ABC):
         return True
 
     def leave(self) -> None:  # noqa: B027  # asyncio has no turns
-        """Give the turn to another."""
+        """End the turn: another may begin."""
 
     async def call(
         self, method: str, request: bytes, deadline: float, *, harmless: bool = False
     ) -> bytes:
-        """Give the reply. A request that was not sent goes to the next member, and so on; while
+        """Return the reply. A request that was not sent goes to the next member, and so on; while
         they elect a leader, again and again. One that is harmless when sent twice is sent again
         also if its outcome is not known.
         """
@@ -212,7 +212,7 @@ class Transport(ABC):
             raise failed(error, address) from error
 
     def doubt(self, address: str) -> None:
-        """Take in that a member has failed: the next one is asked from now on."""
+        """Note that a member has failed: the next one is asked from now on."""
         if address == self.address:
             self._current = (self._current + 1) % len(self._login.addresses)
 
@@ -244,7 +244,7 @@ class Transport(ABC):
         return over
 
     def leads(self, stream: Stream) -> bool:
-        """Tell whether a stream goes to the member that is asked, with the login that is used."""
+        """Return whether a stream goes to the member that is asked, with the login that is used."""
         known = self._strange or stream.metadata == self._metadata
         return known and stream.address == self.address
 
@@ -264,7 +264,7 @@ class Transport(ABC):
 
     @abstractmethod
     def _blocking(self, address: str) -> grpc.Channel:
-        """Give a channel whose streams a thread reads."""
+        """Return a channel whose streams a thread reads."""
 
     @abstractmethod
     def _open(self, address: str) -> Link:

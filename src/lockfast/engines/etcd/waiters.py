@@ -39,7 +39,7 @@ class Wait:
         self.sure = sure
 
     def gone(self, key: bytes) -> None:
-        """Take in that a claim has gone. Nothing is counted anew: each of many sharers hears of
+        """Note that a claim has gone. Nothing is counted anew: each of many sharers hears of
         each that leaves.
         """
         _, weight = self.ahead.pop(key, (0, 0))

@@ -28,7 +28,7 @@ AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; t
 
 
 def schema() -> str:
-    """Give the SQL that `install` runs, for those who keep their migrations themselves."""
+    """Return the SQL that `install` runs, for those who keep their migrations themselves."""
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 

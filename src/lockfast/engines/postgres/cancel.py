@@ -18,7 +18,7 @@ class Cancel:
         self._request = pgconn.cancel_conn() if capabilities.has_cancel_safe() else None
 
     def fileno(self) -> int:
-        """Give the socket to wait for."""
+        """Return the socket to wait for."""
         return -1 if self._request is None else self._request.socket
 
     def send(self) -> Steps:

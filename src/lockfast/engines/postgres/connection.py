@@ -63,7 +63,7 @@ class Link:
         self._pgconn: abc.PGconn = pq.PGconn.connect_start(conninfo.encode())
 
     def fileno(self) -> int:
-        """Give the socket to wait for. While connecting, it may be another after each step."""
+        """Return the socket to wait for. While connecting, it may be another after each step."""
         try:
             return self._pgconn.socket
         except psycopg.Error as broken:
@@ -153,7 +153,7 @@ class Link:
         return EngineUnavailable(f"PostgreSQL at {self.where}: {error}", sent=True)
 
     def pushes(self) -> list[bytes]:
-        """Give the notifications that have arrived with what was read."""
+        """Return the notifications that have arrived with what was read."""
         pushes = []
         while (push := self._pgconn.notifies()) is not None:
             pushes.append(push.extra)

@@ -65,7 +65,7 @@ class PostgresEngine:
             await self._greet(deadline)
 
     def _late(self, ask: Ask) -> int:
-        """Give the latest time of this copy of a claim, and remember the latest of all."""
+        """Return the latest time of this copy of a claim, and remember the latest of all."""
         late = self._translate(ask.not_after)
         ask.late = max(ask.late, late)
         return late
@@ -87,7 +87,7 @@ class PostgresEngine:
         await self._transport.call(b"SELECT 1", deadline, len)
 
     def _translate(self, when: float) -> int:
-        """Give a time of ours by the server's clock, in µs; at most, never later."""
+        """Return a time of ours by the server's clock, in µs; at most, never later."""
         return int((when + (self._transport.offset or 0.0)) * 1e6)
 
     async def renew(

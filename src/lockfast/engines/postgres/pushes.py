@@ -24,7 +24,7 @@ class Pushes:
         self._secret = secrets.token_bytes(32)
 
     def word(self, ident: str) -> str:
-        """Give the word of a claim, in hexadecimal digits."""
+        """Return the word of a claim, in hexadecimal digits."""
         return blake2b(ident.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def read(self, messages: Iterable[bytes]) -> list[Wake]:

@@ -14,4 +14,4 @@ class Socket(Protocol):
     """What can be waited for."""
 
     def fileno(self) -> int:
-        """Give its descriptor. While connecting, it may be another after each step."""
+        """Return its descriptor. While connecting, it may be another after each step."""

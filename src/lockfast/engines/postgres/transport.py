@@ -48,7 +48,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def _look_up(self, host: str, deadline: float) -> list[str]:
-        """Give the addresses of a host."""
+        """Return the addresses of a host."""
 
     async def call(
         self,
@@ -143,7 +143,7 @@ class Transport(ABC):
         return now + max((deadline - now) / among, GRACE)
 
     async def _places(self, host: str, port: str, known: Place, deadline: float) -> list[Place]:
-        """Give all addresses of a host, the one that answered last in front.
+        """Return all addresses of a host, the one that answered last in front.
 
         A host is looked up only when it is its turn: the name of a standby may take seconds. That
         of the host that answered last is looked up every time, because a name that leads to

@@ -82,7 +82,7 @@ class Address:
 
     @property
     def unverified(self) -> str | None:
-        """Give the sslmode, if it lets a stranger between us and another machine pass for the
+        """Return the sslmode, if it lets a stranger between us and another machine pass for the
         server; None if it does not, or everything stays on this machine.
         """
         default = "verify-full" if self.words.get("sslrootcert") == "system" else "prefer"
@@ -93,11 +93,11 @@ class Address:
 
     @property
     def conninfo(self) -> str:
-        """Give the words in which libpq wants to hear it, names not resolved."""
+        """Return the words in which libpq wants to hear it, names not resolved."""
         return self.resolved([(host, port, "") for host, port in self.hosts])
 
     def resolved(self, hosts: list[Place]) -> str:
-        """Give the same with addresses that were looked up: libpq would block while it does."""
+        """Return the same with addresses that were looked up: libpq would block while it does."""
         where = {
             "host": ",".join(host for host, _, _ in hosts),
             "port": ",".join(port for _, port, _ in hosts),

@@ -25,17 +25,17 @@ class Pending(Protocol):
     """Whoever takes a reply: a future, or what behaves like one."""
 
     def done(self) -> bool:
-        """Tell whether nothing is wanted any more."""
+        """Return whether nothing is wanted any more."""
         ...
 
     def set_result(self, result: Any, /) -> None:
         """Take the reply."""
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Take in that there is none."""
+        """Note that there is none."""
 
     def exception(self) -> BaseException | None:
-        """Tell why there is none."""
+        """Return why there is none."""
         ...
 
 
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self.drop(str(error or "the server closed the connection"))
 
     def drop(self, why: str) -> None:
-        """Give the connection up: the outcome of what is under way is unknown."""
+        """Return the connection up: the outcome of what is under way is unknown."""
         self.open = False
         if self._watch is not None:
             self._watch.cancel()

@@ -218,11 +218,11 @@ class Connection:
             self._take(reply)
 
     def readable(self) -> bool:
-        """Tell whether something has come: on an idle connection, its end."""
+        """Return whether something has come: on an idle connection, its end."""
         return bool(self._poll(0))
 
     def pending(self) -> bool:
-        """Tell whether bytes wait inside TLS, where poll does not see them."""
+        """Return whether bytes wait inside TLS, where poll does not see them."""
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
 
 

@@ -226,7 +226,7 @@ class RedisEngine(Inspection):
         return messages.resign(form, ask, self._tomb(ask, address) if doubt else 0)
 
     def _tomb(self, ask: Ask, address: Address) -> int:
-        """Give the server's time, in ms, until which no copy of the claim may come to life.
+        """Return the server's time, in ms, until which no copy of the claim may come to life.
 
         At least a moment from now: an expiry in the past would delete the tombstone at once. And
         never before what a copy said: a reply that was read late, or a clock that was moved, has

@@ -45,11 +45,11 @@ class Keys:
 
 @lru_cache(maxsize=16384)
 def keys(name: str) -> Keys:
-    """Give the keys of a name; the last 16,384 names are remembered."""
+    """Return the keys of a name; the last 16,384 names are remembered."""
     return Keys(name)
 
 
 @lru_cache(maxsize=BUCKETS)
 def slot(bucket: int) -> int:
-    """Give the Cluster slot of a bucket: CRC16 of its tag's content."""
+    """Return the Cluster slot of a bucket: CRC16 of its tag's content."""
     return crc_hqx(str(bucket).encode(), 0) % 16384

@@ -58,7 +58,7 @@ class ClaimForm:
 
 
 claim_form = lru_cache(maxsize=16384)(ClaimForm)
-"""Give the form of claims; the last 16,384 shapes are remembered."""
+"""Return the form of claims; the last 16,384 shapes are remembered."""
 
 
 def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
@@ -127,7 +127,7 @@ class Renewal(NamedTuple):
 
 
 def renewal(ask: Ask) -> Renewal:
-    """Give a claim's part of a renewal, made once."""
+    """Return a claim's part of a renewal, made once."""
     packed = ask.packed
     if not isinstance(packed, Renewal):
         where, ttl = Keys(ask.shape.name), b"%d" % (ask.shape.ttl * 1000)

@@ -33,7 +33,7 @@ class Parser(hiredis.Reader):
         self._whole = True
 
     def gets(self) -> Any:  # type: ignore[override]  # whatever a server says
-        """Give the next reply, or MISSING."""
+        """Return the next reply, or MISSING."""
         reply = super().gets()
         if reply is not MISSING:
             self.unfinished = 0
@@ -57,7 +57,7 @@ class Parser(hiredis.Reader):
 
 
 def crowded(raw: bytes) -> bool:
-    """Tell whether an array says that it has too many parts: texts are stepped over."""
+    """Return whether an array says that it has too many parts: texts are stepped over."""
     place = 0
     while found := LINE.match(raw, place):
         kind, said = found.groups()

@@ -31,7 +31,7 @@ def _closed(connection: Connection) -> None:
 
 
 def _from_outside(error: BaseException) -> bool:
-    """Tell whether an exchange failed for what came, or did not: the parser raises much."""
+    """Return whether an exchange failed for what came, or did not: the parser raises much."""
     return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
@@ -152,7 +152,7 @@ class ThreadTransport:
         return replies
 
     def _break(self, connection: Connection, error: BaseException) -> None:
-        """Give a connection up in the middle of an exchange: its replies are out of step."""
+        """Return a connection up in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if _from_outside(error):
             # A server that is slow to answer the heart, which has little time, has ended nothing.

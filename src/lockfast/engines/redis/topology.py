@@ -28,14 +28,14 @@ class Topology(Protocol):
     """Whether claims on different names may share one call."""
 
     def find(self, bucket: int) -> Address | None:
-        """Give the server of a bucket, if it is known."""
+        """Return the server of a bucket, if it is known."""
         ...
 
     async def refresh(self, call: Call) -> None:
         """Learn the present state from whoever answers."""
 
     def doubt(self) -> None:
-        """Take in that what is known has failed."""
+        """Note that what is known has failed."""
 
     def moved(self, bucket: int, error: str, asked: Address) -> Address | None:
         """Read a MOVED or ASK error: where to go."""
@@ -53,7 +53,7 @@ class Standalone:
         self._address = address
 
     def find(self, bucket: int) -> Address | None:  # noqa: ARG002  # one server has them all
-        """Give the server."""
+        """Return the server."""
         return self._address
 
     async def refresh(self, call: Call) -> None:
@@ -80,7 +80,7 @@ class Sentinels:
         self._primary: Address | None = None
 
     def find(self, bucket: int) -> Address | None:  # noqa: ARG002  # one primary has them all
-        """Give the primary, if it is known."""
+        """Return the primary, if it is known."""
         return self._primary
 
     async def refresh(self, call: Call) -> None:
@@ -128,7 +128,7 @@ class Cluster:
         self._owners: dict[int, Address] = {}
 
     def find(self, bucket: int) -> Address | None:
-        """Give the owner of the bucket's slot, if it is known."""
+        """Return the owner of the bucket's slot, if it is known."""
         return self._owners.get(bucket)
 
     async def refresh(self, call: Call) -> None:

@@ -97,7 +97,7 @@ class Slot:
             self._gathering.answer(self._index, self._replies)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Take in that there will be none; the connection says so once per reply."""
+        """Note that there will be none; the connection says so once per reply."""
         if len(self._replies) < self._gathering.count:
             self._replies = [None] * self._gathering.count
             assert isinstance(exception, EngineError)  # noqa: S101  # for the type checker

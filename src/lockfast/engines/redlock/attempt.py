@@ -44,7 +44,7 @@ class Attempt:
 
 
 def attempt(ask: Ask) -> Attempt:
-    """Give what is known of a claim; it is kept on the claim."""
+    """Return what is known of a claim; it is kept on the claim."""
     packed = ask.packed
     if not isinstance(packed, Attempt):
         packed = ask.packed = Attempt()
@@ -221,12 +221,12 @@ class Departure:
 
     @property
     def confirmed(self) -> bool:
-        """Tell whether a majority has answered."""
+        """Return whether a majority has answered."""
         return self._held + self._waited + self._nothing >= self._quorum
 
     @property
     def removed(self) -> bool:
-        """Tell whether it was there: held by a majority, as far as is known, or waiting."""
+        """Return whether it was there: held by a majority, as far as is known, or waiting."""
         unknown = self._nodes - self._waited - self._nothing - self._held
         held = self._held > 0 and self._held + unknown >= self._quorum
         return held or self._waited > 0
@@ -238,12 +238,12 @@ def granted(token: int, left: float, behind: int = 0) -> Standing:
 
 
 def lacks(reply: Any) -> bool:
-    """Tell whether a node does not know a script: it was told to forget them."""
+    """Return whether a node does not know a script: it was told to forget them."""
     return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
 def demoted(reply: Any) -> bool:
-    """Tell whether a node has become a replica: its name may lead to another server now."""
+    """Return whether a node has become a replica: its name may lead to another server now."""
     return isinstance(reply, hiredis.ReplyError) and code(reply) == DEMOTED
 
 

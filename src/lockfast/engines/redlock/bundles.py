@@ -44,7 +44,7 @@ class Bundles(RedisThreads):
         self._closed = threading.Event()
 
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
-        """Give a line that can be used, or say why there is none."""
+        """Return a line that can be used, or say why there is none."""
         try:
             line = self._spares[address].pop()
         except LookupError:  # there is none, or another thread was quicker

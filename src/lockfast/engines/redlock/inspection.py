@@ -99,14 +99,14 @@ def _scanned(reply: Any, prefix: str) -> tuple[int, dict[str, bool]] | None:
 
 
 def _holds(rows: Any) -> bool:
-    """Tell whether a node shows a claim that has the lock."""
+    """Return whether a node shows a claim that has the lock."""
     with contextlib.suppress(Malformed), reading():
         return any(row[2] for row in rows or ())
     return False
 
 
 def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
-    """Give the names, each with whether its lock was met and not only its waiting room."""
+    """Return the names, each with whether its lock was met and not only its waiting room."""
     names: dict[str, bool] = {}
     for key in keys:
         # What is no text is no lock of ours, and must not hide all the others.
@@ -178,7 +178,7 @@ async def _majority(
 
 
 def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
-    """Tell whether the silent nodes change nothing: what was shown is on a majority, or on none."""
+    """Return whether silent nodes change nothing: what was shown is on a majority, or on none."""
     shown: Counter[tuple[int, object]] = Counter()
     for answer in answers:
         for place, rows in enumerate(answer):

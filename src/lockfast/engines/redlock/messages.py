@@ -54,7 +54,7 @@ class Keys:
 
 
 keys = lru_cache(maxsize=16384)(Keys)
-"""Give the keys of a name; the last 16,384 names are remembered."""
+"""Return the keys of a name; the last 16,384 names are remembered."""
 
 
 class ClaimForm:
@@ -74,7 +74,7 @@ class ClaimForm:
 
 
 claim_form = lru_cache(maxsize=16384)(ClaimForm)
-"""Give the form of claims; the last 16,384 shapes are remembered."""
+"""Return the form of claims; the last 16,384 shapes are remembered."""
 
 
 def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path

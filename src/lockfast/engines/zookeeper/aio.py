@@ -24,7 +24,7 @@ class AioReply:
         self._tell(value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """Take an error in."""
+        """Receive an error."""
         self._tell(None, error)
 
     def _tell(self, value: object, error: BaseException | None) -> None:

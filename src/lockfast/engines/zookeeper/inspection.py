@@ -61,7 +61,7 @@ class Show:
         return [self._session.send(self._transport, GetChildren(path, None)) for path in paths]
 
     async def _settle(self, reply: Reply) -> Any:  # noqa: ANN401  # see Reply
-        """Give an answer; None if there is no such node."""
+        """Return an answer; None if there is no such node."""
         try:
             return await self._session.settle(self._transport, reply, self._deadline)
         except NoNodeError:

@@ -36,8 +36,8 @@ def _pair(first: type | tuple[type, ...]) -> Callable[[Any], bool]:
 
 
 def _is_whole(buffer: bytes, offset: int) -> bool:
-    """Tell whether a list of names is as long as it says. kazoo cuts the last name short without a
-    word, and a claim whose name is cut looks like one that is gone.
+    """Return whether a list of names is as long as it says. kazoo cuts the last name short without
+    a word, and a claim whose name is cut looks like one that is gone.
     """
     end, place = len(buffer), offset + INT
     if place > end:
@@ -72,7 +72,7 @@ class Checked:
         self._is_sane = is_sane
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Take the answer in."""
+        """Receive the answer."""
         try:
             sane = self._is_sane(value)
         except (TypeError, IndexError):
@@ -83,7 +83,7 @@ class Checked:
             self._reply.set_exception(ValueError("not what was asked for"))
 
     def set_exception(self, error: BaseException) -> None:
-        """Take an error in."""
+        """Receive an error."""
         self._reply.set_exception(error)
 
 

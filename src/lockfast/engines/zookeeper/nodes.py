@@ -46,14 +46,14 @@ class Header(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def folder(root: str, name: str) -> str:
-    """Give the path under which the claims on a name are. A colon stands in front, since "." and
+    """Return the path under which the claims on a name are. A colon stands in front, since "." and
     ".." are no nodes.
     """
     return f"{root}/locks/{_bucket(name)}/:{quoted(name)}"
 
 
 def records(root: str, name: str) -> str:
-    """Give the path of the node that keeps the records of a name's bucket."""
+    """Return the path of the node that keeps the records of a name's bucket."""
     return f"{root}/breaks/{_bucket(name)}"
 
 
@@ -67,7 +67,7 @@ def _bucket(name: str) -> str:
 
 
 def buckets(root: str) -> list[str]:
-    """Give the paths of all buckets."""
+    """Return the paths of all buckets."""
     return [f"{root}/locks/{number:02x}" for number in range(BUCKETS)]
 
 
@@ -77,7 +77,7 @@ def name_of(child: str) -> str:
 
 
 def stem(ask: Ask) -> str:
-    """Give the name of a claim's node, to which ZooKeeper adds the sequence."""
+    """Return the name of a claim's node, to which ZooKeeper adds the sequence."""
     if len(ask.id) != _ID or not ask.id.isalnum():
         raise ValueError(f"not the id of a claim: {ask.id!r}")
     return f"{ask.id}-{ask.shape.weight}-{ask.shape.capacity}-"
@@ -139,7 +139,7 @@ class Line:
             self.granted += 1
 
     def place(self, child: str) -> int | None:
-        """Tell how many stand ahead of a node; None if it is not there."""
+        """Return how many stand ahead of a node; None if it is not there."""
         return next((n for n, node in enumerate(self.nodes) if node.child == child), None)
 
     def found(self, id_: str) -> Node | None:

@@ -108,12 +108,12 @@ class OwnClaims:
             return True
 
     def within(self, folder: str) -> list[OwnClaim]:
-        """Give our claims on one name."""
+        """Return our claims on one name."""
         with self._lock:
             return list(self._folders.get(folder, {}).values())
 
     def on(self, session: Session) -> list[OwnClaim]:
-        """Give the claims of one session."""
+        """Return the claims of one session."""
         with self._lock:
             return [mine for mine in list(self._mine.values()) if mine.session is session]
 
@@ -161,7 +161,7 @@ class OwnClaims:
             self._tombs[ask.id] = max(self._tombs.get(ask.id, 0.0), ask.not_after + TOMB_MARGIN)
 
     def is_dead(self, ask: Ask, now: float) -> bool:
-        """Tell whether a claim may not be sent any more."""
+        """Return whether a claim may not be sent any more."""
         return now > ask.not_after or self._tombs.get(ask.id, 0.0) > now
 
 

@@ -107,7 +107,7 @@ class Pool:
         self._ear.heard(session, event)
 
     def all(self) -> list[Session]:
-        """Give all sessions."""
+        """Return all sessions."""
         return list(self._sessions.values())
 
     def close(self) -> list[Session]:

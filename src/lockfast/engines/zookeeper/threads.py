@@ -28,7 +28,7 @@ class ThreadReply:
         self._settle(value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """Take an error in."""
+        """Receive an error."""
         self._settle(None, error)
 
     def _settle(self, value: object, error: BaseException | None) -> None:

@@ -24,7 +24,7 @@ class Base:
         self._transport = transport
 
     def lift(self, zxid: int) -> int:
-        """Give the ticket of a node that was created in that transaction."""
+        """Return the ticket of a node that was created in that transaction."""
         ticket = zxid + self.value
         if zxid <= 0:
             raise EngineRefused(f"the ensemble gave a transaction the number {zxid}")

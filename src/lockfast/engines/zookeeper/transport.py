@@ -17,10 +17,10 @@ class Reply(Protocol):
     """
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Take the answer in."""
+        """Receive the answer."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Take an error in."""
+        """Receive an error."""
 
 
 class Transport(Protocol):

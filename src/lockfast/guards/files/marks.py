@@ -63,7 +63,7 @@ def prepared(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 
 def rights(folder: Path) -> int:
-    """Give the mode of marks and locks in a folder: for those who may write there, nobody else.
+    """Return the mode of marks and locks in a folder: for those who may write there, nobody else.
 
     Whoever can only read a file could still take a flock on it, and keep every writer out.
     """
@@ -85,7 +85,7 @@ def open_lock(path: Path) -> int:
 
 
 def usual(folder: Path) -> int:
-    """Give the mode that a new file gets in a folder: asked of an empty one, since reading the
+    """Return the mode that a new file gets in a folder: asked of an empty one, since reading the
     umask means to change it, for all threads.
     """
     probe = folder / f".{secrets.token_hex(8)}.lockfast"
@@ -157,7 +157,7 @@ class MarkFolder(MutableMapping[str, Mark]):
         self._path(name).unlink()
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names."""
+        """Return the names."""
         for path in self._folder.glob("*.mark"):
             yield json.loads(path.read_text("utf-8"))["name"]
 

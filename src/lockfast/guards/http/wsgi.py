@@ -94,7 +94,7 @@ class _Body:
         return self
 
     def __next__(self) -> bytes:
-        """Give the next chunk."""
+        """Return the next chunk."""
         return self._first.pop() if self._first else next(self._rest)
 
     def close(self) -> None:

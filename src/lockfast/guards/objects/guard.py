@@ -199,7 +199,7 @@ class ObjectGuardCore:
         return None if read is None else Found(unpack(read[0]), read[1])
 
     async def _read(self, key: str, **how: str) -> tuple[bytes, str] | None:
-        """Give a body and its ETag; None if there is no such object."""
+        """Return a body and its ETag; None if there is no such object."""
         try:
             reply: Any = self._client.get_object(Bucket=self._bucket, Key=key, **how)
             if self._tasks:

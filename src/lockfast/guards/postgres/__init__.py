@@ -24,7 +24,7 @@ WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
 
 
 def schema() -> str:
-    """Give the SQL that `install` runs, for those who keep their migrations themselves."""
+    """Return the SQL that `install` runs, for those who keep their migrations themselves."""
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 

@@ -56,12 +56,12 @@ class Bolt:
 
 
 def bolted(connection: BaseConnection[Any]) -> bool:
-    """Tell whether a block is open on this connection."""
+    """Return whether a block is open on this connection."""
     return HOOK in vars(connection)
 
 
 def over(connection: BaseConnection[Any]) -> bool:
-    """Tell whether the transaction is over: a COMMIT finds nothing, or brings a ROLLBACK."""
+    """Return whether the transaction is over: a COMMIT finds nothing, or brings a ROLLBACK."""
     return connection.pgconn.transaction_status != TransactionStatus.INTRANS
 
 

@@ -60,7 +60,7 @@ class ColumnsCore:
 
     @staticmethod
     def shown(lease: Holder) -> dict[str, object]:
-        """Give the parameters that `where` and `set` ask for."""
+        """Return the parameters that `where` and `set` ask for."""
         at = shown(lease)
         return {
             "lockfast_token": at.token,

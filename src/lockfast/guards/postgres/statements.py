@@ -83,7 +83,7 @@ def entering(
 
 
 def block_of(leases: Sequence[Holder]) -> str:
-    """Give what `BLOCK` answers in the transaction that these leases have entered."""
+    """Return what `BLOCK` answers in the transaction that these leases have entered."""
     return leases[0].id if len(leases) == 1 else min(map(shown, leases)).id
 
 

@@ -57,7 +57,7 @@ def keys(rule: Rule, command: Command) -> list[bytes]:
 
 
 def slot(key: bytes) -> int:
-    """Give the Cluster slot of a key: of the part in its first braces, if there is one."""
+    """Return the Cluster slot of a key: of the part in its first braces, if there is one."""
     begin = key.find(b"{")
     if begin >= 0:
         end = key.find(b"}", begin)

@@ -26,7 +26,7 @@ return keys.err and {} or keys  -- PUBLISH has none
 
 
 def _mark(tag: str | None, name: str) -> str:
-    """Give the key of a mark.
+    """Return the key of a mark.
 
     The tag stands first, and ends at the first closing brace: a brace in the name cannot move it,
     and no two pairs of a tag and a name make one key.
@@ -123,7 +123,7 @@ class RedisGuardCore:
         return reply
 
     def _shows(self, lease: Holder) -> tuple[Shown, str, str]:
-        """Give what a lease shows, the key of its mark, and both as the script wants them.
+        """Return what a lease shows, the key of its mark, and both as the script wants them.
 
         Remembered for the last lease: it shows the same at each of its writes.
         """

@@ -79,7 +79,7 @@ def _described(retries: int) -> str:
 
 
 def _follows(lock: Lock) -> bool:
-    """Tell whether this is a retry, and the run that sent it has not released the lock yet.
+    """Return whether this is a retry, and the run that sent it has not released the lock yet.
 
     A task sends its retry first and ends then. Nothing else is worth waiting for.
     """

@@ -26,7 +26,7 @@ class Job(ABC, Generic[T_co]):
 
     @abstractmethod
     def done(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
 
     @abstractmethod
     async def result(self, timeout: float = PATIENCE) -> T_co:
@@ -93,7 +93,7 @@ class ThreadJob(Job[T]):
             self._error = error
 
     def done(self) -> bool:
-        """Tell whether the thread has ended."""
+        """Return whether the thread has ended."""
         return not self._thread.is_alive()
 
     async def result(self, timeout: float = PATIENCE) -> T:
@@ -114,7 +114,7 @@ class TaskJob(Job[T]):
         self.task = asyncio.get_running_loop().create_task(coroutine)
 
     def done(self) -> bool:
-        """Tell whether the task has ended."""
+        """Return whether the task has ended."""
         return self.task.done()
 
     async def result(self, timeout: float = PATIENCE) -> T:

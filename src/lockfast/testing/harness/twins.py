@@ -89,7 +89,7 @@ class Twins(RuleBasedStateMachine):
         return edges
 
     def drift(self) -> float:
-        """Tell how much real time has passed since the time was set."""
+        """Return how much real time has passed since the time was set."""
         return self.stage.bench.now() - self.began
 
     def set_time(self, wanted: float, step: float) -> None:
@@ -110,7 +110,7 @@ class Twins(RuleBasedStateMachine):
         self.time = wanted
 
     def tick(self) -> float:
-        """Give the time of the next operation; catch up first where the machine was slow."""
+        """Return the time of the next operation; catch up first where the machine was slow."""
         if self.drift() > DRIFT:
             self.set_time(self.time + self.drift() + CLEAR, CLEAR)
         return self.time
@@ -195,7 +195,7 @@ class Twins(RuleBasedStateMachine):
             assert theirs.blocker.payload == ours.blocker.payload, said
 
     def near(self, theirs: float, ours: float) -> bool:
-        """Tell whether two measures are of the same time, or the engine's of a session's."""
+        """Return whether two measures are of the same time, or the engine's of a session's."""
         return ours * self.stage.bench.least - NEAR < theirs < ours + NEAR
 
     def compare_tickets(self, ask: Ask, theirs: int, ours: int) -> None:

@@ -93,12 +93,12 @@ async def wait_lost(
 
 
 async def holders(lock: AnyLock | AnyRLock) -> list[Holder]:
-    """Tell who holds it."""
+    """Return who holds it."""
     return lock.holders() if isinstance(lock, BLOCKING_LOCKS) else await lock.holders()
 
 
 async def queue(lock: AnyLock | AnyRLock) -> list[Holder]:
-    """Tell who holds it and who waits."""
+    """Return who holds it and who waits."""
     return lock.queue() if isinstance(lock, BLOCKING_LOCKS) else await lock.queue()
 
 
@@ -150,7 +150,7 @@ async def deadlocks(client: AnyClient) -> list[list[Tie]]:
 
 
 async def breaks(client: AnyClient, name: str) -> list[Break]:
-    """Tell who broke a lock."""
+    """Return who broke a lock."""
     found = client.breaks(name)
     return found if isinstance(found, list) else await found
 
@@ -171,7 +171,7 @@ async def campaign(
 
 
 async def leader(election: AnyElection) -> Leader | None:
-    """Tell who leads."""
+    """Return who leads."""
     return election.leader() if isinstance(election, Election) else await election.leader()
 
 
