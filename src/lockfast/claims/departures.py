@@ -81,7 +81,7 @@ class Departures(Schedule):
                 self._hurry(claim.keep)
 
     def missing(self, claim: Claim, now: float) -> None:
-        """Note that a release found nothing there: lost, unless the heart has resigned it.
+        """Mark a claim GONE that its release did not find, unless the heart has resigned it.
 
         Nor is it lost if its time ran out before the answer came: it was held when its release
         began, and the engine may have dropped it by itself since then.

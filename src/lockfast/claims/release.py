@@ -74,7 +74,7 @@ async def explained(session: Session, claim: Claim) -> None:
 
 
 async def _secure(session: Session, claim: Claim) -> None:
-    """Make sure that the engine keeps a claim for as long as it must, even if we end right now.
+    """Before an `at_least` lease is released, wait up to 2 s for a renewal that outlasts `keep`.
 
     One that was granted while it waited has only a waiter's time before the heart has renewed it.
     """

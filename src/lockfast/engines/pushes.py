@@ -17,7 +17,7 @@ def before(deadline: float | None, soon: float) -> float:
 
 
 def patience(deadline: float | None, now: float) -> float:
-    """Return the deadline of a subscription: a heart that has work to do must not wait for it."""
+    """Return the deadline for subscribing: the heart's next appointment, 0.05 to 1 s from now."""
     return now + (1.0 if deadline is None else min(max(deadline - now, 0.05), 1.0))
 
 

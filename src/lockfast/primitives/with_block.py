@@ -23,7 +23,7 @@ _asked: dict[int, weakref.ref[Block[Any, Any]]] = {}
 
 
 class Block(Generic[L, R]):
-    """What `with` finds as `__exit__`."""
+    """The `__exit__` of one `with lock:` statement; it holds that statement's lease."""
 
     __slots__ = ("__weakref__", "_leave", "keep", "lease")
 

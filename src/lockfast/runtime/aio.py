@@ -71,7 +71,7 @@ class TaskTurns:
             return False
 
     def leave(self) -> None:
-        """Give it back."""
+        """Release the turn."""
         self._free.release()
 
 

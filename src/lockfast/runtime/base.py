@@ -48,7 +48,7 @@ class Bell(Protocol):
 
 
 class Turns(Protocol):
-    """So many at once, and the others wait."""
+    """A counting semaphore whose `enter` has a deadline."""
 
     async def enter(self, deadline: float) -> bool:
         """Take a turn; False when the deadline came first."""

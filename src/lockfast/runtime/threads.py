@@ -61,7 +61,7 @@ class ThreadTurns:
         return True
 
     def leave(self) -> None:
-        """Give it back."""
+        """Release the turn."""
         self._free.put(None)
 
 

@@ -33,7 +33,7 @@ PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
 
 
 class OwnClaims:
-    """All of them."""
+    """The claims of this client at the servers, by id, each with a local deadline. Thread-safe."""
 
     def __init__(self, transport: Transport, sessions: Sessions) -> None:
         """Begin with none."""

@@ -60,7 +60,9 @@ class Places:
         revision: int,
         now: float,
     ) -> Standing:
-        """Return where a waiter for a lock stands that has seen the two ends of its queue."""
+        """Return the standing of a queued exclusive claim from the head and the length of its
+        queue and the claim before it.
+        """
         self._listener.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
         left = mine.until - now
         return Standing(

@@ -89,11 +89,12 @@ class Waits:
         return len(self._waits)
 
     def add(self, wait: Wait) -> list[bytes]:
-        """Take a waiter in, or take in what has become of it; give what to tell etcd."""
+        """Add a waiter, or update it; return the requests to send to etcd."""
         with self._lock:
             old = self._waits.get(wait.id)
             if old is not None and old.target == wait.target:
-                old.sure = old.sure or wait.sure  # it has heard, and will, what has gone since
+                # The watch of the older entry goes on: it reports every departure since then.
+                old.sure = old.sure or wait.sure
                 return []
             told = self._drop(wait.id)
             watch = self._by_target.setdefault(wait.target, Watch(0, wait))

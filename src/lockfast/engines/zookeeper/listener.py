@@ -21,7 +21,7 @@ LEAST = 0.05  # seconds that it gets though renewals are due
 
 
 class Listener:
-    """One client's."""
+    """Turns kazoo's session and watch callbacks into wakes, for one client."""
 
     def __init__(self, transport: Transport, own: OwnClaims, base: str) -> None:
         """Hear nothing yet. `base` is the path of the token base."""

@@ -57,7 +57,7 @@ Table = dict[str, dict[str, OwnClaim]]
 
 
 class OwnClaims:
-    """All of them."""
+    """The claims of this client at the ensemble, by id. Thread-safe."""
 
     def __init__(self) -> None:
         """Begin empty."""

@@ -93,7 +93,8 @@ class Recipe:
                 except NoNodeError:
                     first = folder not in self._seen
                     self._seen.pop(folder, None)
-                    if first:  # then it is not the folder alone
+                    # The folder was made just before, so its bucket must be missing.
+                    if first:
                         self._seen.pop(bucket, None)
             else:
                 raise EngineUnavailable(f"{folder} vanishes again and again", sent=False)
