@@ -10,7 +10,7 @@ OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check test wide models faults torture bench docs clean
+.PHONY: help setup check quick test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,25 @@ setup: $(BIN)/python ## Create .venv, install the tools and the servers the test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+# What `make quick` needs, and no more: a minute to install on a new machine. `make setup` has it too.
+QUICK_EXTRAS := cli,etcd,postgres,redis,redlock,testing,zookeeper
+QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff uvloop
+QUICK := tests/unit tests/contract/test_memory.py tests/contract/test_redis.py
+NOT_QUICK := tests/unit/test_benchmarks.py tests/unit/test_servers.py tests/unit/test_smoke.py
+# Guards and integrations need their frameworks' types: `make check` has those.
+TYPES := -p lockfast.claims -p lockfast.primitives -p lockfast.core -p lockfast.runtime -p lockfast.engines
+
+$(VENV)/quick: requirements-dev.txt pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -c requirements-dev.txt -e '.[$(QUICK_EXTRAS)]' $(QUICK_TOOLS)
+	command -v redis-server >/dev/null || scripts/install-servers redis-server
+	touch $@
+
+quick: $(VENV)/quick ## After every edit, in a minute: unit tests, the contract on memory and Redis, types
+	$(BIN)/ruff check -q
+	@$(BIN)/mypy $(TYPES) & types=$$!; \
+	$(BIN)/python -m pytest -q -n 8 $(addprefix --ignore=,$(NOT_QUICK)) $(QUICK); tests=$$?; \
+	wait $$types && exit $$tests
 
 check: ## Lint, formatting, types, import contracts
 	$(BIN)/ruff check
