@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import lockfast
-from lockfast.claims.claim import Claim
+from lockfast.port import Ask
 from tests.servers import Proxy, Redis
 from tests.traps.wire import via
 
@@ -35,12 +35,15 @@ def test_a_lease_whose_time_runs_out_while_it_is_released_was_not_lost(
     client = connect("memory://parting")
     client.lock("warm").acquire().release()
     engine, now = client._session.engine, client._session.runtime.now
+    table = client._session.table
 
-    async def slow(asks: Sequence[Claim], _: float, *, doubt: bool) -> list[bool]:
+    async def slow(asks: Sequence[Ask], _: float, *, doubt: bool) -> list[bool]:
         """Answer when they have expired: by then the engine has dropped them by itself."""
         assert not doubt
         for each in asks:
-            each.until = now()
+            claim = table.get(each.id)
+            assert claim is not None
+            claim.until = now()
         return [False for _ in asks]
 
     monkeypatch.setattr(engine, "resign", slow)
