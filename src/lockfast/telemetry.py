@@ -1,7 +1,8 @@
 """Telemetry by OpenTelemetry: metrics and spans, once for every engine, in threads and asyncio.
 
-`instrument()` puts a watcher into the hook. What is held and what waits is counted when somebody
-collects, from the tables of the clients: that costs an acquisition nothing, and cannot drift.
+`instrument()` sets the watcher of `claims.observer`. What is held and what waits is counted when
+somebody collects, from the tables of the clients: that costs an acquisition nothing, and cannot
+drift.
 """
 
 from __future__ import annotations

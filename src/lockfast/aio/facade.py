@@ -1,4 +1,4 @@
-"""The asyncio nouns: what an `AsyncClient` gives out. Each is the shared one, awaited."""
+"""The asyncio locks and leases: what an `AsyncClient` gives. Each is the shared one, awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking nouns: what a `Client` gives out. Each is the shared one, driven."""
+"""The blocking locks and leases: what a `Client` gives out. Each is the shared one, driven."""
 
 from __future__ import annotations
 

@@ -89,8 +89,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
 def _installed(whole: str, scheme: str) -> Factory:
     """Load the factory that an installed package registers for a scheme."""
     for entry in entry_points(group=GROUP, name=scheme):
-        factory: Factory = entry.load()
-        return _checked(factory, f"the engine of {scheme}://, {entry.value},")
+        try:
+            return _checked(entry.load(), f"the engine of {scheme}://, {entry.value},")
+        except (AttributeError, TypeError) as error:  # a mistake of the package's
+            raise ImportError(f"the engine of {scheme}:// cannot be used: {error}") from error
     known = ", ".join(f"{each}://" for each in ENGINES)
     raise ValueError(
         f"no engine for {whole}://, and no installed package registers one in the group {GROUP}. "

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from lockfast.claims import acquire, acquire_all, deadlock
+from lockfast.claims import acquire, acquire_all, deadlock, release
 from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
 from lockfast.claims.table import Table
@@ -214,7 +214,10 @@ MUTANTS: dict[str, Sequence[Patch]] = {
         (Queues, "_grant", grant_and_keep_the_dead),
         (Queues, "claim", claim_through_a_filter),
     ),
-    "claim not given up": ((acquire, "give_up", give_nothing_up),),
+    "claim not given up": (
+        (acquire, "give_up", give_nothing_up),
+        (release, "give_up", give_nothing_up),
+    ),
     "last come, first served": ((Queues, "_grant", grant_to_the_last),),
     "small claims overtake": ((Queues, "_grant", grant_to_whoever_fits),),
     "permits counted by heads": ((Queues, "_grant", grant_by_heads),),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import EntryPoint
 
 import pytest
 
 import lockfast
-from lockfast import aio
+from lockfast import aio, engines
 from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.port import PORT
 from lockfast.runtime.aio import Aio
@@ -45,6 +46,16 @@ def test_a_factory_for_another_port_is_refused_with_both_numbers(connect: object
     said = f"engine= is written for number {PORT + 1} .* has number {PORT}"
     with pytest.raises(ValueError, match=said):
         connect(engine=Later)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("value", ["lockfast.port:Nobody", "lockfast.port:PORT", "no_such:thing"])
+def test_a_package_whose_factory_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    entry = EntryPoint("broken", value, engines.GROUP)
+    monkeypatch.setattr(engines, "entry_points", lambda **_: [entry])
+    with pytest.raises(ImportError, match=r"broken|no_such"):
+        lockfast.connect("broken://x")
 
 
 @pytest.mark.parametrize("wrong", [MemoryEngine, object(), "redis"])

@@ -17,7 +17,7 @@ CALMEST = 3.0  # seconds, if etcd refuses watch after watch: a waiter is looked 
 
 
 class Listener:
-    """They open with the first waiter: a client that never waits has no stream."""
+    """Opens its stream with the first waiter: a client that never waits has none."""
 
     def __init__(self, transport: Transport, base: int) -> None:
         """Begin closed."""

@@ -1,7 +1,7 @@
 """The claims of this client at the ensemble, by id: each one's node and local deadline.
 
 A session outlives its claims: kazoo's thread keeps it as long as the process runs. So each claim
-has a deadline of its own here. Whoever takes a claim out of the own removes its node, and nobody
+has a deadline of its own here. Whoever takes a claim out of here removes its node, and nobody
 can renew it any more: both happen under one lock, so nobody believes in what is being removed.
 
 The lock is re-entrant. A garbage collection or a signal handler may run lockfast code (a generator
