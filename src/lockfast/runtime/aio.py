@@ -7,9 +7,10 @@ import contextlib
 import contextvars
 import weakref
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 from lockfast.errors import WrongLoop
-from lockfast.runtime.base import Clock, now
+from lockfast.runtime.base import Clock, Crowded, T, now
 
 
 class TaskEvent:
@@ -53,26 +54,27 @@ class TaskEvent:
 
 
 class TaskTurns:
-    """Turns that tasks take."""
+    """A semaphore for tasks."""
 
     def __init__(self, size: int, clock: Clock) -> None:
-        """Begin with nobody's."""
+        """Begin with all turns free."""
         self._now = clock
         self._free = asyncio.Semaphore(size)
 
-    async def enter(self, deadline: float) -> bool:
-        """Suspend until one is free."""
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Suspend until a turn is free."""
         if not self._free.locked():  # the common case, without a timer
-            return await self._free.acquire()
+            await self._free.acquire()
+        else:
+            try:
+                async with asyncio.timeout(max(deadline - self._now(), 0.0)):
+                    await self._free.acquire()
+            except TimeoutError:
+                raise Crowded from None
         try:
-            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
-                return await self._free.acquire()
-        except TimeoutError:
-            return False
-
-    def leave(self) -> None:
-        """Release the turn."""
-        self._free.release()
+            return await work()
+        finally:
+            self._free.release()
 
 
 class TaskBell:
@@ -194,8 +196,12 @@ class Aio:
         return TaskEvent(asyncio.get_running_loop(), self.now)
 
     def turns(self, size: int) -> TaskTurns:
-        """Make so many turns, for tasks of the running loop."""
+        """Make a semaphore for tasks of the running loop."""
         return TaskTurns(size, self.now)
+
+    def mutex(self) -> TaskTurns:
+        """Make a mutex. No signal handler or finalizer runs in the middle of a task."""
+        return TaskTurns(1, self.now)
 
     def bell(self) -> TaskBell:
         """Make a bell."""

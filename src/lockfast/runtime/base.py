@@ -6,8 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+T = TypeVar("T")
 Clock = Callable[[], float]
 
 # The local clock: it goes on while the machine sleeps, and never back. A partial and no function
@@ -47,15 +48,18 @@ class Bell(Protocol):
         """Let go of it: nobody sleeps here any more."""
 
 
+class Crowded(Exception):  # never leaves an engine
+    """No turn was free before the deadline."""
+
+
 class Turns(Protocol):
-    """A counting semaphore whose `enter` has a deadline."""
+    """A counting semaphore with a deadline. One method and no `enter` and `leave`: Ctrl-C between
+    the end of `enter` and the caller's `try` would lose a turn for ever.
+    """
 
-    async def enter(self, deadline: float) -> bool:
-        """Take a turn; False when the deadline came first."""
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Run `work` as soon as a turn is free; raise `Crowded` when the deadline comes first."""
         ...
-
-    def leave(self) -> None:
-        """End the turn: another may begin."""
 
 
 class Running(Protocol):
@@ -91,7 +95,13 @@ class Runtime(Protocol):
         ...
 
     def turns(self, size: int) -> Turns:
-        """Make so many turns."""
+        """Make a semaphore for so many callers at once."""
+        ...
+
+    def mutex(self) -> Turns:
+        """Make a semaphore for one caller at a time. A thread that is inside may enter again: a
+        signal handler runs in the middle of what it interrupts.
+        """
         ...
 
     def bell(self) -> Bell:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from queue import Empty, SimpleQueue
+from typing import Any
 
-from lockfast.runtime.base import Clock, now
+from lockfast.runtime.base import Clock, Crowded, T, now
 from lockfast.runtime.drive import drive
+from lockfast.runtime.mutex import Mutex
 
 
 class ThreadEvent:
@@ -41,28 +43,53 @@ class ThreadEvent:
 
 
 class ThreadTurns:
-    """Turns that threads take. In a queue of C code: `threading.Semaphore` has a plain lock inside,
-    and a signal handler that takes a turn while its thread gives one back would wait for ever.
+    """A semaphore for threads, made of a queue of C code: `threading.Semaphore` has a plain lock
+    inside, and a signal handler that enters while its thread leaves would wait for ever.
     """
 
     def __init__(self, size: int, clock: Clock) -> None:
-        """Begin with nobody's."""
+        """Begin with all turns free."""
         self._now = clock
         self._free: SimpleQueue[None] = SimpleQueue()
         for _ in range(size):
             self._free.put(None)
 
-    async def enter(self, deadline: float) -> bool:
-        """Block until one is free."""
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Block until a turn is free."""
+        left = max(deadline - self._now(), 0.0)
+        taken: list[None] = []
         try:
-            self._free.get(timeout=max(deadline - self._now(), 0.0))
-        except Empty:
-            return False
-        return True
+            try:
+                # From the queue into the list in one call of C code: a signal handler that raises
+                # runs behind it, and not between the two.
+                taken.extend(map(self._free.get, (True,), (left,)))
+            except Empty:
+                raise Crowded from None
+            return await work()
+        finally:
+            if taken:
+                self._free.put(None)
 
-    def leave(self) -> None:
-        """Release the turn."""
-        self._free.put(None)
+
+class ThreadMutex:
+    """One thread at a time, and the same thread again."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin free."""
+        self._now = clock
+        self._lock = Mutex()
+
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        """Block until it is free."""
+        if self._lock.inside():
+            return await work()
+        try:
+            if not self._lock.acquire(timeout=max(deadline - self._now(), 0.0)):
+                raise Crowded
+            return await work()
+        finally:
+            if self._lock.inside():  # also if Ctrl-C came right behind `acquire`
+                self._lock.release()
 
 
 class ThreadBell:
@@ -173,8 +200,12 @@ class Threads:
         return ThreadEvent(self.now)
 
     def turns(self, size: int) -> ThreadTurns:
-        """Make so many turns."""
+        """Make a semaphore."""
         return ThreadTurns(size, self.now)
+
+    def mutex(self) -> ThreadMutex:
+        """Make a mutex."""
+        return ThreadMutex(self.now)
 
     def bell(self) -> ThreadBell:
         """Make a bell."""

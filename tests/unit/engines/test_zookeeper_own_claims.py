@@ -1,4 +1,4 @@
-"""ZooKeeper's ledger: whole again after every call, also when a call comes in the middle of one.
+"""ZooKeeper's table of own claims: whole again after every call, also when a call comes in the middle of one.
 
 A garbage collection or a signal handler may run lockfast code in a thread at any instruction: a
 generator that was left inside `with lock:` releases, a handler of SIGTERM too.
@@ -24,10 +24,10 @@ NOW = 100.0
 
 
 class Book:
-    """A ledger with a session, and claims on one name that are made when needed."""
+    """A table of own claims with a session, and claims on one name that are made when needed."""
 
     def __init__(self) -> None:
-        self.ledger = OwnClaims()
+        self.own = OwnClaims()
         self.session = cast("Session", SimpleNamespace(claims=set()))
         self._number = 0
 
@@ -44,20 +44,20 @@ class Book:
 
     def entered(self, deadline: float = NOW + 9) -> OwnClaim:
         mine = self.mine(deadline)
-        self.ledger.enter(mine)
+        self.own.enter(mine)
         return mine
 
     def check(self, alive: set[str]) -> None:
-        ledger = self.ledger
-        assert set(ledger._mine) == alive
-        assert {mine.id for mine in ledger.within("/folder")} == alive
+        own = self.own
+        assert set(own._mine) == alive
+        assert {mine.id for mine in own.within("/folder")} == alive
         assert self.session.claims == alive
-        assert all(ledger._folders.values()), "a folder without claims is left"
-        assert all(ledger._doomed.values()), "a folder without doomed claims is left"
+        assert all(own._folders.values()), "a folder without claims is left"
+        assert all(own._doomed.values()), "a folder without doomed claims is left"
 
 
 def interrupted(work: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:
-    """Run the work, and the handler before its nth instruction within the ledger; tell whether it
+    """Run the work, and the handler before its nth instruction within the table; tell whether it
     came that far.
     """
     left = at
@@ -119,39 +119,39 @@ def test_a_call_in_the_middle_of_a_call_finds_and_leaves_a_whole_ledger(
 
     def once(at: int) -> bool:
         book = Book()
-        ledger = book.ledger
+        own = book.own
         mate, other = book.entered(), book.mine()
         subject = book.mine() if outer == "enter" else book.entered(NOW - 1)
         if inner != "take":  # then the subject is alone on its name, whose folder comes and goes
-            ledger.take(mate)
+            own.take(mate)
         if outer == "buried":
-            ledger.doom(subject)
+            own.doom(subject)
         works: dict[str, Callable[[], object]] = {
-            "enter": lambda: ledger.enter(subject),
-            "take": lambda: ledger.take(subject),
-            "doom": lambda: ledger.doom(subject),
-            "doomed": lambda: ledger.doomed(NOW),
-            "buried": lambda: ledger.buried(subject),
-            "entomb": lambda: ledger.entomb(subject.ask, NOW),
-            "on": lambda: ledger.on(book.session),
-            "next": ledger.next,
+            "enter": lambda: own.enter(subject),
+            "take": lambda: own.take(subject),
+            "doom": lambda: own.doom(subject),
+            "doomed": lambda: own.doomed(NOW),
+            "buried": lambda: own.buried(subject),
+            "entomb": lambda: own.entomb(subject.ask, NOW),
+            "on": lambda: own.on(book.session),
+            "next": own.next,
         }
         handlers: dict[str, Callable[[], object]] = {
-            "enter": lambda: ledger.enter(other),
-            "take": lambda: ledger.take(mate),
-            "take it": lambda: ledger.take(subject),
-            "doomed": lambda: ledger.doomed(NOW),
-            "entomb": lambda: ledger.entomb(other.ask, NOW),
+            "enter": lambda: own.enter(other),
+            "take": lambda: own.take(mate),
+            "take it": lambda: own.take(subject),
+            "doomed": lambda: own.doomed(NOW),
+            "entomb": lambda: own.entomb(other.ask, NOW),
         }
         came = interrupted(works[outer], at, handlers[inner])
-        ledger.take(subject)
-        for mine in ledger.doomed(NOW):
-            ledger.buried(mine)
+        own.take(subject)
+        for mine in own.doomed(NOW):
+            own.buried(mine)
         alive = {"take": {mate.id} - ({mate.id} if came else set())}
         alive["enter"] = {other.id} if came else set()
         book.check(alive.get(inner, set()))
-        assert ledger.is_dead(other.ask, NOW) == (came and inner == "entomb")
-        assert ledger.is_dead(subject.ask, NOW) == (outer == "entomb")
+        assert own.is_dead(other.ask, NOW) == (came and inner == "entomb")
+        assert own.is_dead(subject.ask, NOW) == (outer == "entomb")
         return came
 
     bounded(every)
@@ -160,8 +160,8 @@ def test_a_call_in_the_middle_of_a_call_finds_and_leaves_a_whole_ledger(
 def test_a_tombstone_is_never_shortened() -> None:
     book = Book()
     mine = book.mine()
-    book.ledger.entomb(mine.ask, NOW)
+    book.own.entomb(mine.ask, NOW)
     mine.ask.not_after = NOW - 50
-    book.ledger.entomb(mine.ask, NOW)
+    book.own.entomb(mine.ask, NOW)
     mine.ask.not_after = NOW + 9
-    assert book.ledger.is_dead(mine.ask, NOW + 5)
+    assert book.own.is_dead(mine.ask, NOW + 5)

@@ -21,9 +21,8 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     base = base_of(target.options)
 
     def open_engine() -> Engine:
-        transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
-            login, runtime.now
-        )
-        return EtcdEngine(transport, base)
+        if isinstance(runtime, Threads):
+            return EtcdEngine(ThreadTransport(login, runtime), base)
+        return EtcdEngine(AioTransport(login, runtime), base)
 
     return open_engine

@@ -8,59 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.failures import crowded
-from lockfast.engines.etcd.transport import OPTIONS, Link, Login, T, Transport
-from lockfast.runtime.base import Clock
+from lockfast.engines.etcd.transport import OPTIONS, Link, Login, Transport
+from lockfast.runtime.aio import Aio
 
 _buried: list[object] = []  # see `threads`
 _spoiled: list[bool] = []  # whether grpc.aio was in use in this process or its parent; in a child
 
 
-class TaskMutex:
-    """One task at a time."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Begin free."""
-        self._now = clock
-        self._lock = asyncio.Lock()
-
-    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Suspend until it is our turn, but no longer than that."""
-        try:
-            async with asyncio.timeout(max(deadline - self._now(), 0.0)):
-                await self._lock.acquire()
-        except TimeoutError:
-            raise crowded() from None
-        try:
-            return await work()
-        finally:
-            self._lock.release()
-
-
 class AioTransport(Transport):
     """Channels of an asyncio client."""
 
-    def __init__(self, login: Login, clock: Clock) -> None:
+    def __init__(self, login: Login, runtime: Aio) -> None:
         """Belong to the running loop."""
-        super().__init__(login, clock)
+        super().__init__(login, runtime)
         self._loop = asyncio.get_running_loop()
         self._bridged = any(_spoiled)
-        self._bell = asyncio.Event()
         self._channels: dict[str, grpc.Channel] = {}
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
-
-    def mutex(self) -> TaskMutex:
-        """Make a mutex."""
-        return TaskMutex(self.now)
 
     def _open(self, address: str) -> Link:
         if self._bridged:
@@ -116,35 +85,6 @@ class AioTransport(Transport):
         except RuntimeError:  # the loop is closed: there is nobody to tell
             return
 
-    async def pause(self, deadline: float | None) -> bool:
-        """Suspend until the bell."""
-        timer = None
-        if deadline is not None:
-            left = deadline - self.now()
-            if left <= 0.0:
-                rung = self._bell.is_set()
-                self._bell.clear()
-                return rung
-            timer = self._loop.call_later(left, self._bell.set)
-        try:
-            await self._bell.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self._bell.clear()
-        return deadline is None or self.now() < deadline
-
-    def rouse(self) -> None:
-        """Ring, from this loop or from elsewhere."""
-        try:
-            inside = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            inside = False
-        if inside:
-            self._bell.set()
-        else:
-            self._post(self._bell.set)
-
     def reset(self) -> None:
         """Leave the parent's channels as they are, for ever."""
         _buried.extend([*self._links.values(), *self._channels.values()])
@@ -153,6 +93,7 @@ class AioTransport(Transport):
 
     async def close(self) -> None:
         """Close all channels."""
+        await super().close()
         links, self._links = self._links, {}
         channels, self._channels = self._channels, {}
         for channel in channels.values():

@@ -136,16 +136,13 @@ class EtcdEngine:
         if self._begun and not self._told:
             self._told = True
             return [EVERYONE]  # a watch begins where its snapshot ended: from now on none is missed
-        while True:
-            wakes, chore = await self._tend()
-            if wakes:
-                return wakes
+        wakes, chore = await self._tend()
+        if not wakes:
             until = chore if deadline is None else min(chore, deadline)
-            if await self._transport.pause(None if until == math.inf else until):
+            await self._transport.pause(None if until == math.inf else until)
+            if deadline is None or self._now() < deadline:
                 wakes, _ = await self._tend()
-                return wakes
-            if deadline is not None and self._now() >= deadline:
-                return []
+        return wakes
 
     async def _tend(self) -> tuple[list[Wake], float]:
         """Take pushes in, and do what is due; tell when there is something to do again."""

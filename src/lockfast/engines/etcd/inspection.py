@@ -77,16 +77,16 @@ async def _entries(
     ]
     shown.sort(key=lambda row: (row.prefix, row.revision))
     # Found once: another may end one of ours while the others' leases are asked about.
-    found = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
+    ours = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
     times = await _times_to_live(
-        transport, {row.lease for row in shown if row.id not in found}, deadline
+        transport, {row.lease for row in shown if row.id not in ours}, deadline
     )
     entries = []
     for _, group in groupby(shown, key=lambda row: row.prefix):
         queue = list(group)
         holders = granted(queue)
         for place, row in enumerate(queue):
-            mine = found.get(row.id)
+            mine = ours.get(row.id)
             entries.append(
                 Entry(
                     name=row.name,

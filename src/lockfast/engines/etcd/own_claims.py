@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import count
 
 from lockfast.engines.etcd.claim_transaction import form_of
@@ -28,6 +29,7 @@ from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, read_queues
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
+from lockfast.runtime.base import Crowded
 
 PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
 
@@ -102,8 +104,14 @@ class OwnClaims:
 
     async def send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
         """Send a copy of several claims, in one transaction."""
-        if not self._transport.enter(deadline):
-            raise EngineUnavailable("too many claims are under way", sent=False)
+        try:
+            return await self._transport.in_turn(
+                partial(self._send_all, asks, request, deadline), deadline
+            )
+        except Crowded:
+            raise EngineUnavailable("too many claims are under way", sent=False) from None
+
+    async def _send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
         ids = [ask.id for ask in asks]
         for id_ in ids:
             self._copies[id_] = self._copies.get(id_, 0) + 1
@@ -118,8 +126,6 @@ class OwnClaims:
             else:
                 self._doubt(asks)
             raise
-        finally:
-            self._transport.leave()
         self._answered(ids)
         return reply
 

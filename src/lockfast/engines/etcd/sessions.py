@@ -36,7 +36,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
-from lockfast.engines.etcd.failures import Leaseless
+from lockfast.engines.etcd.failures import Leaseless, crowded
 from lockfast.engines.etcd.messages import (
     CREATE,
     EQUAL,
@@ -59,6 +59,7 @@ from lockfast.engines.etcd.messages import (
 from lockfast.engines.etcd.protobuf import Malformed, number, numbers
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.runtime.base import Crowded
 
 DUE = 3.0  # keepalives in the life of a lease
 IDLE = 2.0  # lives after which a lease that nobody uses is left to expire
@@ -162,7 +163,10 @@ class Sessions:
 
     async def open(self, size: int, deadline: float) -> Session:
         """Keep a session alive, or make one. Many who come at once get the same."""
-        return await self._opening.hold(lambda: self._open(size, deadline), deadline)
+        try:
+            return await self._opening.hold(lambda: self._open(size, deadline), deadline)
+        except Crowded:
+            raise crowded() from None
 
     async def _open(self, size: int, deadline: float) -> Session:
         now = self._transport.now()

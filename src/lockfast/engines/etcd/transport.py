@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import grpc
 
-from lockfast.engines.etcd.failures import Leaderless, Leaseless, failed
+from lockfast.engines.etcd.failures import Leaderless, Leaseless, crowded, failed
 from lockfast.engines.etcd.messages import (
     AUTHENTICATE,
     GRANT,
@@ -26,7 +26,7 @@ from lockfast.engines.etcd.messages import (
 from lockfast.engines.etcd.protobuf import Malformed, part, text
 from lockfast.engines.etcd.watch_stream import Stream
 from lockfast.errors import EngineUnavailable
-from lockfast.runtime.base import Clock
+from lockfast.runtime.base import Crowded, Runtime, T
 from lockfast.url import Secret
 
 IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
@@ -47,7 +47,6 @@ HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
 
-T = TypeVar("T")
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -83,16 +82,6 @@ class Link:
         self.calls = {method: channel.unary_unary(method, None, None) for method in METHODS}
 
 
-class Mutex(Protocol):
-    """What lets one at a time do its work, for threads or for asyncio."""
-
-    async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Do the work when it is our turn; raise `EngineUnavailable` if that takes too long: who
-        has its turn may have more time than we have.
-        """
-        ...
-
-
 def whole(reply: bytes | None) -> bytes:
     """Check that there is a reply: gRPC gives None for a stream that ends well and without one."""
     if reply is None:
@@ -103,15 +92,18 @@ def whole(reply: bytes | None) -> bytes:
 class Transport(ABC):
     """A transport. The abstract methods wait: in a thread, or in asyncio."""
 
-    def __init__(self, login: Login, clock: Clock) -> None:
+    def __init__(self, login: Login, runtime: Runtime) -> None:
         """Nothing is opened yet."""
         self._login = login
-        self.now = clock
+        self.now = runtime.now
+        self.mutex = runtime.mutex
+        self._sleep = runtime.sleep
+        self._bell = runtime.bell()
         self._current = 0
         self._links: dict[str, Link] = {}
         self._metadata: Metadata = (LEADER,)
         self._strange = login.username is not None
-        self._greeting = self.mutex()
+        self._greeting = runtime.mutex()
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -133,12 +125,13 @@ class Transport(ABC):
         """The member that is asked at present."""
         return self._login.addresses[self._current]
 
-    def enter(self, deadline: float) -> bool:  # noqa: ARG002  # asyncio has no turns
-        """Wait for a turn to claim; False if none came in time."""
-        return True
-
-    def leave(self) -> None:  # noqa: B027  # asyncio has no turns
-        """End the turn: another may begin."""
+    async def in_turn(
+        self,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        deadline: float,  # noqa: ARG002  # that of threads
+    ) -> T:
+        """Send a claim once not too many others are under way. Tasks need no such limit."""
+        return await work()
 
     async def call(
         self, method: str, request: bytes, deadline: float, *, harmless: bool = False
@@ -162,7 +155,7 @@ class Transport(ABC):
                 if tried > len(self._login.addresses):
                     if not electing or self.now() + ELECTION >= deadline:
                         raise
-                    await self.sleep(ELECTION)
+                    await self._sleep(ELECTION)
 
     async def _call(self, method: str, request: bytes, deadline: float) -> bytes:
         address = self._login.addresses[self._current]
@@ -218,7 +211,10 @@ class Transport(ABC):
 
     async def _greet(self, deadline: float) -> None:
         """Log in; the token that comes of it expires."""
-        await self._greeting.hold(lambda: self._authenticate(deadline), deadline)
+        try:
+            await self._greeting.hold(lambda: self._authenticate(deadline), deadline)
+        except Crowded:
+            raise crowded() from None
 
     async def _authenticate(self, deadline: float) -> None:
         if not self._strange:
@@ -255,14 +251,6 @@ class Transport(ABC):
         return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
 
     @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-    @abstractmethod
-    def mutex(self) -> Mutex:
-        """Make a mutex."""
-
-    @abstractmethod
     def _blocking(self, address: str) -> grpc.Channel:
         """Return a channel whose streams a thread reads."""
 
@@ -278,13 +266,13 @@ class Transport(ABC):
     async def _send_all(self, call: Any, requests: Sequence[bytes], timeout: float) -> list[bytes]:
         """Send several requests, and wait for all replies."""
 
-    @abstractmethod
-    async def pause(self, deadline: float | None) -> bool:
-        """Sleep until a rouse; False when the deadline came first."""
+    async def pause(self, deadline: float | None) -> None:
+        """Sleep until a rouse or the deadline."""
+        await self._bell.wait(deadline)
 
-    @abstractmethod
     def rouse(self) -> None:
         """End a pause now, or the next one. From any thread; never raises."""
+        self._bell.ring()
 
     @abstractmethod
     def reset(self) -> None:
@@ -293,3 +281,4 @@ class Transport(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close all channels."""
+        self._bell.close()

@@ -140,11 +140,11 @@ class PostgresEngine:
                 soon = self._now() + GLANCE
                 await self._transport.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
-            messages = await self._transport.listen(self._channel, deadline)
+            pushes = await self._transport.listen(self._channel, deadline)
         except EngineError:
             await self._transport.bell.wait(before(deadline, self._now() + CALM))
             return []
-        return [EVERYONE] if messages is None else self._pushes.read(messages)
+        return [EVERYONE] if pushes is None else self._pushes.read(pushes)
 
     def rouse(self) -> None:
         """Wake the listener."""

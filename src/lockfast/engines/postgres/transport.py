@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from lockfast.engines.hosts import is_name
@@ -12,7 +13,7 @@ from lockfast.engines.postgres.steps import Socket
 from lockfast.engines.postgres.url import Address, Place
 from lockfast.engines.pushes import patience
 from lockfast.errors import EngineUnavailable
-from lockfast.runtime.base import Bell, Clock, Turns
+from lockfast.runtime.base import Bell, Clock, Crowded, Turns
 
 Reply = TypeVar("Reply")
 IO = 5.0  # seconds after which an attempt to connect is given up
@@ -64,16 +65,19 @@ class Transport(ABC):
         if heart:
             ear = self._ear or await self._open_ear(deadline)
             return await self._call(sql, ear, deadline, read)
-        if not await self._turns.enter(deadline):
-            raise EngineUnavailable("no connection was free in time", sent=False)
         try:
-            try:
-                link = self._idle.pop()
-            except IndexError:
-                link = await self._open(self._address, deadline)
-            return await self._call(sql, link, deadline, read)
-        finally:
-            self._turns.leave()
+            return await self._turns.hold(partial(self._call_idle, sql, deadline, read), deadline)
+        except Crowded:
+            raise EngineUnavailable("no connection was free in time", sent=False) from None
+
+    async def _call_idle(
+        self, sql: bytes, deadline: float, read: Callable[[list[Row]], Reply]
+    ) -> Reply:
+        try:
+            link = self._idle.pop()
+        except IndexError:
+            link = await self._open(self._address, deadline)
+        return await self._call(sql, link, deadline, read)
 
     async def _call(
         self, sql: bytes, link: Link, deadline: float, read: Callable[[list[Row]], Reply]

@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self.drop(str(error or "the server closed the connection"))
 
     def drop(self, why: str) -> None:
-        """Return the connection up: the outcome of what is under way is unknown."""
+        """Close the connection: the outcome of the requests under way is unknown."""
         self.open = False
         if self._watch is not None:
             self._watch.cancel()

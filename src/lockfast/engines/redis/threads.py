@@ -152,7 +152,7 @@ class ThreadTransport:
         return replies
 
     def _break(self, connection: Connection, error: BaseException) -> None:
-        """Return a connection up in the middle of an exchange: its replies are out of step."""
+        """Close a connection in the middle of an exchange: its replies are out of step."""
         connection.sock.close()
         if _from_outside(error):
             # A server that is slow to answer the heart, which has little time, has ended nothing.

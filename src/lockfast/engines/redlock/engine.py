@@ -130,14 +130,14 @@ class RedlockEngine(Claiming):
             if self._channel is None:
                 await self._transport.pause(deadline)
                 return []
-            messages = await self._hear(deadline)
+            pushes = await self._hear(deadline)
         except EngineError:
             soon = self._now() + CALM
             await self._transport.pause(soon if deadline is None else min(deadline, soon))
             return []
-        if messages is None:
+        if pushes is None:
             return [EVERYONE]
-        told = set(_ids(messages))
+        told = set(_ids(pushes))
         self._told = told
         return [Wake(ident, granted=False) for ident in told]
 
@@ -153,16 +153,16 @@ class RedlockEngine(Claiming):
         nodes = [n for n in willing if self._deaf.get(n, 0.0) < now]
         node = (nodes or willing)[-1]
         try:
-            messages = await self._transport.listen(node, self._channel, deadline)
+            pushes = await self._transport.listen(node, self._channel, deadline)
         except EngineRefused as error:
             self._refusals.note(node, self._channel, error)
             return []
         except EngineError:
             self._deaf[node] = now + DEAF
             raise
-        if messages is None:
+        if pushes is None:
             self._refusals.accepted(node)
-        return messages
+        return pushes
 
     def rouse(self) -> None:
         """Wake the listener."""
@@ -197,8 +197,8 @@ class RedlockEngine(Claiming):
         await self._transport.close()
 
 
-def _ids(messages: Sequence[bytes]) -> Iterator[str]:
-    """Read the ids in messages. Anybody may send one to our channel: what is no id is left out."""
-    for message in messages:
+def _ids(pushes: Sequence[bytes]) -> Iterator[str]:
+    """Read the ids in pushes. Anybody may send one to our channel: what is no id is left out."""
+    for message in pushes:
         with suppress(Malformed):
             yield claim_id(message)

@@ -30,6 +30,6 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(runtime.now)
-        return ZooKeeperEngine(address, transport, base)
+        return ZooKeeperEngine(address, transport, runtime.bell(), base)
 
     return open_engine

@@ -45,7 +45,6 @@ class AioTransport:
         """Belong to the running loop."""
         self.now = clock
         self._loop = asyncio.get_running_loop()
-        self._bell = asyncio.Event()
 
     def reply(self) -> AioReply:
         """Make a reply to come."""
@@ -65,22 +64,3 @@ class AioTransport:
         if error is not None:
             raise error
         return value
-
-    def ring(self) -> None:
-        """Wake the listener, from this loop or from elsewhere."""
-        try:
-            self._loop.call_soon_threadsafe(self._bell.set)
-        except RuntimeError:  # the loop has ended
-            return
-
-    async def rest(self, deadline: float | None) -> None:
-        """Suspend until it rings."""
-        if not self._bell.is_set():
-            left = None if deadline is None else max(deadline - self.now(), 0.0)
-            timer = None if left is None else self._loop.call_later(left, self._bell.set)
-            try:
-                await self._bell.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
-        self._bell.clear()

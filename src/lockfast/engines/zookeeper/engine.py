@@ -27,6 +27,7 @@ from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
+from lockfast.runtime.base import Bell
 
 IO = 5.0  # seconds after which an unanswered look is given up
 CHUNK = 64  # requests under way at once
@@ -37,15 +38,16 @@ Found = Standing | Exception | None
 class ZooKeeperEngine:
     """One client's engine."""
 
-    def __init__(self, address: Address, transport: Transport, base: int) -> None:
+    def __init__(self, address: Address, transport: Transport, bell: Bell, base: int) -> None:
         """Add `base` to every new ticket."""
         self._address = address
         self._transport = transport
+        self._bell = bell
         self._now = transport.now
         self._base = Base(address.root, base, transport)
         self._own = OwnClaims()
         self._reaper = Reaper(self._own, transport.now)
-        self._listener = Listener(transport, self._own, self._base.path)
+        self._listener = Listener(transport, bell, self._own, self._base.path)
         self._look = self._listener.look
         self._pool = Pool(address, transport, self._listener)
         self._recipe = Recipe(transport, self._base, self._own, self._reaper, self._look)
@@ -233,7 +235,7 @@ class ZooKeeperEngine:
 
     def rouse(self) -> None:
         """Wake the listener."""
-        self._transport.ring()
+        self._bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Show the claims on one name, or on the next names with a prefix."""
@@ -288,12 +290,9 @@ class ZooKeeperEngine:
         a claim is to stay, or nobody knows whether it is there.
         """
         self._reaper.close()
-        ended = []
-        for session in self._pool.close():
-            ended.append(self._transport.reply())
-            session.retire(ended[-1], alive=bool(self._own.on(session)))
-        until = self._now() + CLOSING
-        for reply in ended:
+        self._bell.close()
+        sessions, until = self._pool.close(), self._now() + CLOSING
+        for reply in [each.retire(alive=bool(self._own.on(each))) for each in sessions]:
             try:
                 await self._transport.wait(reply, until)
             except Late:

@@ -15,6 +15,7 @@ from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import EngineError
 from lockfast.port import EVERYONE, Wake
+from lockfast.runtime.base import Bell
 
 IO = 5.0  # seconds after which an unanswered look is given up
 LEAST = 0.05  # seconds that it gets though renewals are due
@@ -23,8 +24,9 @@ LEAST = 0.05  # seconds that it gets though renewals are due
 class Listener:
     """Turns kazoo's session and watch callbacks into wakes, for one client."""
 
-    def __init__(self, transport: Transport, own: OwnClaims, base: str) -> None:
+    def __init__(self, transport: Transport, bell: Bell, own: OwnClaims, base: str) -> None:
         """Hear nothing yet. `base` is the path of the token base."""
+        self._bell = bell
         self._transport = transport
         self._own = own
         self._base = base
@@ -43,7 +45,7 @@ class Listener:
                 self._own.entomb(each.ask, self._transport.now())  # a pruned id stays dead
         # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
         self._pushes.extend(Wake(each.id, granted=False) for each in mine)
-        self._transport.ring()
+        self._bell.ring()
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
         """Hear of a watch that fired, in kazoo's thread."""
@@ -57,20 +59,20 @@ class Listener:
             if mine.obstacle == event.path and self._own.tell(mine, self._transport.now()):
                 self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
                 if mine.ask.shape.exclusive:  # it leaves no room for any other
-                    self._transport.ring()
+                    self._bell.ring()
                     return
         self._worth_a_look(session, folder)
 
     def _worth_a_look(self, session: Session, folder: str) -> None:
         self._dirty[session, folder] = None
-        self._transport.ring()
+        self._bell.ring()
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep until a watch fires, and look whom that lets in: by `deadline`, since then leases
         are to be renewed, and one server that is silent must not cost those of all sessions.
         """
         if not self._pushes and not self._dirty:
-            await self._transport.rest(deadline)
+            await self._bell.wait(deadline)
         while self._dirty:
             (session, folder), _ = self._dirty.popitem()  # kazoo's threads may add to it meanwhile
             now = self._transport.now()

@@ -262,12 +262,14 @@ class Session:
         """Send a four-letter word on a connection of its own. Blocking."""
         return self._handler.command(word)
 
-    def retire(self, ended: Reply | None = None, *, alive: bool = False) -> None:
-        """Close the session, in a thread of its own: kazoo waits for ten seconds and more.
+    def retire(self, *, alive: bool = False) -> Reply:
+        """Close the session in a thread of its own, since kazoo waits for ten seconds and more.
+        Return what is set when that has ended.
 
         `alive`: only leave it, so that what is to stay on it stays for as long as it would.
         """
         self.lost = True
+        ended = self._transport.reply()
 
         def stop() -> None:
             with contextlib.suppress(Exception):
@@ -279,10 +281,10 @@ class Session:
                     self._client.stop()
             with contextlib.suppress(Exception):
                 self._client.close()
-            if ended is not None:
-                ended.set()
+            ended.set()
 
         threading.Thread(target=stop, name="lockfast-farewell", daemon=True).start()
+        return ended
 
     def forget(self) -> None:
         """Let go of the sockets in a forked child, without a word to the server."""

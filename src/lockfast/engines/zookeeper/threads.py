@@ -7,7 +7,6 @@ from typing import Any
 
 from lockfast.engines.zookeeper.transport import Late, Reply
 from lockfast.runtime.base import Clock
-from lockfast.runtime.threads import ThreadEvent
 
 
 class ThreadReply:
@@ -42,11 +41,8 @@ class ThreadTransport:
     """Threads."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin silent."""
+        """Take the time from `clock`."""
         self.now = clock
-        # No `threading.Event`: its lock is not re-entrant, and whatever a garbage collection or a
-        # signal handler runs in the thread that has it may ring too.
-        self._bell = ThreadEvent(clock)
 
     def reply(self) -> ThreadReply:
         """Make a reply to come."""
@@ -61,11 +57,3 @@ class ThreadTransport:
         if reply.error is not None:
             raise reply.error
         return reply.value
-
-    def ring(self) -> None:
-        """Wake the listener."""
-        self._bell.set()
-
-    async def rest(self, deadline: float | None) -> None:
-        """Block until it rings."""
-        await self._bell.wait(deadline)

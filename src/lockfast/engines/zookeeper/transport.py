@@ -1,4 +1,4 @@
-"""What the engine asks of its transport: a reply to wait for, and a bell."""
+"""What the engine asks of its transport: replies to wait for."""
 
 from __future__ import annotations
 
@@ -34,9 +34,3 @@ class Transport(Protocol):
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
         """Wait for a reply; raises its error, or `Late`. Any number may wait for one."""
-
-    def ring(self) -> None:
-        """End a `rest` now, or the next one. From any thread; never raises."""
-
-    async def rest(self, deadline: float | None) -> None:
-        """Sleep until the bell rings."""

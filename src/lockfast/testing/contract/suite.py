@@ -6,7 +6,8 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "lockfast.testing.contract",
+    "lockfast.testing.contract.client",
+    "lockfast.testing.contract.port",
     "lockfast.testing.harness.state_machine",
     "lockfast.testing.harness.programs",
     "lockfast.testing.harness.stage",
