@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 from lockfast.guarantees import Guarantees
 from lockfast.names import checked
@@ -29,6 +29,8 @@ RECORDS = 16  # of them that are kept for a name: the newest
 REMEMBERED = 86_400.0  # seconds for which they are kept
 CLOSING = 0.5  # seconds that closing an engine may take
 TOMB_MARGIN = 1.0  # seconds that a tombstone outlives the last moment at which a copy is applied
+ServerTime = NewType("ServerTime", int)
+"""An instant of a server's clock, in the units in which that server counts."""
 LONGEST_WAIT = 10.0  # a crashed waiter blocks its queue for no longer than this
 
 
@@ -109,9 +111,9 @@ class Ask:
         self.payload = payload
         self.packed: object = None
         """Where an engine may keep its own form of the claim, made once."""
-        self.late = 0
-        """The latest `not_after` that any copy was sent with, by the engine's clock and in its
-        units. A tombstone must outlive it: what is known of that clock may have changed since."""
+        self.late = ServerTime(0)
+        """The latest `not_after` that any copy was sent with, by the server's clock. A tombstone
+        must outlive it: what is known of that clock may have changed since."""
 
 
 class Blocker(NamedTuple):

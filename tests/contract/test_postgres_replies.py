@@ -13,7 +13,7 @@ import pytest
 import lockfast
 from lockfast import EngineUnavailable, LockfastError
 from lockfast.engines import opener
-from lockfast.engines.postgres import install
+from lockfast.engines.postgres import connection, install
 from lockfast.engines.postgres.engine import PostgresEngine
 from lockfast.port import Ask, Shape
 from lockfast.runtime.base import now
@@ -97,6 +97,21 @@ def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
     assert standing is not None
     assert standing.granted
     drive(engine.resign([free], now() + 2, doubt=False))
+
+
+@pytest.mark.parametrize("told", ["-1", "9" * 20, "9" * 400, "x", ""])
+def test_a_greeting_with_an_impossible_time_is_no_connection(
+    engine: PostgresEngine, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greeting = f"SELECT pg_catalog.pg_backend_pid(), '{told} '::text, 'read committed'"
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "GREETING", greeting.encode())
+        with pytest.raises(EngineUnavailable, match="a greeting that cannot be read") as caught:
+            drive(engine.claim(ask(), now() + 2))
+        assert not caught.value.sent
+    mine = ask()
+    assert drive(engine.claim(mine, now() + 2)) is not None
+    drive(engine.resign([mine], now() + 2, doubt=False))
 
 
 @pytest.mark.parametrize(

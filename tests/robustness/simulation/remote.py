@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lockfast.engines.one_by_one import singly
 from lockfast.errors import CapacityMismatch, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Entry, Page, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Entry, Page, ServerTime, Standing, Wake
 from tests.robustness.simulation.server import Request, Result, Server
 from tests.robustness.simulation.world import Process
 
@@ -66,7 +66,7 @@ class Remote:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         offset = await self._meet(deadline)
         copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
-        ask.late = max(ask.late, int(copy.not_after * 1e6))
+        ask.late = max(ask.late, ServerTime(int(copy.not_after * 1e6)))
         (standing,) = await self._call(Request("claim", (copy,)), deadline)
         if isinstance(standing, CapacityMismatch):
             raise standing

@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from lockfast.engines.redis.topology import Cluster, Sentinels
-from lockfast.engines.redis.transport import Address, code, failure
+from lockfast.engines.redis.transport import Address, Login, code, failure
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.runtime.drive import drive
 
@@ -29,6 +29,20 @@ HERE = Address("h", 6379)
 )
 def test_the_code_of_an_error_is_found_though_redis_6_2_wraps_it(said: str, meant: str) -> None:
     assert code(hiredis.ReplyError(said)) == meant
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(None, 7, [], [b"1"], [b"1", b"2", b"3"], [b"x", b"0"]),
+        *([b"9" * 400, b"0"], [b"1", b"9" * 400], [b"9" * 12, b"0"], [b"9" * 5000, b"0"]),
+        *([b"-1", b"0"], [b"0", b"0"], [b"1", b"-1"]),
+    ],
+)
+def test_a_server_that_tells_an_impossible_time_is_not_used(told: object) -> None:
+    with pytest.raises(EngineUnavailable, match="Redis at h:6379 tells no time") as caught:
+        Login.welcome(HERE, [b"OK", told], 5.0)
+    assert not caught.value.sent
 
 
 def test_a_wrapped_readonly_is_worth_another_attempt() -> None:

@@ -1,4 +1,4 @@
-"""ZooKeeper's table of own claims: whole again after every call, also when a call comes in the middle of one.
+"""ZooKeeper's own claims: the table is whole after every call, also if a call interrupts another.
 
 A garbage collection or a signal handler may run lockfast code in a thread at any instruction: a
 generator that was left inside `with lock:` releases, a handler of SIGTERM too.

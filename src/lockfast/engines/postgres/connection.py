@@ -24,6 +24,7 @@ GREETING = (
     b"pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, "
     b"pg_catalog.current_setting('transaction_isolation')"
 )
+END = 2**53  # of a clock in µs
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 # Another isolation; a standby, which may be promoted; a server in recovery; a lock that was not to
 # be had.
@@ -101,6 +102,8 @@ class Link:
             ((pid, micros, isolation),) = rows
             self.pooled = int(pid or 0) != pgconn.backend_pid
             self.micros = int(micros or 0)
+            if not 0 <= self.micros < END:
+                raise ValueError("no time")
         except ValueError as error:
             said = f"PostgreSQL at {self.where}: a greeting that cannot be read ({error})"
             raise EngineUnavailable(said[:500], sent=False) from error

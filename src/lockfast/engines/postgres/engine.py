@@ -9,15 +9,16 @@ from functools import partial
 from lockfast.engines.postgres import guarantees, messages, replies
 from lockfast.engines.postgres.connection import Row
 from lockfast.engines.postgres.pushes import Pushes
-from lockfast.engines.postgres.transport import Transport
+from lockfast.engines.postgres.transport import UNITS, Transport
 from lockfast.engines.pushes import CALM, before
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import CapacityMismatch, EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
-MARGIN = int(TOMB_MARGIN * 1e6)  # µs
+MARGIN = int(TOMB_MARGIN * UNITS)
 
 
 class PostgresEngine:
@@ -34,9 +35,8 @@ class PostgresEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append and report, in one round trip."""
-        await self._begin(ask, deadline)
-        late = self._late(ask)
-        sql = messages.claim(ask, late, self._base, self._pushes.word(ask.id))
+        clock = await self._begin(ask, deadline)
+        sql = messages.claim(ask, clock.latest(ask), self._base, self._pushes.word(ask.id))
         micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
         if isinstance(found, CapacityMismatch):
@@ -47,8 +47,8 @@ class PostgresEngine:
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Append several: one call, one transaction."""
-        await self._begin(asks[0], deadline)
-        lates = [self._late(ask) for ask in asks]
+        clock = await self._begin(asks[0], deadline)
+        lates = [clock.latest(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]
         sql = messages.claim_all(asks, lates, self._base, words)
         answers = await self._transport.call(sql, deadline, partial(replies.claimed_all, asks=asks))
@@ -56,24 +56,17 @@ class PostgresEngine:
             self._claimed(micros, found, ask)
         return [found for _, found in answers]
 
-    async def _begin(self, ask: Ask, deadline: float) -> None:
+    async def _begin(self, ask: Ask, deadline: float) -> ServerClock:
         """Learn the server's clock; from the first claim on there is something to hear."""
         if self._channel is None:
             self._channel = f"lockfast_{ask.id[:22]}"
             self._transport.bell.ring()
-        if self._transport.offset is None:
-            await self._greet(deadline)
-
-    def _late(self, ask: Ask) -> int:
-        """Return the latest time of this copy of a claim, and remember the latest of all."""
-        late = self._translate(ask.not_after)
-        ask.late = max(ask.late, late)
-        return late
+        return await self._clock(deadline)
 
     def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
         if found is None:
             # The id is dead, or the server's clock was moved: learn, so that the next id lives.
-            self._transport.offset = micros / 1e6 - self._now()
+            self._transport.clock = ServerClock(micros, self._now(), UNITS)
         elif isinstance(found, Standing) and found.ticket and not found.granted:
             self._wait(ask)
             if self._transport.deaf:
@@ -82,13 +75,12 @@ class PostgresEngine:
     def _wait(self, ask: Ask) -> None:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
-    async def _greet(self, deadline: float) -> None:
-        """Connect: that tells the server's clock."""
-        await self._transport.call(b"SELECT 1", deadline, len)
-
-    def _translate(self, when: float) -> int:
-        """Return a time of ours by the server's clock, in µs; at most, never later."""
-        return int((when + (self._transport.offset or 0.0)) * 1e6)
+    async def _clock(self, deadline: float) -> ServerClock:
+        """Return the server's clock; connect if it is not known yet."""
+        if self._transport.clock is None:
+            await self._transport.call(b"SELECT 1", deadline, len)
+        assert self._transport.clock is not None  # noqa: S101  # every connection begins with it
+        return self._transport.clock
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -100,7 +92,7 @@ class PostgresEngine:
         answers = await self._transport.call(messages.renew(asks), deadline, read, heart=True)
         received = self._now()
         for ask, (micros, standing) in zip(asks, answers, strict=True):
-            self._transport.offset = micros / 1e6 - received
+            self._transport.clock = ServerClock(micros, received, UNITS)
             if standing is not None and not standing.granted:
                 self._wait(ask)
         return [standing for _, standing in answers]
@@ -111,11 +103,8 @@ class PostgresEngine:
             return []
         untils = None
         if doubt:
-            if self._transport.offset is None:
-                await self._greet(deadline)
-            # Never before what a copy said: a reply that was read late has since made the
-            # server's time look earlier than it is.
-            untils = [max(self._translate(ask.not_after), ask.late) + MARGIN for ask in asks]
+            clock = await self._clock(deadline)
+            untils = [clock.last(ask) + MARGIN for ask in asks]
         sql = messages.resign(asks, untils)
         read = partial(replies.resigned, asks=asks)
         removed, notes = await self._transport.call(sql, deadline, read)

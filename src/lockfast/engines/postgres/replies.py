@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lockfast.engines.postgres.connection import Row
+from lockfast.engines.postgres.connection import END, Row
 from lockfast.engines.postgres.messages import PAGE
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 
-END = 2**53  # of tickets, and of a clock in µs
 CAPACITY = 2**31
 HOLDER, WAITER = 6, 10  # words of a standing
 NOTE = re.compile(rb"[0-9A-Za-z]{1,64} [0-9]{1,16} [0-9a-f]{64}")

@@ -12,10 +12,12 @@ from lockfast.engines.postgres.connection import Link, Row
 from lockfast.engines.postgres.steps import Socket
 from lockfast.engines.postgres.url import Address, Place
 from lockfast.engines.pushes import patience
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Crowded, Turns
 
 Reply = TypeVar("Reply")
+UNITS = 10**6  # the server tells its time in µs
 IO = 5.0  # seconds after which an attempt to connect is given up
 GRACE = 0.05  # seconds for what has to be done when a deadline is over
 
@@ -29,7 +31,7 @@ class Transport(ABC):
         """`ear` is where the heart connects, if not where the others do; `turns` are for them."""
         self.bell = bell
         self._turns = turns
-        self.offset: float | None = None
+        self.clock: ServerClock | None = None
         """What to add to our clock for at most the server's; None before the first connection."""
         self.deaf = False
         """Whether a pooler stands in between, which would swallow the notifications."""
@@ -169,7 +171,7 @@ class Transport(ABC):
             raise
         if link.used_password:
             self.unverified = self.unverified or address.unverified
-        self.offset = link.micros / 1e6 - self._now()
+        self.clock = ServerClock(link.micros, self._now(), UNITS)
         if self._ear_address is None:
             self.deaf = link.pooled
         return link

@@ -11,6 +11,7 @@ import hiredis
 from lockfast.engines.pushes import patience
 from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.transport import DOUBT, IO, PING, Address, Login, failure, reason
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
@@ -29,7 +30,7 @@ class AioTransport:
 
     def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.offsets: dict[Address, float] = {}
+        self.clocks: dict[Address, ServerClock] = {}
         self._work: dict[Address, Connection] = {}
         self._hearts: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
@@ -63,7 +64,7 @@ class AioTransport:
                 )
                 futures = [connection.send(each) for each in self._login.greeting(address)]
                 replies = [await future for future in futures]
-            self.offsets[address] = self._login.welcome(address, replies, self._now())
+            self.clocks[address] = self._login.welcome(address, replies, self._now())
             connection.served = True
         except BaseException as error:
             connection.drop("the greeting failed")

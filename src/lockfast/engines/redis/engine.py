@@ -16,10 +16,11 @@ from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import PAUSE, filled
 from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
-from lockfast.engines.redis.transport import Address, Transport, code
+from lockfast.engines.redis.transport import UNITS, Address, Transport, code
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Finding
-from lockfast.port import Ask, Standing, Wake
+from lockfast.port import Ask, ServerTime, Standing, Wake
 from lockfast.runtime.base import Clock
 
 
@@ -47,12 +48,10 @@ class RedisEngine(Inspection):
         shape = ask.shape
         form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket)
-        offset = self._transport.offsets.get(address) if address else None
-        if address is None or offset is None:
-            address, offset = await self._meet(ask, form.bucket, deadline)
-        late = int((ask.not_after + offset) * 1000)
-        ask.late = max(ask.late, late)
-        packet = messages.claim(form, ask, late, self._base)
+        clock = self._transport.clocks.get(address) if address else None
+        if address is None or clock is None:
+            address, clock = await self._meet(ask, form.bucket, deadline)
+        packet = messages.claim(form, ask, clock.latest(ask), self._base)
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
@@ -62,7 +61,7 @@ class RedisEngine(Inspection):
                 told = messages.refusal(reply, ask)
                 if told is not None:
                     # The id is dead, or the server's clock was moved: learn it for the next id.
-                    self._transport.offsets[address] = told / 1000 - self._now()
+                    self._transport.clocks[address] = ServerClock(told, self._now(), UNITS)
                     return None
             return messages.standing(reply, ask)
         except messages.Malformed as error:
@@ -99,19 +98,18 @@ class RedisEngine(Inspection):
 
     def _claim(self, form: messages.ClaimForm, ask: Ask, address: Address) -> bytes:
         """Pack a claim as that server's clock has it."""
-        late = int((ask.not_after + self._transport.offsets[address]) * 1000)
-        ask.late = max(ask.late, late)
+        late = self._transport.clocks[address].latest(ask)
         return messages.claim(form, ask, late, self._base)
 
-    async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, float]:
+    async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, ServerClock]:
         """Find the bucket's server and learn its clock; from here on there is something to hear."""
         if self._channel is None:
             self._channel = PREFIX + ask.id[:22]
             self._transport.rouse()
         address = self._topology.find(bucket) or await self._where(bucket, deadline)
-        if address not in self._transport.offsets:
+        if address not in self._transport.clocks:
             await self._transport.call(address, command("PING"), deadline)
-        return address, self._transport.offsets[address]
+        return address, self._transport.clocks[address]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -129,7 +127,7 @@ class RedisEngine(Inspection):
                         found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
                 standings, told = messages.renewed(reply, len(group))
-                self._transport.offsets[address] = told / 1000 - received
+                self._transport.clocks[address] = ServerClock(told, received, UNITS)
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
 
@@ -213,7 +211,7 @@ class RedisEngine(Inspection):
         for ask in asks:
             form = messages.resign_form(ask.shape.name)
             address = self._topology.find(form.bucket)
-            if address is not None and address in self._transport.offsets:
+            if address is not None and address in self._transport.clocks:
                 self._transport.post(address, messages.resign(form, ask, self._tomb(ask, address)))
 
     def _resignation(
@@ -225,15 +223,12 @@ class RedisEngine(Inspection):
     ) -> bytes:
         return messages.resign(form, ask, self._tomb(ask, address) if doubt else 0)
 
-    def _tomb(self, ask: Ask, address: Address) -> int:
-        """Return the server's time, in ms, until which no copy of the claim may come to life.
-
-        At least a moment from now: an expiry in the past would delete the tombstone at once. And
-        never before what a copy said: a reply that was read late, or a clock that was moved, has
-        since made the server's time look earlier than it is.
+    def _tomb(self, ask: Ask, address: Address) -> ServerTime:
+        """Return the server's time until which no copy of the claim may come to life. Not in the
+        past: such an expiry would delete the tombstone at once.
         """
-        told = int((max(ask.not_after, self._now()) + self._transport.offsets[address]) * 1000)
-        return max(told, ask.late)
+        clock = self._transport.clocks[address]
+        return max(clock.last(ask), clock.at(self._now()))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep on the heart's connection. A cut subscription is made anew."""

@@ -81,7 +81,7 @@ class Routes:
                 if there is None:
                     break
                 address = there
-                if address not in self._transport.offsets:
+                if address not in self._transport.clocks:
                     await self._transport.call(address, command("PING"), deadline)
             packet = script.whole(pack(address)) if whole else pack(address)
             if said.startswith("ASK "):

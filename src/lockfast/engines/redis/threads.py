@@ -10,6 +10,7 @@ from typing import Any
 from lockfast.engines.pushes import patience
 from lockfast.engines.redis.connection import Connection
 from lockfast.engines.redis.transport import DOUBT, FRESH, IO, PING, Address, Login, reason
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell
@@ -48,7 +49,7 @@ class ThreadTransport:
         self._begin()
 
     def _begin(self) -> None:
-        self.offsets: dict[Address, float] = {}
+        self.clocks: dict[Address, ServerClock] = {}
         self._idle: dict[Address, Shelf] = {}
         self._hearts: dict[Address, Connection] = {}
         self._shed: set[Address] = set()
@@ -64,7 +65,7 @@ class ThreadTransport:
             connection = self.connection(address, self._login.tls, soon, shelf, self._now)
             greeting = self._login.greeting(address)
             replies = connection.exchange(b"".join(greeting), len(greeting), soon)
-            self.offsets[address] = self._login.welcome(address, replies, self._now())
+            self.clocks[address] = self._login.welcome(address, replies, self._now())
         except BaseException as error:
             if connection is not None:
                 connection.sock.close()

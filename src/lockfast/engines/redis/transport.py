@@ -17,9 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import hiredis
 
 from lockfast.engines.redis.keys import command
+from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.url import Secret
 
+UNITS = 1000  # the scripts tell the server's time in ms
+END = 2**33  # in seconds since 1970: what is beyond is no time
 IO = 5.0  # seconds of silence after which a connection is given up
 FRESH = 2.0
 """Seconds after which an idle connection is asked with a PING whether it still works: a server's
@@ -91,16 +94,18 @@ class Login:
         return [command(*hello), *select, command("TIME")]
 
     @staticmethod
-    def welcome(address: Address, replies: Sequence[Any], received: float) -> float:
-        """Check the replies; give what to add to our clock for at most the server's, in seconds."""
+    def welcome(address: Address, replies: Sequence[Any], received: float) -> ServerClock:
+        """Check the replies to a login, and return the server's clock."""
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
-        if address.sentinel:
-            return 0.0
+        if address.sentinel:  # it is asked for no time, and keeps no claims
+            return ServerClock(0, received, UNITS)
         try:
-            seconds, micros = replies[-1]
-            return int(seconds) + int(micros) / 1e6 - received
+            seconds, micros = map(int, replies[-1])
+            if not (0 < seconds < END and 0 <= micros < 10**6):
+                raise ValueError("no time")
+            return ServerClock(seconds * UNITS + micros // 1000, received, UNITS)
         except (TypeError, ValueError) as error:
             raise EngineUnavailable(f"Redis at {address} tells no time", sent=False) from error
 
@@ -156,7 +161,7 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
 class Transport(Protocol):
     """A transport, for threads or for asyncio."""
 
-    offsets: dict[Address, float]
+    clocks: dict[Address, ServerClock]
     """Per server, what to add to our clock for at most the server's."""
 
     trouble: Callable[[], object]
