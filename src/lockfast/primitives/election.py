@@ -10,6 +10,7 @@ from lockfast.claims.acquire import acquire
 from lockfast.claims.payload import LONGEST_VALUE, Who
 from lockfast.claims.session import Session
 from lockfast.errors import EngineUnavailable
+from lockfast.names import size_of
 from lockfast.port import Entry, Shape
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import checked_timeout, look
@@ -62,7 +63,7 @@ class ElectionCore(Generic[L]):
         `value`: what the others should know, such as this leader's address. `lease.release()`
         resigns.
         """
-        if len(value.encode()) > LONGEST_VALUE:
+        if size_of(value, "a leader's value") > LONGEST_VALUE:
             raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
         wait = checked_timeout(timeout)
         return await acquire(self._session, self._shape, wait, "", self._lease_type, value=value)

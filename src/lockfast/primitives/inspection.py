@@ -15,7 +15,7 @@ from lockfast.claims.break_records import history, written
 from lockfast.claims.session import IO, Session
 from lockfast.core.wait_graph import Waits
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.names import checked
+from lockfast.names import checked, size_of
 from lockfast.plain import plain
 from lockfast.port import LONGEST_WAIT, Ask, Entry, Page, Shape
 from lockfast.primitives.lock import Holder
@@ -40,6 +40,7 @@ class Tie(NamedTuple):
 
 async def every(session: Session, prefix: str) -> list[Holder]:
     """Show all claims on names with a prefix, by name and in the order of the queue."""
+    size_of(prefix, "a prefix")
     return [Holder(entry) for entry in await _entries(session, prefix)]
 
 
