@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 
@@ -162,6 +165,47 @@ def test_a_file_for_tls_that_cannot_be_used_is_named_with_its_option(
             lockfast.connect(f"{url}?{asked}")
         assert f"{option}, {str(path)!r}, " in str(wrong.value)
         assert "hunter2" not in str(wrong.value)
+
+
+def test_a_file_for_tls_that_zookeeper_cannot_use_is_named_with_its_option(tmp_path: Path) -> None:
+    none, text = tmp_path / "none.pem", tmp_path / "text.pem"
+    text.write_text("hello", "utf-8")
+    for asked, option, path, why in (
+        (f"ssl_ca={none}", "ssl_ca", none, "No such file"),
+        (f"ssl_cert={text}&ssl_key={none}", "ssl_key", none, "No such file"),
+        (f"ssl_ca={text}", "ssl_ca", text, "PEM format"),
+        (f"ssl_cert={text}&ssl_key={text}", "ssl_cert", text, "PEM format"),
+    ):
+        with pytest.raises(ValueError, match=why) as wrong:
+            lockfast.connect(f"zookeeper://u:hunter2@h?{asked}")
+        assert f"{option}, {str(path)!r}, " in str(wrong.value)
+        assert "hunter2" not in str(wrong.value)
+
+
+def test_a_key_with_a_password_is_refused_and_not_asked_for_at_the_terminal(tmp_path: Path) -> None:
+    cert = tmp_path / "both.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:hunter2"]
+    files = ["-subj", "/CN=x", "-keyout", str(cert), "-out", str(tmp_path / "cert.pem")]
+    subprocess.run([*made, *files], check=True, capture_output=True)
+    cert.write_bytes(cert.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    asked = f"rediss://h?ssl_certfile={cert}"
+    code = f"import lockfast; lockfast.connect({asked!r})"
+    read, write = os.pipe()  # nobody ever types anything here
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            stdin=read,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            start_new_session=True,
+        )
+    finally:
+        os.close(read)
+        os.close(write)
+    assert "ValueError: ssl_certfile" in ran.stderr
+    lockfast.connect(f"zookeeper://h?ssl_cert={cert}&ssl_key_password=hunter2").close()
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redlocks"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import ssl
 from collections.abc import Callable
 
+from lockfast.engines import tls as files
 from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
 from lockfast.engines.redis.transport import Address, Login
-from lockfast.url import Target, unreadable
+from lockfast.url import Target
 
 OPTIONS = (
     "db",
@@ -45,35 +44,13 @@ def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext:
     """Make a TLS context of what a URL says."""
-    try:
-        context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
-    except OSError as error:
-        raise _unusable(error, options, "ssl_ca_certs") from None
+    context = files.tls_context(options, "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", None)
     if options.get("ssl_cert_reqs") == "none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if options.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
         context.check_hostname = False
-    if "ssl_certfile" in options:
-        try:
-            context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
-        except OSError as error:
-            raise _unusable(error, options, "ssl_certfile", "ssl_keyfile") from None
     return context
-
-
-def _unusable(error: OSError, options: dict[str, str], *names: str) -> ValueError:
-    """Say which file it is that TLS cannot use: OpenSSL does not."""
-    named = [name for name in names if name in options]
-    for name in named:
-        if not os.access(options[name], os.R_OK):
-            code = errno.EACCES if os.path.exists(options[name]) else errno.ENOENT  # noqa: PTH110  # as ssl takes it
-            return ValueError(unreadable(name, options[name], OSError(code, os.strerror(code))))
-    if not isinstance(error, ssl.SSLError):
-        return ValueError(unreadable(named[0], options[named[0]], error))
-    files = " and ".join(f"{name}, {options[name]!r}," for name in named)
-    wanted = "a certificate" if names == ("ssl_ca_certs",) else "a certificate and its own key"
-    return ValueError(f"{files} cannot be used: put {wanted} in PEM format there")
 
 
 def topology_of(target: Target, name: str) -> Callable[[], Topology]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from lockfast.engines.hosts import exposed
+from lockfast.engines.tls import tls_context
 from lockfast.guarantees import Finding
 from lockfast.url import Target
 
@@ -68,13 +69,12 @@ def _acl(said: str) -> list[ACL]:
 
 
 def _context(said: dict[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=said.get("ssl_ca"))
+    password = said.get("ssl_key_password")
+    context = tls_context(said, "ssl_ca", "ssl_cert", "ssl_key", password)
     verify = _switch(said.get("ssl_verify", "true"))
     context.check_hostname = verify and _switch(said.get("ssl_check_hostname", "true"))
     if not verify:
         context.verify_mode = ssl.CERT_NONE
-    if "ssl_cert" in said:
-        context.load_cert_chain(said["ssl_cert"], said.get("ssl_key"), said.get("ssl_key_password"))
     return context
 
 
