@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.robustness.faults import Stage, breaks
-from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered
+from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered, sizes
 from tests.robustness.moments import moments
 from tests.robustness.plan import draw
 from tests.robustness.player import Player
@@ -129,12 +129,12 @@ class Run:
         # The last to be killed may only just be beginning: it would not know what SIGTERM means.
         with ThreadPoolExecutor(len(workers)) as pool:
             list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
-        healed = now()
+        before, healed = sizes(self._histories), now()
         self._say("healed")
         # Long enough for whatever a dead holder has left to end, and for waiters to be let in.
         time.sleep(scenario.ttl + _SETTLE)
         while now() < healed + scenario.ttl + scenario.delta:
-            if not unserved(gathered(self._histories), healed):
+            if not unserved(gathered(self._histories, before), healed):
                 break
             time.sleep(_SETTLE)  # a busy machine; what is late beyond its bound will be told
         with ThreadPoolExecutor(len(workers)) as pool:

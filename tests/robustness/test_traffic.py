@@ -13,7 +13,16 @@ from lockfast.testing.harness import verbs
 from lockfast.testing.harness.mode import MODES
 from tests.robustness import checkers
 from tests.robustness.checkers.chain import lost_updates
-from tests.robustness.history import Kind, Outcome, Record, gathered, read, settled
+from tests.robustness.history import (
+    Kind,
+    Outcome,
+    Record,
+    dumped,
+    gathered,
+    read,
+    settled,
+    sizes,
+)
 from tests.robustness.run import read_logs
 from tests.robustness.scenario import ALL
 from tests.robustness.traffic.process import Task, Worker
@@ -150,6 +159,19 @@ def test_what_was_only_begun_is_unknown_and_what_was_told_counts() -> None:
         record(2.0, Outcome.UNKNOWN),
     )
     assert settled([begun, told, killed]) == [told, killed]
+
+
+def test_only_what_was_written_later_is_read_again(tmp_path: Path) -> None:
+    def wrote(name: str, began: float) -> str:
+        return dumped(Record(name, Kind.ACQUIRE, "x", began, began + 1.0, Outcome.OK)) + "\n"
+
+    old, new = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    old.write_text(wrote("a", 1.0) + wrote("a", 2.0)[:-9], "utf-8")  # it writes the second one now
+    before = sizes(tmp_path)
+    old.write_text(wrote("a", 1.0) + wrote("a", 2.0), "utf-8")
+    new.write_text(wrote("b", 1.5), "utf-8")
+    assert [record.began for record in gathered(tmp_path, before)] == [1.5, 2.0]
+    assert [record.began for record in gathered(tmp_path)] == [1.0, 1.5, 2.0]
 
 
 def test_belief_is_carried_over_to_the_clock_of_the_history(tmp_path: Path) -> None:
