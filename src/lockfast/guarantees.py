@@ -55,6 +55,19 @@ class Guarantees:
     promise: str
     """What holds through which fault, and what does not: a clause to follow a colon."""
     findings: tuple[Finding, ...] = ()
+    best: Level = Level.FENCED
+    """The highest level that this kind of engine reaches, whatever its setup."""
+
+    def lacks(self, required: Level) -> str:
+        """Say what to do about a level that is required and not reached."""
+        level = required.name.lower()
+        if self.best < required:
+            return (
+                f"No setting of this engine gives {level}: use etcd or ZooKeeper with at least "
+                f"three servers, or require {self.best.name.lower()}."
+            )
+        weak = "; ".join(map(str, self.findings))
+        return f"{weak + '. ' if weak else ''}Change the server's setup, or require less."
 
     @property
     def sentence(self) -> str:

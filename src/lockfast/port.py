@@ -70,12 +70,20 @@ class Shape:
         return self.weight == self.capacity
 
 
-def permits_of(capacity: int) -> int:
-    """Return a semaphore's capacity, unless it is what a read/write lock has, or no number."""
+def permits_of(capacity: int, permits: int) -> int:
+    """Return a semaphore's capacity if it can have that many permits, and give that many of them:
+    one as large as a read/write lock's would be taken for one.
+    """
     if isinstance(capacity, bool) or not isinstance(capacity, int):
         raise TypeError(f"a semaphore has a whole number of permits, not {capacity!r}")
-    if capacity >= SHARED:
-        raise ValueError(f"a semaphore has fewer than {SHARED} permits, not {capacity}")
+    if isinstance(permits, bool) or not isinstance(permits, int):
+        raise TypeError(f"permits is a whole number, not {permits!r}")
+    if not 1 <= capacity < SHARED:
+        raise ValueError(f"a semaphore has 1 to {SHARED - 1} permits, not {capacity}")
+    if not 1 <= permits <= capacity:
+        raise ValueError(
+            f"this semaphore has {capacity} permits: a claim takes 1 to {capacity}, not {permits}"
+        )
     return capacity
 
 

@@ -76,6 +76,8 @@ class Target:
 def parse(url: str | None) -> Target:
     """Parse a URL, or that of the environment; with several hosts, separated by commas."""
     url = url if url is not None else _from_environment()
+    if not isinstance(url, str):
+        raise TypeError(f"url is a str, such as redis://localhost:6379/0, not {url!r}")
     if not url:
         raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL or LOCKFAST_URL_FILE")
     if "://" not in url:

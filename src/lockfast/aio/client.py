@@ -100,7 +100,7 @@ class AsyncClient:
         purpose: str = "",
     ) -> AsyncLock:
         """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
-        shape = Shape(name, ttl, permits_of(capacity), permits)
+        shape = Shape(name, ttl, permits_of(capacity, permits), permits)
         return AsyncLock(self._session, AsyncLease, shape, timeout, purpose)
 
     def lock_all(

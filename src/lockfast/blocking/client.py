@@ -130,7 +130,7 @@ class Client:
         purpose: str = "",
     ) -> Lock:
         """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
-        shape = Shape(name, ttl, permits_of(capacity), permits)
+        shape = Shape(name, ttl, permits_of(capacity, permits), permits)
         return Lock(self._session, Lease, shape, timeout, purpose)
 
     def lock_all(

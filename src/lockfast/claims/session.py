@@ -56,10 +56,12 @@ class Session:
 
         `target`: where the engine is, for telemetry to tell.
         """
-        if deadlock_after is not None and not deadlock_after > 0.0:
-            raise ValueError(
-                f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
-            )
+        if deadlock_after is not None:
+            said = f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
+            if isinstance(deadlock_after, bool) or not isinstance(deadlock_after, (int, float)):
+                raise TypeError(said)
+            if not deadlock_after > 0.0:
+                raise ValueError(said)
         self.deadlock_after = deadlock_after
         self.unproven = None if require is None else Level.of(require)
         self._open_engine = open_engine
@@ -139,10 +141,8 @@ class Session:
         """Refuse to work on an engine that promises less than was asked for."""
         found = await self.guarantees()
         if found.level < required:
-            weak = "; ".join(map(str, found.findings))
             raise GuaranteeMissing(
-                f"{required.name.lower()} is required, but {found.sentence} "
-                f"{weak + '. ' if weak else ''}Change the server's setup, or require less."
+                f"{required.name.lower()} is required, but {found.sentence} {found.lacks(required)}"
             )
         self.unproven = None
 

@@ -200,6 +200,7 @@ class MemoryEngine:
             "memory, in this process",
             Level.EFFICIENCY,
             "nothing leaves the process, and its grants and tokens end with it",
+            best=Level.EFFICIENCY,
         )
 
     def reset(self) -> None:

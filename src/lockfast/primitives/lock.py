@@ -41,7 +41,7 @@ class LockCore(Generic[L]):
         if not 0.0 <= at_least <= shape.ttl:
             raise ValueError(
                 f"at_least is 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: the lock "
-                "must outlast the process that took it"
+                "must outlast the process that took it. Raise the ttl, or lower at_least."
             )
         self._at_least = at_least
         self._session = session
@@ -195,5 +195,7 @@ def checked_timeout(timeout: float | None) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
     if math.isnan(timeout) or timeout < 0:
-        raise ValueError(f"timeout is not negative, and None waits for ever: {timeout!r}")
+        raise ValueError(
+            f"the timeout is 0 seconds or more, not {timeout!r}. Without one a wait has no end."
+        )
     return None if math.isinf(timeout) else float(timeout)

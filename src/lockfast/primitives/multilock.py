@@ -112,6 +112,10 @@ class MultiLockCore(Generic[L, M]):
         """Describe; nothing is sent."""
         if not names:
             raise ValueError("lock_all() of no names: name at least one resource")
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                "lock_all() takes each name as an argument of its own: lock_all(*names)"
+            )
         self._session = session
         self._lease_type = lease_type
         self._all_type = all_type

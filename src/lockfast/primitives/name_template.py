@@ -16,6 +16,10 @@ class Template:
 
     def __init__(self, text: str, function: Callable[..., object]) -> None:
         """Fail at once, where the function is decorated, if a place cannot be filled."""
+        if inspect.isclass(function):
+            raise TypeError(
+                f"{function.__qualname__} is a class: decorate the methods that need the lock"
+            )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
                 f"{function.__qualname__} is a generator: its body would run after the lock was "
@@ -40,7 +44,12 @@ class Template:
     def _try_out(self, arguments: dict[str, Any], function: Callable[..., object]) -> None:
         try:
             self._text.format_map(arguments)
-        except (KeyError, IndexError, ValueError) as error:
+        except ValueError as error:
+            raise TypeError(
+                f"the name {self._text!r} for {function.__qualname__} cannot be filled: {error}. "
+                "Write {{ and }} for braces."
+            ) from error
+        except (KeyError, IndexError) as error:
             raise TypeError(
                 f"the name {self._text!r} has a place that {function.__qualname__} has no "
                 f"parameter for: {error}. Write {{{{ and }}}} for braces."

@@ -68,7 +68,7 @@ def _fields(found: Guarantees, *, good: bool) -> dict[str, object]:
 
 def _show(found: Guarantees, required: Level | None) -> None:
     level = found.level.name.lower()
-    show(Text.assemble(f"{plain(found.engine)} gives ", (level, "bold"), "."))
+    show(Text.assemble(f"{plain(found.engine)}, gives ", (level, "bold"), "."))
     show(Text(f"That means: {plain(found.promise)}."))
     for finding in found.findings:
         show("")
@@ -78,4 +78,7 @@ def _show(found: Guarantees, required: Level | None) -> None:
     if not found.findings:
         show("Nothing is to be changed.")
     if required is not None and found.level < required:
-        show(Text(f"{required.name.lower()} is required.", style="bold red"))
+        said = f"{required.name.lower()} is required."
+        if found.best < required:
+            said = f"{said} {found.lacks(required)}"
+        show(Text(said, style="bold red"))

@@ -34,8 +34,7 @@ def install(context: typer.Context) -> None:
     where = plain(address(context))
     name = ENGINES.get(parse(context.obj).scheme.partition("+")[0])
     module = import_module(f"lockfast.engines.{name}") if name else None
-    # Where the engine's `install` raises its driver's errors, `prepare` says what they mean.
-    prepare = getattr(module, "prepare", None) or getattr(module, "install", None)
+    prepare = getattr(module, "install", None)
     if prepare is None:
         show(Text(f"{where} needs no installation."))
         return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import typer
+from rich.text import Text
 
 from lockfast.cli.engine_url import connect
 from lockfast.cli.names import Prefix
 from lockfast.cli.render.claims import by_name, fields
 from lockfast.cli.render.stdout import Json, console, show, tell
 from lockfast.cli.render.table import table
+from lockfast.plain import plain
 
 
 def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> None:
@@ -20,7 +22,7 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
 
     For example:
       lockfast ls                                 all of them
-      lockfast ls invoice:                        those whose names begin so
+      lockfast ls invoice:                        names that begin with invoice:
       lockfast ls --json | jq -r .name | sort -u
 
     Exit codes:
@@ -36,4 +38,5 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
     elif claims:
         show(table(by_name(claims), console().width, whole=True))
     else:
-        show("No lock is held.")
+        begins = f" whose name begins with {plain(repr(prefix))}" if prefix else ""
+        show(Text(f"No lock{begins} is held."))

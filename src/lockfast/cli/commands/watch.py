@@ -42,7 +42,7 @@ def watch(
 
     For example:
       lockfast watch                      everything, every second
-      lockfast watch invoice: --every 5   those whose names begin so
+      lockfast watch invoice: --every 5   names that begin with invoice:
       lockfast watch --json --count 1     one look, for a program
 
     Exit codes:
@@ -96,7 +96,13 @@ def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
     # Before the screen is taken: what goes wrong at first is told like any error.
     view, trouble = next(looks)
     drawn = screen(_dated(title), view, trouble, paper.size)
-    with Live(drawn, console=paper, screen=paper.is_terminal, auto_refresh=False) as live:
+    if not paper.is_terminal:  # a pipe or a file: each look below the last one, at once
+        paper.print(drawn)
+        for view, trouble in looks:
+            paper.print(screen(_dated(title), view, trouble, paper.size))
+            paper.file.flush()
+        return
+    with Live(drawn, console=paper, screen=True, auto_refresh=False) as live:
         for view, trouble in looks:
             live.update(screen(_dated(title), view, trouble, paper.size), refresh=True)
 

@@ -93,6 +93,7 @@ async def ask(transport: Transport, deadline: float) -> Guarantees:
         level,
         promise,
         tuple(dict.fromkeys(findings)),
+        best=Level.CONSENSUS,
     )
 
 

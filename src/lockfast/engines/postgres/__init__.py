@@ -13,7 +13,7 @@ from lockfast.engines.postgres.connection import failed, unconnected
 from lockfast.engines.postgres.engine import PostgresEngine
 from lockfast.engines.postgres.threads import ThreadTransport
 from lockfast.engines.postgres.url import LIBPQ, Address
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -39,33 +39,35 @@ def install(url: str, *, role: str | None = None) -> None:
         url: The database, as a role that may create a schema in it.
         role: A role that may take and release locks from then on, and nothing else.
 
+    Raises:
+        EngineUnavailable: The database cannot be reached, or another transaction is in the way.
+        EngineRefused: The database refuses it: a wrong password, a missing right, no such role.
+            psycopg's error is the `__cause__`.
+
     """
     target = parse(url)
     target.take(*LIBPQ, *OURS)
-    conninfo = Address.of(target).conninfo
-    with psycopg.connect(conninfo, connect_timeout=REACHING, autocommit=True) as connection:
-        # Bytes: this text is ours, and has several statements, which are one transaction.
-        connection.execute(f"{PATIENCE}; {schema()}".encode())
-        if role is not None:
-            connection.execute("SELECT lockfast.grant_v1(%s)", [role])
-
-
-def prepare(url: str) -> None:
-    """Do what `install` does, and raise an `EngineError` where that raises psycopg's errors.
-
-    For `lockfast install`, which knows no driver. psycopg's error is the `__cause__`.
-    """
-    where = str(Address.of(parse(url)))
+    address = Address.of(target)
     try:
-        install(url)
+        with psycopg.connect(
+            address.conninfo, connect_timeout=REACHING, autocommit=True
+        ) as connection:
+            # Bytes: this text is ours, and has several statements, which are one transaction.
+            connection.execute(f"{PATIENCE}; {schema()}".encode())
+            if role is not None:
+                connection.execute("SELECT lockfast.grant_v1(%s)", [role])
     except psycopg.Error as error:
-        parts = (error.diag.message_primary, error.diag.message_hint)
-        said = " ".join(part for part in parts if part) or " ".join(str(error).split())
-        if error.sqlstate is not None:
-            raise failed(error.sqlstate, said, where) from error
-        if error.pgconn is None:  # not from the attempt to connect
-            raise EngineUnavailable(f"PostgreSQL at {where}: {said}", sent=True) from error
-        raise unconnected(said, where) from error
+        raise _failed(error, str(address)) from error
+
+
+def _failed(error: psycopg.Error, where: str) -> EngineError:
+    parts = (error.diag.message_primary, error.diag.message_hint)
+    said = " ".join(part for part in parts if part) or " ".join(str(error).split())
+    if error.sqlstate is not None:
+        return failed(error.sqlstate, said, where)
+    if error.pgconn is None:  # not from the attempt to connect
+        return EngineUnavailable(f"PostgreSQL at {where}: {said}", sent=True)
+    return unconnected(said, where)
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:

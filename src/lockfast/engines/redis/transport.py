@@ -46,6 +46,12 @@ LATER = frozenset(
 """Errors of a server that cannot work now, and has done nothing: worth another attempt."""
 
 
+RIGHTS = (
+    "~lockfast:* &lockfast:* +eval +evalsha +hello +ping +time +select +subscribe +scan +client "
+    "+get +mget +set +del +pexpire +pexpireat +pttl +zadd +zrem +zcard +zrange +zrangebyscore "
+    "+zrevrangebyscore +zrank +zscore +hget +hset +hdel +hlen +publish +info +cluster|slots +asking"
+)
+"""The rights that a user of Redis needs: for the commands that we send, and for our scripts."""
 PING = command("PING")
 DEMOTED = "READONLY"
 """The error of a server that is a replica now. Behind a DNS name or a virtual address the primary
@@ -151,7 +157,7 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
     hints = {
         "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
         "WRONGPASS": "the user or password in the URL is wrong",
-        "NOPERM": "the user needs EVALSHA, EVAL, the keys lockfast:* and the channels lockfast:*",
+        "NOPERM": f"an administrator can grant all that lockfast needs: ACL SETUSER NAME {RIGHTS}",
         "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
     }
     hint = hints.get(what)

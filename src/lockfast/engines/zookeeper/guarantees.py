@@ -67,7 +67,11 @@ async def ask(
     ]
     findings += address.weak
     return Guarantees(
-        engine, level, f"{promise}; a ttl is {shortest:g} to {longest:g} s", tuple(findings)
+        engine,
+        level,
+        f"{promise}; a ttl is {shortest:g} to {longest:g} s",
+        tuple(findings),
+        best=Level.CONSENSUS,
     )
 
 

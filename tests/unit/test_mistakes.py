@@ -1,0 +1,66 @@
+"""Mistakes that are easily made: the error says what to write instead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lockfast
+from lockfast import aio
+
+
+def _with(lock: Any) -> None:  # noqa: ANN401  # whatever a user may enter
+    with lock:
+        raise AssertionError("it was entered")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda client: _with(client.rwlock("x")), r"TypeError: .*use \.read\(\) or \.write\(\)"),
+        (lambda client: client.rwlock("x").acquire(), r"AttributeError: .*\.read\(\) or \.write"),
+        (lambda client: client.lock_all(["a", "b"]), r"TypeError: .*lock_all\(\*names\)"),
+        (lambda client: client.semaphore("s", 0), r"ValueError: a semaphore has 1 to \d+ permits"),
+        (lambda client: client.semaphore("s", 3, permits=4), r"ValueError: .*takes 1 to 3, not 4"),
+        (lambda client: client.semaphore("s", 3, permits="1"), "TypeError: permits is a whole"),
+        (lambda client: client.lock("g")(type("K", (), {})), "TypeError: K is a class: decorate"),
+        (lambda client: client.lock("a:{")(_with), "TypeError: the name 'a:{' for _with cannot"),
+        (lambda client: client.lock("x", ttl=5, at_least=9), "ValueError: .*Raise the ttl"),
+        (lambda client: client.lock("x", timeout=-1), "ValueError: the timeout is 0 seconds or m"),
+        (lambda _: lockfast.connect(5), "TypeError: url is a str, such as redis://"),  # type: ignore[arg-type]
+        (lambda _: lockfast.connect("memory://", deadlock_after="x"), "TypeError: deadlock_after"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_easy_mistake_is_answered_with_what_to_write(
+    mistake: Callable[[Any], object], said: str
+) -> None:
+    with (
+        lockfast.connect("memory://") as client,
+        pytest.raises((TypeError, ValueError, AttributeError)) as wrong,
+    ):
+        mistake(client)
+    told = f"{type(wrong.value).__name__}: {wrong.value}"
+    wrong.match(said.partition(": ")[2])
+    assert told.startswith(said.partition(": ")[0])
+
+
+def test_a_read_write_lock_is_not_entered_by_a_task_either() -> None:
+    async def play() -> None:
+        async with aio.connect("memory://") as client:
+            lock: Any = client.rwlock("x")
+            async with lock:
+                raise AssertionError("it was entered")
+
+    with pytest.raises(TypeError, match=r"use \.read\(\) or \.write\(\)"):
+        asyncio.run(play())
+
+
+def test_a_level_that_no_setting_reaches_is_answered_with_another_engine() -> None:
+    with (
+        lockfast.connect("memory://", require="consensus") as client,
+        pytest.raises(lockfast.GuaranteeMissing, match="No setting of this engine gives consensus"),
+    ):
+        client.lock("x").acquire()
