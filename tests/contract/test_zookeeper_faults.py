@@ -747,3 +747,46 @@ def test_nobody_is_let_in_while_the_token_base_is_read_again(stage: Stage, proxy
         proxy.heal()
 
     stage.mode.run(play())
+
+
+def resumed(server: ZooKeeper, client: lockfast.Client, **bounds: str) -> None:
+    """Restart a server with other bounds, and wait until the client's only session is back."""
+    engine = client._session.engine
+    assert isinstance(engine, ZooKeeperEngine)
+    (session,) = engine._pool.all()
+    server.stop()
+    server.configure(**bounds)
+    server.start(30.0)
+    wait_until(lambda: session.negotiated != session.asked, "the session is resumed", 30.0)
+
+
+def test_a_claim_that_a_server_with_other_bounds_refuses_ends_no_other_lease() -> None:
+    with (
+        ZooKeeper() as server,
+        lockfast.connect(server.url) as mine,
+        lockfast.connect(server.url) as other,
+    ):
+        held = mine.lock("held", ttl=40).acquire()
+        resumed(server, mine, minSessionTimeout="50000", maxSessionTimeout="60000")
+        with pytest.raises(EngineRefused, match="50"):
+            mine.lock("another", ttl=40).acquire(timeout=5)
+        with pytest.raises(lockfast.NotAcquired):
+            other.lock("held", ttl=50).acquire(timeout=1)
+        held.ensure_held()
+
+
+def test_a_session_that_is_resumed_for_a_shorter_time_is_not_believed_for_the_longer() -> None:
+    with (
+        ZooKeeper() as server,
+        Proxy(server.host, server.port) as proxy,
+        lockfast.connect(f"zookeeper://{proxy.address}") as mine,
+        lockfast.connect(server.url) as other,
+    ):
+        held = mine.lock("held", ttl=40).acquire()
+        resumed(server, mine, maxSessionTimeout="4000")
+        proxy.cut()  # what is believed now is believed without a renewal
+        taken = other.lock("held", ttl=4).acquire(timeout=30)
+        with pytest.raises(LeaseLost):
+            held.ensure_held()
+        assert taken.token > held.token
+        proxy.heal()

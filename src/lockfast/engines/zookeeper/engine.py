@@ -73,7 +73,7 @@ class ZooKeeperEngine:
         if not session.usable or session.checked != session.changes:
             await session.ready(deadline)
             if session.negotiated != session.asked:
-                self._pool.drop(session)
+                self._pool.drop_unused(session)
                 raise out_of_bounds(ttl, session.negotiated / 1000, session.where)
             await self._base.check(session, deadline)
 

@@ -88,19 +88,26 @@ class Pool:
             "ZooKeeper: use fewer"
         )
 
-    def drop(self, session: Session) -> None:
-        """End a session; the next claim opens another."""
+    def drop_unused(self, session: Session) -> None:
+        """End a session that only the caller uses; the next claim opens another. Claims that are on
+        it would go with it, and their holders would not know.
+        """
+        with self._lock:
+            if not session.claims and session.users == 1:
+                self._drop(session)
+
+    def _drop(self, session: Session) -> None:
         with self._lock:
             for key, each in list(self._sessions.items()):
                 if each is session:
                     self._sessions.pop(key, None)
-        session.retire()
+        session.retire(alive=session.shortened)
 
     def told(self, session: Session, state: str) -> None:
         """Hear of a session's state; one that is lost is of no use any more."""
         self._ear.told(session, state)
         if state == KazooState.LOST:
-            self.drop(session)
+            self._drop(session)
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
         """Pass it on."""

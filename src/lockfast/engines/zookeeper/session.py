@@ -32,7 +32,7 @@ from lockfast.engines.zookeeper.transport import Late, Reply, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused, EngineUnavailable
 
-PATIENCE = 1.5  # seconds that connecting to one host may always take
+PATIENCE = (1.5, 5.0)  # seconds that connecting to one host may take: always, and at most
 OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
 NUDGE = 0.05  # seconds without an answer after which a server is poked
 
@@ -64,6 +64,8 @@ class Session:
         self.negotiated = 0
         """Milliseconds that the server keeps the session without a sign of life."""
         self.lost = False
+        self.shortened = False
+        """Whether it is lost because a server keeps it for less than was asked for."""
         self.refused = False
         self.anchor = 0.0
         """From when on the session lives for its timeout: see `prove`."""
@@ -91,7 +93,7 @@ class Session:
         # Reconnecting is the driver's; no request is ever sent twice by it. It would wait a whole
         # timeout for a host that is silent, and come to the next one with a session that is over.
         retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)
-        patience = max(timeout / (address.hosts.count(",") + 1), PATIENCE)
+        patience = min(max(timeout / (address.hosts.count(",") + 1), PATIENCE[0]), PATIENCE[1])
         self._handler = Handler(address.context)
         self._client = KazooClient(
             hosts=address.hosts,
@@ -125,6 +127,12 @@ class Session:
         if self.lost:
             return
         self._silent = None
+        if state == KazooState.CONNECTED and self.claims and self.negotiated < self.asked:
+            # Another server, or this one with another configuration, keeps the session from now on
+            # for less than its holders believe. They are told first, and their nodes stay for the
+            # shorter time.
+            self.shortened = True
+            state = KazooState.LOST
         if state == KazooState.CONNECTED:
             self._up, self._down = True, None
             self._opened.set()
