@@ -93,6 +93,8 @@ class Watching(RuleBasedStateMachine):
         self.replies: list[tuple[Row, list[Row], int]] = []
         self.waiting: dict[str, Row] = {}
         self.names = 0
+        self.broken: dict[str, bool] = {}
+        """The claims that an operator has removed, and whether they were let in by then."""
 
     @rule(name=st.sampled_from([LOCK, SHARED]), weight=st.integers(1, 3))
     def come(self, name: bytes, weight: int) -> None:
@@ -124,6 +126,14 @@ class Watching(RuleBasedStateMachine):
                 self.store.told(self.waits.drop([row.id]))
 
     @rule(which=st.integers(0, 99))
+    def remove(self, which: int) -> None:
+        """An operator removes a claim, and its client does not know."""
+        if self.store.rows:
+            row = list(self.store.rows.values())[which % len(self.store.rows)]
+            self.broken[row.id] = self.store.lets_in(row)
+            self.store.delete(row)
+
+    @rule(which=st.integers(0, 99))
     def push(self, which: int) -> None:
         if self.store.watches:
             idents = list(self.store.watches)
@@ -136,6 +146,7 @@ class Watching(RuleBasedStateMachine):
             row = self.waiting.pop(wake.id)
             if wake.granted:
                 assert self.store.lets_in(row)
+                assert self.broken.get(row.id, True), "it was removed while it waited"
             else:
                 self._look(row)
         for wait in unsure:
@@ -157,7 +168,7 @@ class Watching(RuleBasedStateMachine):
     @invariant()
     def watches_are_shared(self) -> None:
         shared = [key for key, until, _ in self.store.watches.values() if until]
-        assert len(shared) <= 1
+        assert len(shared) == len(set(shared)), "two watches on one name"
 
     def teardown(self) -> None:
         for reply in self.replies:
@@ -166,7 +177,8 @@ class Watching(RuleBasedStateMachine):
             for ident in list(self.store.watches):
                 if ident in self.store.watches:
                     self._hear(self.store.says(ident))
-        late = [row.id for row in self.waiting.values() if self.store.lets_in(row)]
+        there = [row for row in self.waiting.values() if row.key in self.store.rows]
+        late = [row.id for row in there if self.store.lets_in(row)]
         assert not late, "somebody is let in, and was not told"
         assert len(self.waits) == len(self.waiting)
 
@@ -193,11 +205,11 @@ def test_many_waiters_for_one_name_are_one_watch_and_each_is_told_once() -> None
 def test_one_with_an_older_snapshot_hears_what_was_told_before_it_came() -> None:
     store, waits = Store(), Waits(0)
     holders = [store.put(SHARED, number_, 1) for number_ in range(3)]
-    first, late = store.put(SHARED, 3, 3), store.put(SHARED, 4, 1)
-    everyone = [(each.key, each.revision, each.weight) for each in [*holders, first]]
-    store.told(waits.add(Wait(first, everyone[:3], late.revision, sure=False)))
-    slow = Wait(late, everyone, late.revision, sure=False)
-    for row in (holders[0], first):
+    other, late, first = store.put(SHARED, 3, 3), store.put(SHARED, 4, 1), store.put(SHARED, 5, 3)
+    everyone = [(each.key, each.revision, each.weight) for each in [*holders, other, late]]
+    store.told(waits.add(Wait(first, everyone, first.revision, sure=False)))
+    slow = Wait(late, everyone[:4], late.revision, sure=False)
+    for row in (holders[0], other):
         store.delete(row)
     waits.hear(store.says(next(iter(store.watches))))
     store.told(waits.add(slow))
@@ -227,3 +239,14 @@ def test_an_answer_to_our_own_cancellation_is_no_refusal() -> None:
     assert (ours.refused, ours.ended) == (None, True)
     assert (refused.refused, refused.ended) == ("permission denied", False)
     assert heard(canceled + number(5, 9)).ended  # compacted
+
+
+def test_a_waiter_that_was_removed_is_not_let_in_by_a_later_departure() -> None:
+    store, waits = Store(), Waits(0)
+    holder, row = store.put(LOCK, 0, 1), store.put(LOCK, 1, 1)
+    ahead = [(holder.key, holder.revision, 1)]
+    store.told(waits.add(Wait(row, ahead, row.revision, sure=True)))
+    store.delete(row)
+    store.delete(holder)
+    wakes, unsure, _ = waits.hear(store.says(next(iter(store.watches))))
+    assert (wakes, unsure) == ([Wake(row.id, granted=False)], [])

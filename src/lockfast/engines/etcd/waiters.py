@@ -1,8 +1,10 @@
 """The waiters of a client, and what they watch: nobody is woken who cannot be granted.
 
-A waiter for a lock watches the claim before it and nothing else. Those for many sharers watch the
-deletions on their name, all with one watch: a departure is told to a client once, however many of
-its waiters it concerns. A watch goes on where the oldest snapshot of its waiters ended, so nothing
+A waiter for a lock watches the claim before it and nothing else, until it is the first in line. The
+first in line, and those for many sharers, watch the deletions on their name, all of a client with
+one watch: a departure is told to a client once, however many of its waiters it concerns. Their own
+claims are among them: a waiter that an operator has removed is not let in when the lock is free. A
+watch goes on where the oldest snapshot of its waiters ended, so nothing
 is missed, however late it begins.
 """
 
@@ -19,24 +21,26 @@ from lockfast.port import Wake
 
 class Wait:
     """One waiter. `ahead` is what stands before it, as far as that is known: for a lock the claim
-    just before it, and `sure` tells whether that one is the head.
+    just before it. `alone`: it watches that one claim, and has to look when that is gone.
     """
 
-    __slots__ = ("ahead", "alone", "capacity", "id", "load", "revision", "since", "sure", "target")
+    __slots__ = ("ahead", "alone", "capacity", "id", "key", "load", "revision", "since", "target")
 
     def __init__(
         self, row: Row, ahead: Sequence[tuple[bytes, int, int]], since: int, *, sure: bool
     ) -> None:
-        """`ahead`: key, revision and weight of each; `since`: the revision of the snapshot."""
+        """`ahead`: key, revision and weight of each; `since`: the revision of the snapshot; `sure`:
+        nobody else stands ahead.
+        """
         self.id = row.id
+        self.key = row.key
         self.revision = row.revision
         self.capacity = row.capacity
         self.ahead = {key: (revision, weight) for key, revision, weight in ahead}
         self.load = row.weight + sum(weight for _, _, weight in ahead)
-        self.alone = row.capacity == 1
+        self.alone = row.capacity == 1 and not sure
         self.target = ahead[0][0] if self.alone else row.key[:-32]
         self.since = since
-        self.sure = sure
 
     def gone(self, key: bytes) -> None:
         """Note that a claim has gone. Nothing is counted anew: each of many sharers hears of
@@ -94,7 +98,6 @@ class Waits:
             old = self._waits.get(wait.id)
             if old is not None and old.target == wait.target:
                 # The watch of the older entry goes on: it reports every departure since then.
-                old.sure = old.sure or wait.sure
                 return []
             told = self._drop(wait.id)
             watch = self._by_target.setdefault(wait.target, Watch(0, wait))
@@ -162,7 +165,10 @@ class Waits:
                     if ended:  # compacted, or given up by the server: only a look can tell
                         self._drop(wait.id)
                         wakes.append(Wake(wait.id, granted=False))
-                    elif wait.alone and not wait.sure:
+                    elif any(key == wait.key for key, _ in gone):
+                        told += self._drop(wait.id)
+                        wakes.append(Wake(wait.id, granted=False))
+                    elif wait.alone:
                         told += self._drop(wait.id)
                         unsure.append(wait)
                     elif wait.let_in():

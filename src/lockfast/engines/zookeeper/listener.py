@@ -56,7 +56,11 @@ class Listener:
             return
         folder = event.path.rpartition("/")[0]
         for mine in self._own.within(folder):
-            if mine.obstacle == event.path and self._own.tell(mine, self._transport.now()):
+            if event.path == f"{folder}/{mine.child}":
+                mine.gone = True
+                self._pushes.append(Wake(mine.id, granted=False))
+                self._bell.ring()
+            elif mine.obstacle == event.path and self._own.tell(mine, self._transport.now()):
                 self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
                 if mine.ask.shape.exclusive:  # it leaves no room for any other
                     self._bell.ring()

@@ -28,6 +28,7 @@ class OwnClaim:
         "child",
         "deadline",
         "folder",
+        "gone",
         "id",
         "obstacle",
         "session",
@@ -47,6 +48,8 @@ class OwnClaim:
         self.ticket = 0
         self.told = False
         """Whether its holder knows, or will read in a reply or a push, that it is granted."""
+        self.gone = False
+        """Whether a watch has told that its node was removed: it is granted nothing any more."""
         self.obstacle: str | None = None
         """The path of the only node ahead of it, if there was but one: when that goes, it is
         granted."""
@@ -102,7 +105,9 @@ class OwnClaims:
     def tell(self, mine: OwnClaim, now: float) -> bool:
         """Note that a claim is granted; False if that was known, or it is gone, or over."""
         with self._lock:
-            if mine.told or self._mine.get(mine.id) is not mine or now >= mine.deadline:
+            if mine.told or mine.gone or now >= mine.deadline:
+                return False
+            if self._mine.get(mine.id) is not mine:
                 return False
             mine.told = True
             return True

@@ -98,12 +98,16 @@ class Look:
         return min(known) - self._now() if len(known) == len(ours) else None
 
     async def watch(self, mine: OwnClaim, line: Line, place: int, deadline: float) -> None:
-        """Watch those before whose end a waiter cannot be let in."""
+        """Watch those before whose end a waiter cannot be let in.
+
+        The first in line watches its own node too, and that first: ZooKeeper tells of changes in
+        their order, so a waiter that an operator has removed is not let in by what goes after it.
+        """
         session, folder = mine.session, mine.folder
         alone = line.nodes[0] if place == 1 else None
-        mine.obstacle = None if alone is None else f"{folder}/{alone.child}"
+        mine.obstacle = None
         replies = []
-        for node in line.obstacles(place):
+        for node in ([line.nodes[1]] if alone else []) + line.obstacles(place):
             path = f"{folder}/{node.child}"
             if path not in session.watched:
                 session.watched.add(path)
@@ -114,9 +118,12 @@ class Look:
                 data, stat = await session.settle(self._transport, reply, deadline)
             except NoNodeError:  # it went before it was watched
                 session.watched.discard(path)
+                mine.gone = mine.gone or node.child == mine.child
                 self._worth(session, folder)
             else:
                 self._remember(folder, node, data, stat.czxid)
+        if alone is not None:  # and not sooner: until then it is looked at, which takes longer
+            mine.obstacle = f"{folder}/{alone.child}"
 
     async def _head(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:
         mine = self._own.get(node.id)

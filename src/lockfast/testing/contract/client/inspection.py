@@ -68,6 +68,28 @@ class OverviewContract(Contract):
             await release(lease)
 
     @driven
+    async def test_a_waiter_that_is_taken_away_is_not_let_in_beside_the_next(
+        self, stage: Stage
+    ) -> None:
+        client, *others, operator = (stage.client() for _ in range(4))
+        lease = await acquire(client.lock("x", ttl=20))
+        jobs = []
+        for number, other in enumerate(others):
+            jobs.append(stage.mode.start(acquire(other.lock("x", ttl=20), 20)))
+            await until_queued(stage, client.lock("x"), number + 2)
+        waiter = next(each for each in await inspect(operator, "x") if not each.granted)
+        assert await revoke(operator, waiter, "it is in the way")
+        await release(lease)
+        following = await jobs[1].result()
+        await stage.mode.sleep(0.1)
+        assert not jobs[0].done()  # it has asked again, and waits behind the other
+        following.ensure_held()
+        await release(following)
+        last = await jobs[0].result()
+        assert last.token > following.token
+        await release(last)
+
+    @driven
     async def test_who_broke_a_lock_and_why_is_shown_and_told_to_its_holder(
         self, stage: Stage
     ) -> None:
