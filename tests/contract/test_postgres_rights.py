@@ -10,7 +10,13 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused
+from lockfast.engines import opener
 from lockfast.engines.postgres import install
+from lockfast.port import Ask, Shape
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
+from lockfast.url import parse
 from tests.docs.rights import do_everything
 from tests.servers import Postgres
 from tests.servers.mallory import caught, set_traps
@@ -225,5 +231,27 @@ def test_an_installation_of_the_earlier_schema_is_brought_up_to_date_with_its_us
 def test_a_schema_that_a_stranger_has_made_is_not_installed_into() -> None:
     with Postgres(config={"fsync": "off"}) as server:
         server.command("CREATE ROLE stranger; CREATE SCHEMA lockfast AUTHORIZATION stranger")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="stranger"):
+        with pytest.raises(EngineRefused, match="stranger"):
             install(server.url)
+
+
+@pytest.mark.parametrize("name", ["wanted", "elsewhere"])
+def test_a_claim_that_another_role_made_of_our_id_is_not_taken_for_ours(
+    server: Postgres, name: str
+) -> None:
+    id_ = secrets.token_hex(16)
+    call = (
+        f"SELECT lockfast.claim_v1('{name}', '{id_}', 1, 1, 30000000, 10000000, true, "
+        "4503599627370495, 0, '', '')"
+    )
+    engine = opener(parse(as_role(server, "app")), Threads())()
+    ask = Ask(id_, Shape("wanted", 30.0), True, now() + 10, b"")  # noqa: FBT003
+    try:
+        with psycopg.connect(as_role(server, "other"), autocommit=True) as connection:
+            connection.execute(call.encode())
+            assert drive(engine.claim(ask, now() + 5)) is None
+            assert drive(engine.claim_all([ask], now() + 5)) == [None]
+            gone = f"SELECT lockfast.resign_v1('{{{name}}}', '{{{id_}}}', '{{NULL}}')"
+            assert connection.execute(gone.encode()).fetchall() == [("t",)]
+    finally:
+        drive(engine.close())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 from lockfast.claims.claim import Claim
 from lockfast.claims.heart import Heart, named
+from lockfast.claims.ids import Ids
 from lockfast.claims.phases import ENDED
 from lockfast.claims.table import Table
 from lockfast.errors import (
@@ -32,7 +31,6 @@ IO = 5.0  # seconds after which an unanswered request is given up
 DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
 PARTING = 2.0  # seconds that closing a client may take
 SHARE = 0.1  # seconds that an attempt to resign gets at the least
-FIRST = 1 << 40  # the number of a client's first claim, and a digit before it
 
 sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
 """All of this process: whoever counts what is held reads them, from any thread."""
@@ -78,16 +76,11 @@ class Session:
         self.table = Table()
         self.heart: Heart | None = None
         self._starting = Mutex()
-        self._prefix = secrets.token_hex(11)
-        self._numbers = count(FIRST)
+        self.new_id = Ids().new
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
         )
         """The re-entrant holds of threads and tasks, by name."""
-
-    def new_id(self) -> str:
-        """Make the id of a claim: 88 random bits of this client, and a number of 40."""
-        return self._prefix + hex(next(self._numbers))[3:]  # without 0x1: half the time of a format
 
     def enter(self) -> None:
         """Check that the client may be used here, and that the heart beats."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from random import Random
 
 from lockfast.aio import AsyncClient
@@ -46,7 +47,9 @@ class Party:
         prefix = f"{number + 1:022x}"
         open_engine = opener(self.process, prefix)
         self.session = Session(open_engine, Aio(self.process.time), deadlock_after=LOOK)
-        self.session._prefix = prefix  # the same in every replay
+        numbers = count()
+        self.prefix = prefix
+        self.session.new_id = lambda: f"{prefix}{next(numbers):010x}"  # the same in every replay
         self.client = AsyncClient(self.session)
         self._deeds = Deeds(self.client, self.process, place, network, plan, rng)
         self.done: Callable[[], None]

@@ -172,7 +172,7 @@ class Simulation:
             if len(party.session.table):
                 raise Broken(f"{party.process.name} still has {party.claims()}")
         now = self.server.clock()
-        gone = {party.session._prefix for party in self.parties if party.crashed}
+        gone = {party.prefix for party in self.parties if party.crashed}
         for name in self.plan.names:
             for entry in self.server.queues.entries(name, now):
                 # An engine that lost its tombstones may have an orphan, for a ttl.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+import lockfast.aio
 from lockfast.engines.hosts import exposed
 from lockfast.engines.zookeeper.url import Address
 from lockfast.url import parse
@@ -44,3 +47,18 @@ def test_a_password_of_zookeeper_is_reported_unless_tls_is_on(
     reported: bool,  # noqa: FBT001  # a value
 ) -> None:
     assert bool(Address.of(parse(url)).weak) is reported
+
+
+@pytest.mark.parametrize("host", ["a" * 300, ".", "..a", "%ff", "%ed%a0%80"])
+def test_a_host_that_is_no_name_is_not_reached_and_raises_an_error_of_ours(host: str) -> None:
+    async def play() -> None:
+        async with lockfast.aio.connect(f"postgresql://{host}/x") as client:
+            await client.lock("x").acquire(timeout=0.2)
+
+    with pytest.raises(lockfast.EngineUnavailable):
+        asyncio.run(play())
+    with (
+        lockfast.connect(f"postgresql://{host}/x") as client,
+        pytest.raises(lockfast.EngineUnavailable),
+    ):
+        client.lock("x").acquire(timeout=0.2)

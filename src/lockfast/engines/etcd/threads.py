@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -20,11 +21,27 @@ AT_ONCE = 16  # claims under way: of five hundred threads that ask at once, none
 # within a second
 
 
+_greened: list[bool] = []  # whether grpc was told of gevent
+
+
+def _work_with_gevent() -> None:
+    """Have grpc wait in gevent's loop, if gevent stands in for threads. Otherwise its C code blocks
+    the one thread in which everything runs, for ever.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and not _greened and monkey.is_module_patched("threading"):
+        _greened.append(True)
+        from grpc.experimental import gevent  # noqa: PLC0415  # it imports gevent
+
+        gevent.init_gevent()
+
+
 class ThreadTransport(Transport):
     """Channels of a blocking client."""
 
     def __init__(self, login: Login, runtime: Threads) -> None:
         """Nothing is opened yet."""
+        _work_with_gevent()
         super().__init__(login, runtime)
         self._turns = runtime.turns(AT_ONCE)
 

@@ -52,6 +52,6 @@ class AioTransport(Transport):
         try:
             async with asyncio.timeout(deadline - self._now()):
                 infos = await self._loop.getaddrinfo(host, None, type=SOCK_STREAM)
-        except OSError:  # a timeout is one too
+        except (OSError, UnicodeError):  # a timeout is one too
             return []
         return [str(info[4][0]) for info in infos]

@@ -450,6 +450,11 @@ BEGIN
   IF FOUND THEN
     v_found := lockfast.standing_v1(p_name, p_id, v_now);
     IF v_found IS NOT NULL THEN
+      -- Another role has made a claim of this id. Whoever asks now would hold what that role can
+      -- resign: the id is of no use to it.
+      IF EXISTS (SELECT FROM lockfast.claim c WHERE c.id = p_id AND c.owner <> session_user) THEN
+        RETURN v_now;
+      END IF;
       RETURN v_now || ' ' || v_found;
     END IF;
     IF v_tail.capacity <> p_capacity THEN
@@ -475,7 +480,11 @@ BEGIN
      coalesce(v_tail.place, 0) + 1, coalesce(v_tail.claims, 0) + 1,
      coalesce(v_tail.waiting, 0) + CASE WHEN v_fits THEN 0 ELSE 1 END,
      coalesce(v_tail.held, 0) + CASE WHEN v_fits THEN p_weight ELSE 0 END, p_payload,
-     session_user, p_word);
+     session_user, p_word)
+  ON CONFLICT (id) DO NOTHING;
+  IF NOT FOUND THEN -- the id is in use on another name, and so of no use here
+    RETURN v_now;
+  END IF;
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', v_now, v_ticket, true, p_ttl, 0, 0, v_ticket);
   END IF;

@@ -24,6 +24,6 @@ class ThreadTransport(Transport):
     async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # nobody can bound it
         try:
             infos = getaddrinfo(host, None, type=SOCK_STREAM)
-        except OSError:
+        except (OSError, UnicodeError):
             return []
         return [str(info[4][0]) for info in infos]
