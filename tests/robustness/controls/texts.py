@@ -23,7 +23,7 @@ EDITS: Mapping[str, Edits] = {
             "if raw and string.sub(raw, 1, 32) == id then": (
                 "if raw and string.sub(raw, 1, 1) ~= 'Q' then"
             ),
-            "find(q, ARGV[i * 2 - 1])": "first(q)",
+            "find(q, id)": "first(q)",
         },
     },
     "renewal that resurrects": {
@@ -37,7 +37,7 @@ EDITS: Mapping[str, Edits] = {
         },
     },
     "no tombstone in doubt": {
-        (REDIS, "resign.lua"): {"if ARGV[i * 2] ~= '0' then": "if false then"},
+        (REDIS, "resign.lua"): {"if ARGV[2] ~= '0' then": "if false then"},
     },
     "mark without the claim's id": {
         (GUARD, "apply.lua"): {

@@ -35,9 +35,35 @@ end
 now = math.floor(now)
 local id = ARGV[1]
 local capacity, weight, ttl, wait, payload = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-local q
+local q, holder
 if string.sub(raw, 1, 1) == 'Q' then
   q = open(KEYS[1], KEYS[4], KEYS[5], raw, now)
+else
+  holder = alone(raw)
+  if not holder then
+    return redis.error_reply('LOCKFAST the value of the lock is not one of ours')
+  end
+  q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
+       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = holder.ticket, kept = 0}
+end
+if tonumber(ticket) <= q.newest then -- the counter was lost and the clock went back
+  if q.newest + 1 >= TOP then -- said before the first write: a claim with this ticket could not be found
+    return redis.error_reply('LOCKFAST ticket would reach 2^53: the last one of this lock is wrong')
+  end
+  ticket = digits(q.newest + 1)
+end
+if holder then
+  local left = redis.call('PTTL', KEYS[1])
+  if left > holder.ttl then -- the clock went back
+    left = holder.ttl
+    redis.call('PEXPIRE', KEYS[1], left)
+  end
+  if holder.id == id then
+    return {holder.digits, 1, left, 0, 0, holder.digits, -1}
+  end
+  q.head, q.unwritten = holder, left
+else
+  prune(q, now)
   if q.members == 0 then
     drop(q)
     redis.call('SET', KEYS[1], id .. ' ' .. ticket .. ' ' .. ARGV[6], 'PX', ARGV[2])
@@ -54,19 +80,6 @@ if string.sub(raw, 1, 1) == 'Q' then
   elseif record then -- unreadable: a second entry of one id would be counted twice
     return {'dead', string.format('%.0f', now)}
   end
-else
-  local holder = alone(raw)
-  local left = redis.call('PTTL', KEYS[1])
-  if left > holder.ttl then -- the clock went back
-    left = holder.ttl
-    redis.call('PEXPIRE', KEYS[1], left)
-  end
-  if holder.id == id then
-    return {holder.digits, 1, left, 0, 0, holder.digits, -1}
-  end
-  q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
-       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = 0, kept = 0}
-  q.head, q.unwritten = holder, left
 end
 if tonumber(capacity) ~= q.capacity then
   return {'capacity', q.capacity}
@@ -80,15 +93,13 @@ if q.unwritten then -- a single holder becomes a queue of one
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)
 end
-if tonumber(ticket) <= q.newest then -- the counter was lost and the clock went back
-  ticket = string.format('%.0f', q.newest + 1)
-end
 redis.call('SET', KEYS[2], ticket)
-append(q, {id = id, digits = ticket, ticket = tonumber(ticket), weight = tonumber(weight), ttl = tonumber(ttl),
-           wait = tonumber(wait), payload = payload}, now + wait)
+local claim = {id = id, digits = ticket, ticket = tonumber(ticket), weight = tonumber(weight), ttl = tonumber(ttl),
+               wait = tonumber(wait), payload = payload}
+append(q, claim, now + wait)
 advance(q, id)
-if q.frontier >= tonumber(ticket) then
-  touch(q, find(q, id), now)
+if q.frontier >= claim.ticket then
+  touch(q, claim, now)
 end
 save(q, now)
-return standing(q, id, now)
+return standing(q, id, now, claim)

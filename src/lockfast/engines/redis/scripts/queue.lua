@@ -19,18 +19,29 @@
 --   PUBLISH               without rights to the channel: pcall. The waiter finds its grant when it looks
 --   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: asked before the first write, by 'permit'
 --   SET DEL PEXPIRE       every user that could claim at all has the rights; SET overwrites any type
---   ZCARD HLEN            keys of a wrong type: they are the first commands on their keys, and only read
+--   ZCARD HLEN            keys of a wrong type: they are the first commands on their keys, and only read.
+--                         'open' writes nothing, and callers write only after it
 --   HGET                  a record that is missing or unreadable: 'find' returns nil, and every caller
 --                         knows what to do then, before it writes
+--   ZADD PEXPIREAT SET    numbers that they refuse: 'alone' and 'open' read none from 2^53 on, and 'save'
+--                         bounds what a score asks for
+--   ZSCORE ZRANK          members that a stranger has removed: 'standing' reckons without them
 --   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
 local function digits(number)
   return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
 end
 
+local TOP = 9007199254740992 -- 2^53: from here on a number is not exact, and later commands refuse some
+local LONGEST = 86400000 -- ms that a claim lives at most without a renewal
+
+-- Return the claim that a text describes, or nil if it is none of ours.
 local function alone(raw)
   local id, ticket, capacity, weight, ttl, wait, payload =
-    string.match(raw, '^(%x+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    string.match(raw, '^(%x+) ([1-9]%d*) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  if not id or math.max(ticket, capacity, weight, ttl, wait) >= TOP then
+    return nil
+  end
   return {id = id, digits = ticket, ticket = tonumber(ticket), capacity = tonumber(capacity),
           weight = tonumber(weight), ttl = tonumber(ttl), wait = tonumber(wait), payload = payload}
 end
@@ -38,8 +49,7 @@ end
 -- Return a claim, or nil if its record is missing or unreadable; then the record, if there is one.
 local function find(q, id)
   local record = redis.call('HGET', q.records, id)
-  local claim = record and alone(id .. ' ' .. record)
-  return claim and claim.payload and #claim.digits <= 16 and claim, record -- 2^53 has 16
+  return record and alone(id .. ' ' .. record), record
 end
 
 -- Raise an error, before anything is written, if this user may not run a command that comes later.
@@ -53,8 +63,8 @@ local function permit(order, records)
 end
 
 local function append(q, claim, expires)
-  redis.call('HSET', q.records, claim.id, claim.digits .. ' ' .. q.capacity .. ' ' .. claim.weight .. ' '
-    .. digits(claim.ttl) .. ' ' .. digits(claim.wait) .. ' ' .. claim.payload)
+  redis.call('HSET', q.records, claim.id, string.format('%s %.0f %.0f %.0f %.0f ', claim.digits, q.capacity,
+    claim.weight, claim.ttl, claim.wait) .. claim.payload)
   redis.call('ZADD', q.order, claim.digits, claim.id, digits(-expires), '~' .. claim.id)
   q.members = q.members + 1
   q.total = q.total + claim.weight
@@ -74,21 +84,33 @@ local function remove(q, claim)
   q.changed = true
 end
 
+local function life(q, claim)
+  return claim.ticket <= q.frontier and claim.ttl or claim.wait
+end
+
 -- Extend a claim to its full life from now: never additive, never further away than that.
 local function touch(q, claim, now)
-  local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
-  redis.call('ZADD', q.order, digits(-(now + life)), '~' .. claim.id)
+  redis.call('ZADD', q.order, digits(-(now + life(q, claim))), '~' .. claim.id)
   q.changed = true
 end
 
 -- In place of a claim whose record cannot be read. It is not touched, so it ends at its own time.
 local UNREADABLE = {ticket = 0, ttl = math.huge, wait = math.huge}
 
--- Read a queue, and delete the expired. When the clock went back, pull in what is too far away.
+-- The claim of a member of the order that tells an expiry. Another member there is a stranger's.
+local function expiring(q, member)
+  return string.sub(member, 1, 1) == '~' and find(q, string.sub(member, 2)) or UNREADABLE
+end
+
+-- Read a queue: who has expired, and when the clock went back, who is too far away. Nothing is written yet,
+-- so this is where keys of a wrong type, a state that cannot be read and missing rights end a script.
 local function open(lock, order, records, raw, now)
-  local q = {lock = lock, order = order, records = records}
+  local q = {lock = lock, order = order, records = records, expired = {}, distant = {}}
   local capacity, total, granted, held, frontier, newest, seen, kept =
     string.match(raw, '^Q (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not kept or math.max(capacity, total, granted, held, frontier, newest, seen, kept) >= TOP then
+    error('LOCKFAST the state of the queue is not one of ours', 0)
+  end
   q.capacity, q.total, q.granted = tonumber(capacity), tonumber(total), tonumber(granted)
   q.held, q.frontier, q.newest = tonumber(held), tonumber(frontier), tonumber(newest)
   q.kept = tonumber(kept)
@@ -98,33 +120,34 @@ local function open(lock, order, records, raw, now)
     return q
   end
   permit(order, records)
-  local expired, distant = {}, {}
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
-    expired[#expired + 1] = find(q, string.sub(member, 2)) or UNREADABLE
+    local claim = expiring(q, member)
+    if claim == UNREADABLE then
+      q.members, q.expired = 0, {} -- its weight is unknown, so nobody can be counted
+      return q
+    end
+    q.expired[#q.expired + 1] = claim
   end
   if now < tonumber(seen) then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. digits(-now))) do
-      local claim = find(q, string.sub(member, 2)) or UNREADABLE
-      local life = claim.ticket <= q.frontier and claim.ttl or claim.wait
-      if -redis.call('ZSCORE', order, member) > now + life then
-        distant[#distant + 1] = claim
+      local claim = expiring(q, member)
+      if -redis.call('ZSCORE', order, member) > now + life(q, claim) then
+        q.distant[#q.distant + 1] = claim
       end
     end
     q.changed = true
   end
-  for _, claim in ipairs(expired) do
-    if claim == UNREADABLE then
-      q.members = 0 -- its weight is unknown, so nobody can be counted
-      return q
-    end
-  end
-  for _, claim in ipairs(expired) do
+  return q
+end
+
+-- Delete the expired, and pull in what is too far away.
+local function prune(q, now)
+  for _, claim in ipairs(q.expired) do
     remove(q, claim)
   end
-  for _, claim in ipairs(distant) do
+  for _, claim in ipairs(q.distant) do
     touch(q, claim, now)
   end
-  return q
 end
 
 local function first(q)
@@ -166,8 +189,10 @@ local function save(q, now)
   elseif not q.changed then
     return
   end
-  -- Beyond now: SET refuses a time before 1970, which a stranger's score could ask for.
-  local latest = math.max(-redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2], now + 1)
+  -- Within what a claim can ask for: a stranger's score could ask for a time before 1970, which SET refuses,
+  -- or for one without end, which PEXPIREAT refuses.
+  local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
+  latest = math.min(math.max(latest, now + 1), now + LONGEST)
   if latest >= q.kept then
     q.kept = latest + 10000
     redis.call('PEXPIREAT', q.order, digits(q.kept))
@@ -179,17 +204,20 @@ local function save(q, now)
 end
 
 local function standing(q, id, now, claim)
-  claim = claim or find(q, id)
-  local left = -redis.call('ZSCORE', q.order, '~' .. id) - now
-  local ahead = redis.call('ZRANK', q.order, id) - q.members
+  -- A stranger may have removed a member, or moved it: no number may be beyond what a client believes, since
+  -- it trusts no other reply of a server that says such a thing.
+  local left = -(redis.call('ZSCORE', q.order, '~' .. id) or 0) - now
+  left = math.max(math.min(left, life(q, claim)), 0)
+  local ahead = math.max((redis.call('ZRANK', q.order, id) or 0) - q.members, 0)
   local head = first(q)
   if claim.ticket <= q.frontier then
-    return {claim.digits, 1, left, ahead, q.members - q.held, head.digits, -1}
+    return {claim.digits, 1, left, ahead, math.max(q.members - q.held, 0), head.digits, -1}
   end
   local recheck = -1
   if ahead == q.held then
-    recheck = -redis.call('ZREVRANGEBYSCORE', q.order, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] - now
+    local soonest = redis.call('ZREVRANGEBYSCORE', q.order, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    recheck = math.min(-(soonest or 0) - now, LONGEST)
   end
-  return {claim.digits, 0, left, ahead, q.members - ahead - 1, head.digits, recheck, head.id, head.digits,
-          head.payload}
+  return {claim.digits, 0, left, ahead, math.max(q.members - ahead - 1, 0), head.digits, recheck, head.id,
+          head.digits, head.payload}
 end

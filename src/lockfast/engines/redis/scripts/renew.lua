@@ -13,8 +13,13 @@ for i = 1, #ARGV / 2 do
   local id = ARGV[i * 2 - 1]
   local raw = redis.pcall('GET', KEYS[i * 3 - 2])
   if type(raw) == 'string' and string.sub(raw, 1, 32) == id then
-    redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
-    replies[i] = string.match(raw, '^%d+', 34)
+    local ticket = string.match(raw, '^[1-9]%d*', 34)
+    if ticket and tonumber(ticket) < 9007199254740992 then -- 2^53
+      redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
+      replies[i] = ticket
+    else -- nothing in its place would end the reply there, and a client believes no reply with such a ticket
+      replies[i] = redis.error_reply('LOCKFAST the value of the lock is not one of ours')
+    end
   elseif type(raw) == 'string' and string.sub(raw, 1, 1) == 'Q' then
     if #KEYS == 1 then
       return redis.error_reply('TRYAGAIN the queue is on the move')
@@ -36,7 +41,8 @@ for _, i in ipairs(queued) do
   local fine, result = pcall(function()
     local q = queues[lock]
     if not q then
-      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now)
+      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- all that may fail
+      prune(q, now)
       advance(q, id)
       queues[lock] = q
     end
@@ -44,6 +50,8 @@ for _, i in ipairs(queued) do
     if not claim then
       return false
     end
+    -- Not longer than this client asks for, whatever somebody has put into the record: see 'standing'.
+    claim.ttl, claim.wait = math.min(claim.ttl, ARGV[i * 2]), math.min(claim.wait, ARGV[i * 2])
     -- A full server refuses a script's first write if it could need memory; this one never does,
     -- and opens the door for the rest. A holder must not lose its lease because Redis is full.
     redis.call('PEXPIRE', lock, claim.ttl)

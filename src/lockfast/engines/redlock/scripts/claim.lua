@@ -15,6 +15,14 @@ if not mark then
   return {'stranger', KEYS[2]}
 end
 local token, highest, longest = string.sub(mine, 34, 49), string.sub(mark, 1, 16), string.sub(mark, 18)
+if ARGV[2] ~= longest then
+  if not tonumber(longest) then -- before the first write: a claim that fails must not have left the room
+    return redis.error_reply('LOCKFAST the mark is not one of ours')
+  end
+  if tonumber(ARGV[2]) > tonumber(longest) then
+    longest = ARGV[2]
+  end
+end
 local since = string.sub(ARGV[3], 1, 16)
 local others = false
 if raw or since ~= token then
@@ -24,6 +32,9 @@ if raw or since ~= token then
   if raw then
     local kept, holder, number, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . (%d+) (.*)$')
     if holder ~= id or (kept == '' and number == token) then
+      if not life then
+        return redis.error_reply('LOCKFAST the value of the lock is not one of ours')
+      end
       local left = redis.call('PTTL', KEYS[1])
       if left > tonumber(life) then -- the clock went back
         left = tonumber(life)
@@ -48,9 +59,6 @@ if raw or since ~= token then
 end
 if token <= highest then -- 16 digits each: as text they compare like numbers
   return {'mark', highest}
-end
-if ARGV[2] ~= longest and tonumber(ARGV[2]) > tonumber(longest) then
-  longest = ARGV[2]
 end
 -- The mark first: a mark without its lock refuses one number too many, a lock without its mark would let
 -- a lower number follow.

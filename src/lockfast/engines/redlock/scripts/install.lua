@@ -2,11 +2,15 @@
 --
 -- KEYS 1 member (see enter.lua)   ARGV 1 prefix of the marks   2 how many buckets   3 mark
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local keys = {}
 for bucket = 0, ARGV[2] - 1 do
-  local key = ARGV[1] .. '{' .. bucket .. '}'
-  local mark, longest = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
+  keys[bucket + 1] = ARGV[1] .. '{' .. bucket .. '}'
+end
+-- GET would fail, after some marks were written, at the first one that is no string.
+for i, raw in ipairs(redis.call('MGET', unpack(keys))) do
+  local mark, longest = string.match(raw or '', '^(%d+) (%d+)$')
   if not mark or tonumber(mark) < tonumber(ARGV[3]) then
-    redis.call('SET', key, ARGV[3] .. ' ' .. (longest or '0'))
+    redis.call('SET', keys[i], ARGV[3] .. ' ' .. (longest or '0'))
   end
 end
 redis.call('SET', KEYS[1], 'M ' .. run)

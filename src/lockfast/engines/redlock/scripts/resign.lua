@@ -12,6 +12,7 @@ if raw and string.sub(raw, 1, 52) == ARGV[1] then
   return 1
 end
 local id, token, found = string.sub(ARGV[1], 1, 32), string.sub(ARGV[1], 34, 49), 0
+local mark = redis.call('MGET', KEYS[2])[1] -- GET would fail, after the lock was deleted, if it is no string
 if raw then
   local kept, holder, number = string.match(raw, '^(R?)(%x+) (%d+) ')
   -- A later proposal of the same claim stays: this may be a late copy.
@@ -20,7 +21,6 @@ if raw then
     found = kept == 'R' and 2 or 1
   end
 end
-local mark = redis.call('GET', KEYS[2])
 if mark and token > string.sub(mark, 1, 16) then
   -- A full server refuses a script's first write if it could need memory, as SET could. DEL never does.
   redis.call('DEL', KEYS[2] .. '!')

@@ -11,7 +11,7 @@
 -- ZADD, ZREM, HSET, HDEL) fails there alone: callers use 'hint', which returns nil then. PUBLISH fails
 -- without rights to the channel: pcall. The other commands of the scripts are GET, MGET, SET, PSETEX,
 -- DEL, PEXPIRE, PTTL, SETRANGE and EXISTS; those on the lock's key run after a read that fails first if it is
--- no string. Redis raises OOM, READONLY, MISCONF and NOREPLICAS at a script's first write only.
+-- no string, and a mark is read with MGET, which takes another type for a missing one. Redis raises OOM, READONLY, MISCONF and NOREPLICAS at a script's first write only.
 local function hint(work, ...)
   local fine, result = pcall(work, ...)
   return fine and result or nil
@@ -37,10 +37,11 @@ local function leave(order, records, id)
 end
 
 local function stay(order, records, id, since, wait, payload)
-  redis.call('ZADD', order, since, id, digits(-(now() + wait)), '~' .. id)
+  -- Each key is made to end before the next is written: if that fails, nothing is left that stays for ever.
   redis.call('HSET', records, id, payload)
-  redis.call('PEXPIRE', order, 11000)
   redis.call('PEXPIRE', records, 11000)
+  redis.call('ZADD', order, since, id, digits(-(now() + wait)), '~' .. id)
+  redis.call('PEXPIRE', order, 11000)
 end
 
 local function prune(order, records)
@@ -60,7 +61,8 @@ end
 -- once: if it does not come, others will.
 local function invite(lock, order, records, prefix, moment)
   prune(order, records)
-  local first = redis.call('ZRANGEBYSCORE', order, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  -- Up to 2^53: a stranger's score beyond that would make a value of the lock that no claim can read.
+  local first = redis.call('ZRANGEBYSCORE', order, '(0', '(9007199254740992', 'WITHSCORES', 'LIMIT', 0, 1)
   local id = first[1]
   if id then
     local payload = redis.call('HGET', records, id) or ''
