@@ -25,7 +25,7 @@ $(BIN)/python:
 # What `make quick` needs, and no more: a minute to install on a new machine. `make setup` has it too.
 QUICK_EXTRAS := cli,etcd,postgres,redis,redlock,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff uvloop
-QUICK := tests/unit tests/contract/test_memory.py tests/contract/test_redis.py
+QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
 NOT_QUICK := tests/unit/test_benchmarks.py tests/unit/test_servers.py tests/unit/test_smoke.py
 # Guards and integrations need their frameworks' types: `make check` has those.
 TYPES := -p lockfast.claims -p lockfast.primitives -p lockfast.core -p lockfast.runtime -p lockfast.engines

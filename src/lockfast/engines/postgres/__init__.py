@@ -41,8 +41,7 @@ def install(url: str, *, role: str | None = None) -> None:
 
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
-        EngineRefused: The database refuses it: a wrong password, a missing right, no such role.
-            psycopg's error is the `__cause__`.
+        EngineRefused: The password is wrong, a right is missing, or there is no such role.
 
     """
     target = parse(url)

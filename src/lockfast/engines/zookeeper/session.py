@@ -60,9 +60,8 @@ class Session:
         """Begin to connect."""
         self.where = address.hosts
         self.asked = int(timeout * 1000)
-        """Milliseconds."""
         self.negotiated = 0
-        """Milliseconds that the server keeps the session without a sign of life."""
+        """Milliseconds that the server keeps the session without a sign of life, as `asked`."""
         self.lost = False
         self.shortened = False
         """Whether it is lost because a server keeps it for less than was asked for."""
@@ -128,9 +127,8 @@ class Session:
             return
         self._silent = None
         if state == KazooState.CONNECTED and self.claims and self.negotiated < self.asked:
-            # Another server, or this one with another configuration, keeps the session from now on
-            # for less than its holders believe. They are told first, and their nodes stay for the
-            # shorter time.
+            # This server keeps the session for less than its holders believe: other bounds. They
+            # are told first, and their nodes stay for the shorter time.
             self.shortened = True
             state = KazooState.LOST
         if state == KazooState.CONNECTED:
@@ -272,9 +270,8 @@ class Session:
 
     def retire(self, *, alive: bool = False) -> Reply:
         """Close the session in a thread of its own, since kazoo waits for ten seconds and more.
-        Return what is set when that has ended.
 
-        `alive`: only leave it, so that what is to stay on it stays for as long as it would.
+        Return what is set when that has ended. `alive`: only leave it, so that what is to stay on it stays for as long as it would.
         """
         self.lost = True
         ended = self._transport.reply()
