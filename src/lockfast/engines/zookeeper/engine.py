@@ -191,7 +191,7 @@ class ZooKeeperEngine:
         for mine in known:
             reply = None
             if mine is not None:
-                mine.told = True  # and if it is let in meanwhile, nobody has to hear of it
+                mine.gone = True  # and if it is let in meanwhile, nobody has to hear of it
             if mine is not None and mine.child is not None and mine.session.usable:
                 path = f"{mine.folder}/{mine.child}"
                 reply = mine.session.send(self._transport, Delete(path, -1))
@@ -227,6 +227,7 @@ class ZooKeeperEngine:
         for ask in asks[:CHUNK]:
             mine = self._own.get(ask.id)
             if mine is not None and mine.child is not None and mine.session.usable:
+                mine.gone = True
                 mine.session.send(self._transport, Delete(f"{mine.folder}/{mine.child}", -1))
 
     async def listen(self, deadline: float | None) -> list[Wake]:

@@ -56,7 +56,7 @@ class Listener:
             return
         folder = event.path.rpartition("/")[0]
         for mine in self._own.within(folder):
-            if event.path == f"{folder}/{mine.child}":
+            if event.path == f"{folder}/{mine.child}" and not mine.gone:
                 mine.gone = True
                 self._pushes.append(Wake(mine.id, granted=False))
                 self._bell.ring()
@@ -98,7 +98,7 @@ class Listener:
         waiting = [
             mine
             for mine in self._own.within(folder)
-            if mine.child and not mine.told and now < mine.deadline
+            if mine.child and not mine.told and not mine.gone and now < mine.deadline
         ]
         if not waiting or not session.usable:
             return  # without a connection: once there is one, everyone is looked at

@@ -49,7 +49,8 @@ class OwnClaim:
         self.told = False
         """Whether its holder knows, or will read in a reply or a push, that it is granted."""
         self.gone = False
-        """Whether a watch has told that its node was removed: it is granted nothing any more."""
+        """Whether it is being resigned, or a watch has told that its node was removed: nobody is to
+        hear of a grant any more."""
         self.obstacle: str | None = None
         """The path of the only node ahead of it, if there was but one: when that goes, it is
         granted."""

@@ -269,8 +269,8 @@ class Session:
         return self._handler.command(word)
 
     def retire(self, *, alive: bool = False) -> Reply:
-        """Close the session in a thread of its own: kazoo waits ten seconds and more. Return what is
-        set when that has ended. `alive`: only leave it, so that its nodes stay for their time.
+        """Close the session in a thread of its own: kazoo waits ten seconds and more. Return what
+        is set when that has ended. `alive`: only leave it, so that its nodes stay for their time.
         """
         self.lost = True
         ended = self._transport.reply()
