@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lockfast.engines.redis.transport import RIGHTS
+from tests.docs.rights import documented_acl
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -40,3 +43,8 @@ def test_a_page_that_search_engines_lead_to_says_how_to_install(page: str) -> No
 def test_the_reference_lists_what_users_import(name: str) -> None:
     pages = (ROOT / "docs" / "reference").glob("*.md")
     assert any(f":: {name}" in page.read_text("utf-8") for page in pages)
+
+
+def test_the_rights_in_an_error_of_redis_are_those_of_its_page() -> None:
+    page = documented_acl(ROOT / "docs" / "engines" / "redis.md").split()
+    assert sorted(RIGHTS.split()) == sorted(word for word in page if word[0] in "~&+")

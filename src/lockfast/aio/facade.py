@@ -13,12 +13,12 @@ from lockfast.claims.release import lost
 from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
 from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.decorator import OnlyDecorates
 from lockfast.primitives.election import ElectionCore, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
 from lockfast.primitives.name_template import Template
+from lockfast.primitives.not_a_lock import OnlyDecorates
 from lockfast.primitives.rlock import RLeaseCore, RLockCore
 from lockfast.primitives.with_block import Leaving, beginning
 

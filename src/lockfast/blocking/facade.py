@@ -11,12 +11,12 @@ from typing import Any, ParamSpec, Self, TypeVar
 from lockfast.claims.release import give_up
 from lockfast.errors import LockfastError, NotAcquired
 from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.decorator import OnlyDecorates
 from lockfast.primitives.election import ElectionCore, Leader, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
 from lockfast.primitives.name_template import Template
+from lockfast.primitives.not_a_lock import OnlyDecorates
 from lockfast.primitives.rlock import RLeaseCore, RLockCore
 from lockfast.primitives.with_block import Leaving, beginning
 from lockfast.runtime.drive import blocking, drive

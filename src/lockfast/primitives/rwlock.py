@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 from lockfast.port import SHARED
+from lockfast.primitives.not_a_lock import NotALock
 
 K = TypeVar("K")
-SAID = "a read/write lock is two locks: use .read() or .write() of it"
 
 
-class RWLock(Generic[K]):
+class RWLock(NotALock, Generic[K]):
     """Two locks on one resource. A writer that waits is not overtaken by later readers."""
 
     __slots__ = ("_make", "name")
+    _said = "a read/write lock is two locks: use .read() or .write() of it"
 
     def __init__(self, name: str, make: Callable[[int], K]) -> None:
         """`make` describes a lock of so much weight."""
@@ -28,23 +29,6 @@ class RWLock(Generic[K]):
     def write(self) -> K:
         """Describe the lock of a writer, which is alone. Its lease has a token."""
         return self._make(SHARED)
-
-    if not TYPE_CHECKING:  # a type checker finds these mistakes by itself
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Say which two have the methods of a lock."""
-            raise AttributeError(f"{SAID}: it has no {name!r} itself", name=name, obj=self)
-
-        def __enter__(self) -> NoReturn:
-            """Say what to enter instead."""
-            raise TypeError(SAID)
-
-        __aenter__ = __enter__
-
-        def __exit__(self, *_: object) -> None:
-            """Never: nothing is entered."""
-
-        __aexit__ = __exit__
 
     def __repr__(self) -> str:
         """Show the name."""

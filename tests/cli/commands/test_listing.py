@@ -57,6 +57,7 @@ def test_ls_shows_only_names_that_begin_so(call: Calls) -> None:
 def test_ls_says_so_when_nothing_is_held(call: Calls) -> None:
     assert call("ls") == (0, "No lock is held.\n", "")
     assert call("ls", "--json") == (0, "", "")
+    assert call("ls", "zz:") == (0, "No lock whose name begins with 'zz:' is held.\n", "")
 
 
 def test_the_fields_for_programs_are_these_and_big_numbers_are_strings(call: Calls) -> None:

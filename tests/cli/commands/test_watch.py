@@ -38,6 +38,21 @@ def test_watch_follows_the_locks_as_they_change_until_ctrl_c(url: str) -> None:
         assert "Traceback" not in terminal.text
 
 
+def test_watch_prints_each_look_to_a_pipe_at_once(url: str) -> None:
+    argv = [sys.executable, "-W", "error", "-m", "lockfast.cli", "--url", url, "watch"]
+    with subprocess.Popen([*argv, "--every", "0.1"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            seen = 0
+            for line in process.stdout:  # it ends by itself, and then too few were seen
+                seen += "No lock is held." in line
+                if seen == 3:
+                    break
+        finally:
+            process.kill()
+    assert seen == 3
+
+
 def test_watch_draws_a_circle_and_calls_it_a_deadlock(url: str) -> None:
     with watch(url) as terminal, crossed(url):
         shown = terminal.see("deadlock: ", "waits, holding left", "see above")

@@ -100,7 +100,6 @@ def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
         paper.print(drawn)
         for view, trouble in looks:
             paper.print(screen(_dated(title), view, trouble, paper.size))
-            paper.file.flush()
         return
     with Live(drawn, console=paper, screen=True, auto_refresh=False) as live:
         for view, trouble in looks:
