@@ -22,7 +22,7 @@ setup: $(BIN)/python ## Create .venv, install the tools and the servers the test
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# What `make quick` needs, and no more: a minute to install on a new machine. `make setup` has it too.
+# What `make quick` needs, and no more. `make setup` has it too.
 QUICK_EXTRAS := cli,etcd,postgres,redis,redlock,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff uvloop
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
@@ -35,7 +35,7 @@ $(VENV)/quick: requirements-dev.txt pyproject.toml | $(BIN)/python
 	command -v redis-server >/dev/null || scripts/install-servers redis-server
 	touch $@
 
-quick: $(VENV)/quick ## After every edit, in a minute: unit tests, the contract on memory and Redis, types
+quick: $(VENV)/quick ## After every edit, in two minutes: unit tests, the contract on memory and Redis, types
 	$(BIN)/ruff check -q
 	@$(BIN)/mypy $(TYPES) & types=$$!; \
 	$(BIN)/python -m pytest -q -n 8 $(addprefix --ignore=,$(NOT_QUICK)) $(QUICK); tests=$$?; \
