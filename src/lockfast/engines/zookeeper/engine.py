@@ -245,10 +245,10 @@ class ZooKeeperEngine:
             with self._pool.any() as session:
                 await session.ready(deadline)
                 show = Show(self._transport, session, deadline)
-                root, now = self._address.root, self._now()
+                root = self._address.root
                 if exact:
-                    return Page(await show.one(root, names, self._own, now), None)
-                return await show.page(root, names, cursor, self._own, now)
+                    return Page(await show.one(root, names, self._own), None)
+                return await show.page(root, names, cursor, self._own)
         except SessionLost as error:
             raise EngineUnavailable("the session was lost", sent=False) from error
 

@@ -15,6 +15,7 @@ from lockfast.engines.zookeeper.own_claims import OwnClaims
 from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.transport import Reply, Transport
 from lockfast.port import Entry, Page
+from lockfast.runtime.base import Clock
 
 PAGE = 500  # names after which no further bucket is read, and requests that are under way at once
 T = TypeVar("T")
@@ -29,16 +30,14 @@ class Show:
         self._session = session
         self._deadline = deadline
 
-    async def one(self, root: str, name: str, own: OwnClaims, now: float) -> list[Entry]:
+    async def one(self, root: str, name: str, own: OwnClaims) -> list[Entry]:
         """Show the claims on one name."""
         sync = self._session.send(self._transport, Sync(root))
-        entries = await self._entries(root, [name], own, now)
+        entries = await self._entries(root, [name], own)
         await self._settle(sync)
         return entries
 
-    async def page(
-        self, root: str, prefix: str, cursor: str | None, own: OwnClaims, now: float
-    ) -> Page:
+    async def page(self, root: str, prefix: str, cursor: str | None, own: OwnClaims) -> Page:
         """Show the claims on names with a prefix, from one bucket on: in three round trips, since
         a list of names, the lists of their claims and what these say follow from each other.
         """
@@ -54,7 +53,7 @@ class Show:
             names += [name for name in every if name.startswith(prefix)]
             if len(names) >= PAGE:
                 break
-        entries = await self._entries(root, names, own, now)
+        entries = await self._entries(root, names, own)
         return Page(entries, str(number) if number < len(buckets) else None)
 
     def _ask(self, paths: Sequence[str]) -> list[Reply]:
@@ -67,9 +66,7 @@ class Show:
         except NoNodeError:
             return None
 
-    async def _entries(
-        self, root: str, names: Sequence[str], own: OwnClaims, now: float
-    ) -> list[Entry]:
+    async def _entries(self, root: str, names: Sequence[str], own: OwnClaims) -> list[Entry]:
         found: list[tuple[str, str, Line, int]] = []
         for some in _chunks(names):
             folders = [nodes.folder(root, name) for name in some]
@@ -87,7 +84,7 @@ class Show:
             for (name, _, line, place), reply in zip(part, replies, strict=True):
                 told = await self._settle(reply)
                 if told is not None:
-                    entries += _entry(name, line, place, told, own, now)
+                    entries += _entry(name, line, place, told, own, self._transport.now)
         return entries
 
 
@@ -97,13 +94,14 @@ def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
-    name: str, line: Line, place: int, told: tuple[bytes, Any], own: OwnClaims, now: float
+    name: str, line: Line, place: int, told: tuple[bytes, Any], own: OwnClaims, now: Clock
 ) -> list[Entry]:
     """Show a claim, unless it is over."""
     node, header = line.nodes[place], nodes.unpacked(told[0])
     mine = own.get(node.id)
-    # Of another's claim only its process knows; it lasts for a ttl if that dies.
-    left = header.ttl if mine is None else mine.deadline - now
+    # Of another's claim only its process knows; it lasts for a ttl if that dies. The clock is read
+    # after the deadline, which a renewal may have moved while the answers were under way.
+    left = header.ttl if mine is None else mine.deadline - now()
     if left <= 0.0:
         return []
     return [
