@@ -85,8 +85,10 @@ class LeaseCore:
     @property
     def remaining(self) -> float:
         """Seconds for which it is certainly good: the most to give to I/O under it."""
-        claim, now = self.claim, self._now()
-        return 0.0 if claim.expired(now) else claim.until - now
+        claim = self.claim
+        until = claim.until  # before the clock: a renewal in between must not add to it
+        now = self._now()
+        return 0.0 if claim.expired(now) else max(until - now, 0.0)
 
     @property
     def waiters(self) -> int:
