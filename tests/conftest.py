@@ -18,15 +18,20 @@ if threading.current_thread() is threading.main_thread():
 WATCH = pytest.StashKey[Watch]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Wait for a quiet machine, unless other tests run beside this one; then watch it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for a quiet machine, unless other tests run beside this one; then watch it.
+
+    A wrapper, and the first: pytest-timeout's wrapper starts the clock of the test, and a wait of
+    two minutes within it once ended the whole run.
+    """
     session = item.session
     last = session.stash.setdefault(WATCH, Watch())
     if last.passed() >= LOOK and not hasattr(session.config, "workerinput"):
         wait_quiet(last)
         session.stash[WATCH] = Watch()
     item.stash[WATCH] = Watch()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

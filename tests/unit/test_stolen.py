@@ -80,3 +80,9 @@ def test_a_developer_does_not_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.delenv("CI")
     stolen.wait_quiet(machine.watch())
     assert machine.now == 2.0
+
+
+def test_the_wait_is_not_counted_as_the_next_tests_time(pytestconfig: pytest.Config) -> None:
+    """Our hook is outside of pytest-timeout's: of several wrappers, the last is called first."""
+    hook = pytestconfig.pluginmanager.hook.pytest_runtest_protocol
+    assert hook.get_hookimpls()[-1].plugin_name.endswith("tests/conftest.py")
