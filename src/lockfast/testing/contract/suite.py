@@ -20,7 +20,7 @@ from lockfast.testing.contract.client.deadlock import DeadlockContract
 from lockfast.testing.contract.client.decorator import DecoratorContract, LingerContract
 from lockfast.testing.contract.client.election import CandidacyContract, ElectionContract
 from lockfast.testing.contract.client.guarantees import GuaranteeContract
-from lockfast.testing.contract.client.inspection import OverviewContract
+from lockfast.testing.contract.client.inspection import OverviewContract, RemovedWaiterContract
 from lockfast.testing.contract.client.leader_processes import DeposedContract
 from lockfast.testing.contract.client.lease import LeaseContract
 from lockfast.testing.contract.client.lock_all import TogetherContract
@@ -103,6 +103,7 @@ class QueueShapeContract(
     ContendedContract,
     DeadlockContract,
     TogetherMismatchContract,
+    RemovedWaiterContract,
 ):
     """Every shape of lock that needs a queue, or capacities."""
 
@@ -145,6 +146,7 @@ __all__ = [
     "ReadWriteContract",
     "RecordContract",
     "ReentrantContract",
+    "RemovedWaiterContract",
     "RenewContract",
     "ResignContract",
     "SemaphoreContract",
