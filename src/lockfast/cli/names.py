@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, cast
 
 import typer
@@ -10,9 +11,13 @@ import lockfast
 from lockfast.cli.engine_url import chosen
 from lockfast.plain import plain
 
+# What no shell gives a meaning to, and no command takes for an option. The scripts that typer
+# installs put a completion into the line as it is, so `$(...)` in a lock's name would be run.
+HARMLESS = re.compile(r"[\w/.:@][\w/.:@,+%=-]*")
+
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names that are held now and begin so, for a shell. Never raises."""
+    """Return the harmless names that are held now and begin so, for a shell. Never raises."""
     try:
         above = cast("typer.Context", context.find_root())
         url = chosen(above, above.params.get("url"), above.params.get("url_file"))
@@ -20,7 +25,7 @@ def complete(context: typer.Context, incomplete: str) -> list[str]:
             names = {claim.name for claim in client.inspect(incomplete)}
     except Exception:  # noqa: BLE001  # whatever it is, the shell's line must not break
         return []
-    return sorted(name for name in names if plain(name) == name)
+    return sorted(name for name in names if HARMLESS.fullmatch(name) and plain(name) == name)
 
 
 def readable(said: str | None) -> str | None:

@@ -17,7 +17,7 @@ from lockfast.runtime.base import Event, Running
 log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
 PAUSE = 1.0  # seconds before it campaigns again when something went wrong
-PARTING = 5.0  # seconds that withdrawing may take
+PARTING = 5.0  # seconds that withdrawing may take, but for the time that `on_lose` takes
 
 
 class CandidacyCore(Generic[L]):
@@ -43,6 +43,8 @@ class CandidacyCore(Generic[L]):
         self._running: Running | None = None
         self._owner: object = None
         self._ending: Event | None = None
+        self._calling: Callable[..., object] | None = None
+        """The callback that runs now. The lease is released when `on_lose` has returned."""
         self.lease: L | None = None
         """The leadership, while it lasts."""
 
@@ -60,7 +62,10 @@ class CandidacyCore(Generic[L]):
         self._running.start()
 
     async def _withdraw(self) -> None:
-        """Resign, or leave the line; `on_lose` has been called when this returns."""
+        """Resign, or leave the queue; `on_lose` has returned when this returns.
+
+        But a call of `on_gain` that takes longer than `PARTING` is not waited for.
+        """
         self._withdrawn = True
         running, runtime = self._running, self._session.runtime
         if running is None or self._session.table is not self._table:
@@ -71,8 +76,13 @@ class CandidacyCore(Generic[L]):
                 self._table.call_off(self._owner)
             if self._ending is not None:
                 self._ending.set()
-            if self._owner == runtime.worker()[0] or runtime.now() >= end:
-                return  # a callback withdraws, or one takes its time: it ends without us
+            if self._owner == runtime.worker()[0]:
+                return  # a callback withdraws
+            if runtime.now() >= end:
+                if self._calling is not self._on_lose:
+                    return  # on_gain takes its time, or the engine does
+                log.warning("on_lose of the election %r still runs", self._election.name)
+                end += 12 * PARTING
             # Again and again: a thread that was just about to wait has not been seen.
             if await running.ended(0.1):
                 return
@@ -126,14 +136,22 @@ class CandidacyCore(Generic[L]):
             log.exception("no longer the leader of %r", lease.name)
         return well
 
-    @staticmethod
-    async def _call(callback: Callable[..., object], *args: object) -> bool:
-        """Call back; whatever it does must not end the candidacy."""
+    async def _call(self, callback: Callable[..., object], *args: object) -> bool:
+        """Call back; whatever it raises must not end the candidacy.
+
+        `task.cancel(); await task` in a coroutine raises `CancelledError`, which is no `Exception`:
+        it ended the candidacy without a word, and the lease was not released.
+        """
+        self._calling = callback
         try:
             result = callback(*args)
             if inspect.isawaitable(result):
                 await result
-        except Exception:
+        except BaseException as error:
+            if self._session.runtime.ends(error):
+                raise
             log.exception("a callback of an election failed")
             return False
+        finally:
+            self._calling = None
         return True

@@ -218,6 +218,13 @@ class Aio:
         """Suspend this task."""
         await asyncio.sleep(seconds)
 
+    def ends(self, error: BaseException) -> bool:
+        """Return whether the task is cancelled or its coroutine closed, or the loop is to stop."""
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError):
+            return task is not None and task.cancelling() > 0
+        return not isinstance(error, Exception)
+
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
         """Make a task for a heart."""
         return HeartTask(main)

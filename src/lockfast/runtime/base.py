@@ -119,6 +119,10 @@ class Runtime(Protocol):
         """Make a thread or task, not started yet, beside the callers."""
         ...
 
+    def ends(self, error: BaseException) -> bool:
+        """Return whether an error that a callback let through is meant for the running task."""
+        ...
+
     def forget(self) -> None:
         """Begin anew in a forked child."""
 

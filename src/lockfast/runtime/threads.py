@@ -221,6 +221,10 @@ class Threads:
         """Block this thread."""
         time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
+    def ends(self, _error: BaseException) -> bool:
+        """Return False: nothing is meant for a thread, `sys.exit()` in a callback included."""
+        return False
+
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartThread:
         """Make a thread for a heart."""
         return HeartThread(main)
