@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,24 @@ def test_nothing_of_lockfast_reaches_the_command_but_the_standard_streams(url: s
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         inherited &= ~(1 << number - 1)
     assert int(ignored.split()[1], 16) == inherited
+
+
+def test_children_of_the_script_that_became_lockfast_are_left_alone(
+    url: str, tmp_path: Path
+) -> None:
+    """`sidecar & exec lockfast run ...` killed the sidecar when the command had ended."""
+    note = tmp_path / "pid"
+    script = 'sleep 60 >/dev/null 2>&1 & echo $! > "$NOTE"; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *argv_of(url, "run", "job", "--", "true")],
+        env={**os.environ, "NOTE": str(note)},
+        timeout=60,
+        check=False,
+    )
+    pid = int(note.read_text("ascii"))
+    try:
+        assert done.returncode == 0
+        assert Path(f"/proc/{pid}/stat").read_text("ascii").split()[2] not in "ZX"
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

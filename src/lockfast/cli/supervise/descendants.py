@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -50,25 +50,28 @@ def _prctl(option: int, value: object) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def descendants(root: int) -> list[Process]:
-    """List the living descendants of a process; nobody, where there is no /proc."""
+def descendants(root: int, spared: Collection[int] = ()) -> list[Process]:
+    """List the living descendants of a process, without those that are spared, and theirs.
+
+    Nobody, where there is no /proc.
+    """
     children: dict[int, list[Process]] = {}
     for each in _processes():
         children.setdefault(each.parent, []).append(each)
     found: list[Process] = []
     heads = [root]
     while heads:
-        below = children.pop(heads.pop(), [])
+        below = [each for each in children.pop(heads.pop(), []) if each.pid not in spared]
         found += below
         heads += [each.pid for each in below]
     return found
 
 
-def send(root: int, group: int, number: int) -> None:
+def send(root: int, group: int, number: int, spared: Collection[int] = ()) -> None:
     """Send a signal to the group, and to every descendant of `root` that is not in it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    for each in descendants(root):
+    for each in descendants(root, spared):
         if each.group != group:
             # A pid cannot have been given away since: that takes a whole round of all pids.
             with suppress(ProcessLookupError, PermissionError):

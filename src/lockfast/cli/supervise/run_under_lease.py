@@ -88,6 +88,7 @@ class Keeper:
         while self._lease.remaining < self._plan.ttl / 2.0:
             self._lease.ensure_held()
             self._watchdog.hear(self._signals, 0.01)
+            self._signals.interrupt()
 
     def _watch(self) -> Outcome:
         in_front = self._terminal.is_plain()

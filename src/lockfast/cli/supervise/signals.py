@@ -61,12 +61,16 @@ class Signals:
         threading.Thread(target=settle, name=name, daemon=True).start()
         while not done:
             ready([self.fileno()])
-            for number in self.take():
-                if number == signal.SIGTSTP:
-                    self.pause()
-                elif number not in MILD:
-                    raise Interrupted(number)
+            self.interrupt()
         return done[0]()
+
+    def interrupt(self) -> None:
+        """Raise `Interrupted` if a signal has come that ends a wait."""
+        for number in self.take():
+            if number == signal.SIGTSTP:
+                self.pause()
+            elif number not in MILD:
+                raise Interrupted(number)
 
     def fileno(self) -> int:
         """Return what is readable when there is something to take."""

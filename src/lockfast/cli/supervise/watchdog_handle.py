@@ -19,6 +19,8 @@ from lockfast.cli.supervise.poll import ready
 from lockfast.cli.supervise.signals import Signals
 from lockfast.cli.supervise.watchdog import HASTE, NAP, Watchdog
 
+SURE = 2  # lists in a row without a process: a list is not made at one instant
+
 
 class WatchdogDied(Exception):
     """Somebody killed the watchdog."""
@@ -33,6 +35,8 @@ class Handle:
 
     def __init__(self, command: Sequence[str], plan: Plan, *, freeze: bool) -> None:
         """Fork it. Both adopt orphans: should the watchdog be killed, its orphans are ours."""
+        # After `sidecar & exec lockfast run ...` in a script, these are no business of ours.
+        self._spared = {each.pid for each in descendants.descendants(os.getpid())}
         descendants.adopt_orphans()
         self._line: OrderLine
         self._line, other = Pipe()
@@ -68,13 +72,17 @@ class Handle:
         """Kill it and all that it has. Without children, not even adopted ones, nothing is left."""
         self.alive = False
         pause = HASTE
-        while True:
-            descendants.send(os.getpid(), self._pid, signal.SIGKILL)
+        empty = 0
+        while empty < SURE:
+            descendants.send(os.getpid(), self._pid, signal.SIGKILL, self._spared)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             except ChildProcessError:
                 return
+            if self._spared:  # there may always be children
+                left = descendants.descendants(os.getpid(), self._spared)
+                empty = 0 if left else empty + 1
             time.sleep(pause)
             pause = min(pause * 2.0, NAP)
 
