@@ -96,6 +96,7 @@ def test_a_pooler_that_swallows_the_wake_ups_is_found() -> None:
         found = probed(pooler.url)
         assert settings(found) == ["a pooler in transaction mode"]
         assert settings(probed(f"{pooler.url}?listen={server.url}")) == []
+        assert settings(probed(f"{pooler.url}?listen={pooler.url}")) == settings(found)
 
 
 def test_a_level_that_does_not_exist_is_refused_at_once() -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -241,6 +245,53 @@ def test_marks_in_a_folder_survive_and_are_each_their_own(tmp_path: Path) -> Non
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     again.close()
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """Have a child that outlives what its parent does meanwhile."""
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_child_that_was_forked_during_a_write_does_not_keep_the_file_locked(path: Path) -> None:
+    """A worker of multiprocessing had the flock for as long as it lived."""
+    guard = FileGuard(path, timeout=0.5)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        inside.set()
+        go_on.wait(10.0)
+
+    thread = threading.Thread(target=guard._apply, args=(writer(5), slowly))
+    thread.start()
+    assert inside.wait(10.0)
+    with forked():
+        go_on.set()
+        thread.join()
+        guard.write(writer(6), b"next")
+
+
+def test_a_child_does_not_keep_a_folder_of_marks(tmp_path: Path) -> None:
+    folder = MarkFolder(tmp_path / "marks")
+    with forked():
+        wait = time.monotonic() + 10.0
+        folder.close()
+        while True:
+            try:
+                MarkFolder(tmp_path / "marks").close()
+            except RuntimeError:  # the child has not come to its first line yet
+                assert time.monotonic() < wait
+                time.sleep(0.01)
+            else:
+                break
 
 
 @pytest.mark.parametrize("register", [FileRegister, AsyncFileRegister])

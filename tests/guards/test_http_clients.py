@@ -105,6 +105,17 @@ def test_a_412_of_somebody_else_is_left_to_the_caller(
         lease.ensure_held()
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_412_about_another_lock_costs_no_lease(client: Callable[..., int]) -> None:
+    """A service passed on the refusal of its own lease, and the caller's was lost by it."""
+    with two_holders("x") as (_, fresh):
+        for other in (StaleToken("y", fresh.token, 9), StaleToken("x", fresh.token + 1, 9)):
+            refusal = problem(other)
+            with Echo(412, dict(refusal.headers)["Content-Type"], refusal.body) as server:
+                assert client(server.url, fresh) == 412
+        fresh.ensure_held()
+
+
 def test_a_permit_cannot_be_fenced() -> None:
     with lockfast.connect("memory://http permits") as engine, permit(engine, "x") as lease:
         for fencing in (Fencing, RequestsFencing):

@@ -66,7 +66,7 @@ def test_a_transaction_that_ended_within_its_block_is_not_taken_for_a_commit(
 
 
 ENDINGS = ["connection.commit", "connection.rollback", "COMMIT", "ROLLBACK"]
-WRITES = ["cursor", "connection", "older cursor", "BEGIN", "transaction", "COPY"]
+WRITES = ["cursor", "connection", "older cursor", "BEGIN", "transaction", "COPY", "autocommit"]
 
 
 def end(connection: Connection, how: str) -> None:
@@ -80,6 +80,13 @@ def write(connection: Connection, cursors: list[psycopg.Cursor[Any]], how: str) 
     if how == "transaction":
         with connection.transaction():
             connection.execute(UPDATE, ["stale"])
+    elif how == "autocommit":  # as a helper does for VACUUM
+        before = connection.autocommit
+        connection.autocommit = True
+        try:
+            connection.execute(UPDATE, ["stale"])
+        finally:
+            connection.autocommit = before
     elif how == "COPY":
         with cursors[0].copy("COPY register (id, value) FROM STDIN") as copy:
             copy.write_row((2, "stale"))
@@ -366,3 +373,38 @@ def test_the_asyncio_guard_keeps_the_same_rule(server: Postgres, redis: Redis) -
 def test_the_schema_can_be_printed_and_installed_again(server: Postgres) -> None:
     assert "CREATE SCHEMA IF NOT EXISTS lockfast_guard" in schema()
     install(server.url)
+
+
+SLOW = """CREATE TABLE slow (v int);
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM pg_sleep(10); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION slow()"""
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_commit_that_is_cancelled_is_rolled_back_and_the_cancellation_goes_on(
+    server: Postgres,
+    client: lockfast.Client,
+    autocommit: bool,  # noqa: FBT001  # a value
+) -> None:
+    """In autocommit a ProgrammingError took its place, so `asyncio.timeout` did not end."""
+    held = lease(client, f"cancelled {autocommit}")
+    server.command(SLOW)
+
+    async def play() -> None:
+        connection = await psycopg.AsyncConnection.connect(server.url, autocommit=autocommit)
+        guard = AsyncPostgresGuard(connection)
+        async with connection:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0), guard.transaction(held) as cursor:
+                    await cursor.execute("INSERT INTO slow VALUES (1)")
+            assert connection.autocommit is autocommit
+            async with guard.transaction(held):  # it is as before
+                pass
+
+    try:
+        asyncio.run(play())
+        assert server.command("SELECT * FROM slow") == []
+    finally:
+        server.command("DROP TABLE slow; DROP FUNCTION slow")

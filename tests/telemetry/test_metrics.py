@@ -144,7 +144,8 @@ def test_a_decorated_function_shows_its_own_template_and_an_unknown_name_is_othe
         pay(2)
         client.lock("secret:7").acquire().release()
         client.lock("job:").acquire().release()
-    assert seen.counts("lock.acquire.duration") == {"pay:{order}": 2, "other": 2}
+        client.lock("secret:8")(lambda: None)()  # not a template: its name must not be shown
+    assert seen.counts("lock.acquire.duration") == {"pay:{order}": 2, "other": 3}
 
 
 def test_units_and_attributes_are_those_of_the_conventions(seen: Seen) -> None:

@@ -58,6 +58,19 @@ def test_a_read_write_lock_is_not_entered_by_a_task_either() -> None:
         asyncio.run(play())
 
 
+async def _stop() -> None:
+    raise AssertionError("nobody awaits it")
+
+
+def test_a_callback_that_nobody_would_await_is_refused() -> None:
+    with lockfast.connect("memory://") as client, client.lock_all("a", "b") as leases:
+        one = leases.leases["a"]
+        callbacks = [leases.on_lost, one.on_lost, one.on_contended]
+        for register in callbacks:
+            with pytest.raises(TypeError, match="calls a plain function: start a task"):
+                register(_stop)
+
+
 def test_a_level_that_no_setting_reaches_is_answered_with_another_engine() -> None:
     with (
         lockfast.connect("memory://", require="consensus") as client,

@@ -1,8 +1,9 @@
-"""Hosts: which of them are this machine, and whether a password crosses a network in clear."""
+"""Hosts: which of them are this machine, and what crosses a network unprotected."""
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 
 from lockfast.guarantees import Finding
 from lockfast.url import Target
@@ -26,9 +27,24 @@ def is_name(host: str) -> bool:
     return False
 
 
+def unverified(target: Target, context: ssl.SSLContext | None, remedy: str) -> tuple[Finding, ...]:
+    """Report TLS with which a stranger on the network path can pass for the server."""
+    if context is None or context.check_hostname or all(is_local(host) for host, _ in target.hosts):
+        return ()
+    what = "certificate" if context.verify_mode == ssl.CERT_NONE else "host name"
+    return (
+        Finding(
+            f"TLS without a check of the server's {what}",
+            "anyone on the network path can pass for the server, and read the password",
+            remedy,
+        ),
+    )
+
+
 def exposed(target: Target, *, encrypted: bool, remedy: str) -> tuple[Finding, ...]:
     """Report a password that crosses a network without TLS."""
-    given = target.password is not None or "password_file" in target.options
+    options = {"password_file", "sentinel_password"}
+    given = target.password is not None or options & target.options.keys()
     if encrypted or not given or all(is_local(host) for host, _ in target.hosts):
         return ()
     return (

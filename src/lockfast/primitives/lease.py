@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
@@ -108,6 +109,7 @@ class LeaseCore:
         It runs in the client's heart: in its thread, or in the event loop. It must be quick, and
         must not wait: `acquire()` and `wait_lost()` raise `Deadlock` there.
         """
+        refuse_coroutine(callback)
         self._session.table.on_lost(self.claim, callback)
 
     def on_contended(self, callback: Callable[[], object]) -> None:
@@ -116,6 +118,7 @@ class LeaseCore:
         A renewal brings the news, so it may take a third of the ttl. It runs in the client's
         heart, as `on_lost` does.
         """
+        refuse_coroutine(callback)
         self._session.table.on_contended(self.claim, callback)
 
     def fenced(self, reason: Loss = Loss.FENCED) -> None:
@@ -140,6 +143,15 @@ class LeaseCore:
 
 def nobody() -> None:
     """Stand for a lease that was dropped."""
+
+
+def refuse_coroutine(callback: Callable[[], object]) -> None:
+    """Refuse a callback that nobody would await: the loss would go unnoticed."""
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(
+            f"{callback!r} is a coroutine function, and lockfast calls a plain function: start a "
+            "task in it, such as `lambda: tasks.add(asyncio.create_task(stop()))`"
+        )
 
 
 def warn_if_held(*claims: Claim) -> None:

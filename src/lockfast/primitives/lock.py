@@ -96,7 +96,8 @@ class LockCore(Generic[L]):
     def _renamed(self, name: str) -> Self:
         """Describe the same of another resource."""
         shape = self._shape
-        other = Shape(name, shape.ttl, shape.capacity, shape.weight, shape.name)
+        template = shape.template if name == shape.name else shape.name
+        other = Shape(name, shape.ttl, shape.capacity, shape.weight, template)
         return type(self)(
             self._session, self._lease_type, other, self._timeout, self._purpose, self._at_least
         )

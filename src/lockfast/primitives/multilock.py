@@ -10,7 +10,7 @@ from lockfast.claims.session import Session
 from lockfast.core.validity import State
 from lockfast.errors import Loss, NotAcquired
 from lockfast.port import Shape
-from lockfast.primitives.lease import LeaseCore, wait_end, warn_if_held
+from lockfast.primitives.lease import LeaseCore, refuse_coroutine, wait_end, warn_if_held
 from lockfast.primitives.lock import Default, checked_timeout
 
 L = TypeVar("L", bound=LeaseCore)
@@ -67,6 +67,7 @@ class MultiLeaseCore(Generic[L]):
 
     def on_lost(self, callback: Callable[[], object]) -> None:
         """Call `callback` when the first of them is lost, once."""
+        refuse_coroutine(callback)
         told: list[bool] = []
 
         def once() -> None:

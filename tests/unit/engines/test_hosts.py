@@ -8,6 +8,7 @@ import pytest
 
 import lockfast.aio
 from lockfast.engines.hosts import exposed
+from lockfast.engines.redis.url import OPTIONS, tls_context, weaknesses
 from lockfast.engines.zookeeper.url import Address
 from lockfast.url import parse
 
@@ -22,6 +23,7 @@ from lockfast.url import parse
         ("redis://:secret@127.3.4.5", False),
         ("redis://:secret@[::1]:7", False),
         ("redis://db.example", False),
+        ("redis+sentinel://db.example/m?sentinel_password=secret", True),
     ],
 )
 def test_a_password_that_crosses_a_network_in_clear_is_reported(
@@ -47,6 +49,29 @@ def test_a_password_of_zookeeper_is_reported_unless_tls_is_on(
     reported: bool,  # noqa: FBT001  # a value
 ) -> None:
     assert bool(Address.of(parse(url)).weak) is reported
+
+
+@pytest.mark.parametrize(
+    ("url", "missing"),
+    [
+        ("rediss://db.example?ssl_cert_reqs=none", "certificate"),
+        ("rediss://db.example?ssl_check_hostname=false", "host name"),
+        ("redlocks://a.example,b.example,c.example?ssl_cert_reqs=none", "certificate"),
+        ("zookeeper://db.example?ssl=true&ssl_verify=false", "certificate"),
+        ("zookeeper://db.example?ssl=true&ssl_check_hostname=false", "host name"),
+        ("rediss://localhost?ssl_cert_reqs=none", ""),
+        ("rediss://db.example", ""),
+        ("zookeeper://db.example?ssl=true", ""),
+    ],
+)
+def test_tls_that_does_not_check_the_server_is_reported(url: str, missing: str) -> None:
+    target = parse(url)
+    if target.scheme == "zookeeper":
+        found = Address.of(target).weak
+    else:
+        found = weaknesses(target, tls_context(target.take(*OPTIONS)))
+    said = [each.setting for each in found]
+    assert said == ([f"TLS without a check of the server's {missing}"] if missing else [])
 
 
 @pytest.mark.parametrize("host", ["a" * 300, ".", "..a", "%ff", "%ed%a0%80"])

@@ -163,6 +163,7 @@ class PostgresEngine:
         def read(rows: list[Row]) -> Guarantees:  # once connected, these are known
             return guarantees.guarantees(rows, deaf=transport.deaf, unverified=transport.unverified)
 
+        await transport.try_ear(deadline)
         return await transport.call(guarantees.ASK, deadline, read)
 
     def reset(self) -> None:

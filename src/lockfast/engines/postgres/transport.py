@@ -176,9 +176,17 @@ class Transport(ABC):
             self.deaf = link.pooled
         return link
 
+    async def try_ear(self, deadline: float) -> None:
+        """Find out whether notifications come from the server that `listen` names."""
+        if self._ear_address is not None:
+            link = await self._open(self._ear_address, deadline)
+            self.deaf = link.pooled
+            link.close()
+
     async def _open_ear(self, deadline: float) -> Link:
-        self._ear = await self._open(self._ear_address or self._address, deadline)
-        return self._ear
+        ear = self._ear = await self._open(self._ear_address or self._address, deadline)
+        self.deaf = ear.pooled  # `listen` may name a pooler too, by mistake
+        return ear
 
     async def listen(self, channel: str, deadline: float | None) -> list[bytes] | None:
         """Sleep until notifications come; None when they have just begun to flow, or cannot."""

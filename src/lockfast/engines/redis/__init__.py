@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockfast.engines.hosts import exposed
 from lockfast.engines.options import base_of
 from lockfast.engines.redis.aio import AioTransport
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.threads import ThreadTransport
-from lockfast.engines.redis.url import OPTIONS, login_of, topology_of
+from lockfast.engines.redis.url import OPTIONS, login_of, topology_of, weaknesses
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -22,7 +21,7 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     base = base_of(options)
     name, login = login_of(target, options)
     make_topology = topology_of(target, name)
-    weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
+    weak = weaknesses(target, login.tls)
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(

@@ -6,8 +6,10 @@ import ssl
 from collections.abc import Callable
 
 from lockfast.engines import tls as files
+from lockfast.engines.hosts import exposed, unverified
 from lockfast.engines.redis.topology import Cluster, Sentinels, Standalone, Topology
 from lockfast.engines.redis.transport import Address, Login
+from lockfast.guarantees import Finding
 from lockfast.url import Target
 
 OPTIONS = (
@@ -51,6 +53,14 @@ def tls_context(options: dict[str, str]) -> ssl.SSLContext:
     if options.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
         context.check_hostname = False
     return context
+
+
+def weaknesses(target: Target, context: ssl.SSLContext | None) -> tuple[Finding, ...]:
+    """Report what is wrong with the way to the servers."""
+    return (
+        *exposed(target, encrypted=context is not None, remedy=f"use {target.secure}://"),
+        *unverified(target, context, "remove ssl_cert_reqs and ssl_check_hostname from the URL"),
+    )
 
 
 def topology_of(target: Target, name: str) -> Callable[[], Topology]:

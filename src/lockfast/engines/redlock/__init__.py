@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockfast.engines.hosts import exposed
+from lockfast.engines.redis.url import weaknesses
 from lockfast.engines.redlock.aio import AioTransport
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.installation import PATIENCE, make_members
@@ -36,7 +36,7 @@ def install(url: str, *, lost: bool = False) -> None:
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
     nodes, login, base = read(target)
-    weak = exposed(target, encrypted=login.tls is not None, remedy=f"use {target.secure}://")
+    weak = weaknesses(target, login.tls)
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(

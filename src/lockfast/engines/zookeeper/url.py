@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from lockfast.engines.hosts import exposed
+from lockfast.engines.hosts import exposed, unverified
 from lockfast.engines.tls import tls_context
 from lockfast.guarantees import Finding
 from lockfast.url import Target
@@ -37,13 +37,17 @@ class Address:
         hosts = target.hosts or (("localhost", None),)
         name, password = target.username, target.password or ""
         secure = _switch(said.get("ssl", "true" if any(word in said for word in TLS) else "false"))
+        context = _context(said) if secure else None
         return Address(
             hosts=",".join(_written(host, port or PORT) for host, port in hosts),
             root=_root(target.path),
             login=[] if name is None else [("digest", f"{name}:{password}")],
             acl=_acl(said.get("acl", _usual(name, said))),
-            context=_context(said) if secure else None,
-            weak=exposed(target, encrypted=secure, remedy="turn TLS on: ?ssl=true"),
+            context=context,
+            weak=(
+                *exposed(target, encrypted=secure, remedy="turn TLS on: ?ssl=true"),
+                *unverified(target, context, "remove ssl_verify and ssl_check_hostname"),
+            ),
         )
 
 

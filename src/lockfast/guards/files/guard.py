@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -114,7 +114,9 @@ class FileGuardCore:
                 time.sleep(POLL)
             yield
         finally:
-            os.close(descriptor)  # and the flock is gone
+            with suppress(OSError):  # a child that was forked meanwhile has the descriptor too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
 def _taken(descriptor: int) -> bool:

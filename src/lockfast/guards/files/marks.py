@@ -112,6 +112,20 @@ def settle(folder: Path) -> None:
         os.close(descriptor)
 
 
+_closing: list[weakref.finalize[[int], MarkFolder]] = []
+
+
+def _leave_to_parent() -> None:
+    """Close the descriptors of the parent's folders in a forked child. With them it would keep the
+    flocks for as long as it lives, and a service that is started again would find them taken.
+    """
+    for close in _closing:
+        close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class MarkFolder(MutableMapping[str, Mark]):
     """Marks by name, a file each. For one process at a time, and it sees to that."""
 
@@ -128,6 +142,7 @@ class MarkFolder(MutableMapping[str, Mark]):
         except BlockingIOError:
             self.close()
             raise self._shared() from None
+        _closing[:] = [*(each for each in _closing if each.alive), self.close]
 
     def _shared(self) -> RuntimeError:
         return RuntimeError(

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from lockfast.errors import StaleToken
-from lockfast.guards.mark import Holder, refused
+from lockfast.guards.mark import Holder, refused, shown
 
 TYPE = "application/problem+json"
 _STALE = "urn:lockfast:stale-token"
@@ -92,15 +92,17 @@ def made(status: HTTPStatus, kind: str, detail: str, more: dict[str, str]) -> Pr
 
 
 def told(lease: Holder, status: int, kind: str, body: bytes) -> None:
-    """Read a response: raise `StaleToken`, after telling the lease, if it is a refusal of ours.
+    """Read a response: raise `StaleToken`, after telling the lease, if it refuses that lease.
 
-    A 412 has other reasons too, and other authors: whatever the body is, nothing else is raised.
+    A 412 has other reasons too, and other authors: whatever the body is, nothing else is raised. It
+    may also be about a lock of the server's own: that says nothing about this lease.
     """
     if status != HTTPStatus.PRECONDITION_FAILED or kind.partition(";")[0].strip() != TYPE:
         return
     try:
         said = json.loads(body)
-        ours = said["type"] == _STALE
+        at = shown(lease)
+        ours = (said["type"], said["name"], said["token"]) == (_STALE, at.name, str(at.token))
         current = int(str(said["current"])) if ours else 0
     except Exception:  # noqa: BLE001  # 100,000 brackets are a RecursionError
         return

@@ -2,15 +2,18 @@
 
 A `commit()` or `rollback()` in the block, or in a helper that it calls, ends the guarded
 transaction. psycopg would begin the next one by itself, and nothing would have checked the lease
-for that one. One that the block begins by SQL of its own (COMMIT AND CHAIN, or COMMIT and BEGIN in
-one text) the bolt does not see: before the commit, the server is asked if it is still the same.
+for that one; and in autocommit, which can be switched on then, every statement would be one. One
+that the block begins by SQL of its own (COMMIT AND CHAIN, or COMMIT and BEGIN in one text) the bolt
+does not see: before the commit, the server is asked if it is still the same.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NoReturn
 
 from psycopg import BaseConnection
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
 from lockfast.errors import Unguarded
@@ -19,6 +22,8 @@ from lockfast.errors import Unguarded
 # autocommit, `transaction()`, a two-phase one. It is not public, so it is named here: a psycopg
 # without it fails at the import, and not by letting a stale write through.
 HOOK = BaseConnection._get_tx_start_command.__name__
+# And whatever runs a statement, in autocommit too, asks this one to begin a transaction before it.
+START = BaseConnection._start_query.__name__
 ENDED = (
     "the guarded transaction had ended before its block did: by an error that the block has "
     "swallowed, or by a commit or rollback of its own. What comes after that is not guarded, so it "
@@ -38,6 +43,7 @@ class Bolt:
         self._connection = connection
         self._outer = self._words.get(HOOK)  # a block within a block
         self._words[HOOK] = refuse
+        self._words[START] = partial(start, connection)
         self.block: str = self._words.setdefault(NAME, block)
         """Which block the transaction was begun for."""
 
@@ -50,6 +56,7 @@ class Bolt:
         """Open it: the block has come to its end."""
         if self._outer is None:
             self._words.pop(HOOK, None)
+            self._words.pop(START, None)
             self._words.pop(NAME, None)
         else:
             self._words[HOOK] = self._outer
@@ -69,6 +76,12 @@ def refuse_next(connection: BaseConnection[Any]) -> None:
     """Refuse a statement with which this connection would begin a transaction."""
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:
         refuse()
+
+
+def start(connection: BaseConnection[Any]) -> PQGen[None]:
+    """Let a statement of the guarded transaction pass, and refuse every other one."""
+    refuse_next(connection)
+    yield from ()
 
 
 def refuse() -> NoReturn:

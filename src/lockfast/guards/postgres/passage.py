@@ -96,8 +96,8 @@ class Passage:
             if ended:
                 raise psycopg.ProgrammingError(ENDED)
             await self._commit()
-        except psycopg.Error as failure:
-            if error is None:  # the commit was refused, perhaps by a trigger
+        except BaseException as failure:
+            if error is None:  # the commit was refused, perhaps by a trigger, or cancelled
                 await self._fail(failure)
             raise
         finally:
