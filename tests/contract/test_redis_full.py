@@ -1,4 +1,4 @@
-"""A Redis without memory: what is given up can still be given up."""
+"""A Redis without memory: what is held is kept, and what is given up can be given up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.testing import MODES, Stage
 from tests.contract.benches import RedisBench, RedlockBench
-from tests.servers import Redis, RedlockSet
+from tests.servers import Redis, RedlockSet, ServerClock
 
 
 def _fill(*servers: Redis) -> None:
@@ -34,6 +34,28 @@ def test_resignations_in_doubt_are_taken_by_a_full_redis(mode: str) -> None:
             assert await actor.resign(asks[0], doubt=True) == [True]
             assert (await actor.renew_one(asks[2])).granted
             assert await actor.is_dead(never)
+
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_full_redis_whose_clock_went_back_renews(mode: str) -> None:
+    clock = ServerClock()
+    with Redis(env=clock.env) as server:
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
+
+        async def play() -> None:
+            actor = stage.actor()
+            holder, waiter = actor.ask(ttl=20), actor.ask(ttl=20)
+            await actor.claim(holder)
+            await actor.claim(waiter)
+            clock.advance(-5.0)
+            _fill(server)
+            assert (await actor.renew_one(holder)).granted
+            assert not (await actor.renew_one(waiter)).granted
+            assert await actor.resign(holder, waiter) == [True, True]
 
         stage.mode.run(play())
         stage.mode.run(stage.clear())

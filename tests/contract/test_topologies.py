@@ -20,8 +20,10 @@ from lockfast.testing import (
     RenewContract,
     ResignContract,
     SharingContract,
+    Stage,
     TogetherContract,
     WakeContract,
+    driven,
 )
 from tests.contract.benches import RedisBench
 from tests.servers import Cluster, Redis, SentinelSet, ServerClock
@@ -72,3 +74,10 @@ class TestCluster(AllWays, TogetherContract):
     @pytest.fixture
     def bench(self, cluster: RedisBench) -> RedisBench:
         return cluster
+
+    @driven
+    async def test_a_cursor_of_a_cluster_that_had_more_servers_ends_the_list(
+        self, stage: Stage
+    ) -> None:
+        page = await stage.actor().engine.inspect("", '[99, "0", null]', exact=False)
+        assert page == ([], None)

@@ -8,7 +8,10 @@ import lockfast
 from lockfast import telemetry
 from lockfast.claims import observer
 from lockfast.core.name_templates import Templates
+from lockfast.guards.http import Door
 from lockfast.guards.mark import Shown, refused
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
 from lockfast.testing import Contract, Stage, driven
 from lockfast.testing.harness.verbs import acquire, release, try_acquire, within
 from lockfast.testing.lab import Lab
@@ -130,6 +133,14 @@ def test_what_a_request_showed_from_afar_is_counted_without_an_engine(seen: Seen
     refused(Shown("report", 7, "0" * 32, 7, shared=False), 8)
     (point,) = seen.points("lock.fence.rejected").values()
     assert dict(point.attributes) == {"lock.template": "report"}
+
+
+def test_a_token_that_a_door_refuses_is_a_rejection(seen: Seen) -> None:
+    door = Door(lambda _method, _path: "report", marks={})
+    drive(door.enter(Shown("report", 7, "0" * 32, 7, shared=False), Threads()))
+    with pytest.raises(lockfast.StaleToken):
+        drive(door.enter(Shown("report", 6, "0" * 32, 6, shared=False), Threads()))
+    assert seen.counts("lock.fence.rejected") == {"report": 1}
 
 
 def test_a_decorated_function_shows_its_own_template_and_an_unknown_name_is_other(

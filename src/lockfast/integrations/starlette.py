@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.applications import Starlette
 
 from lockfast.aio import AsyncCandidacy, AsyncElection, AsyncLease
-from lockfast.errors import LeaseLost
+from lockfast.errors import LeaseLost, LockfastError
 
 log = logging.getLogger("lockfast")
 PAUSE = 1.0  # seconds after which a leader whose work failed resigns
@@ -41,7 +41,8 @@ async def leading(
         except Exception:
             log.exception("the work of the leader of %r failed", election.name)
             await asyncio.sleep(PAUSE)
-            await lease.release()
+            with suppress(LockfastError):  # lost, or the engine is away: the candidacy tells
+                await lease.release()
 
     def gained(lease: AsyncLease) -> None:
         running.append(asyncio.create_task(worked(lease)))

@@ -89,6 +89,22 @@ def test_the_shell_completes_commands_and_the_names_that_are_held_now(url: str) 
         assert len(leases) == 3
 
 
+def test_no_name_is_completed_that_a_shell_would_execute(url: str) -> None:
+    """bash puts a completion into the line as it is: `$(...)` in a name was run at Enter."""
+    hostile = [
+        "bad$(touch x)",
+        "bad`id`",
+        "bad;id",
+        "bad|id",
+        "bad&",
+        "bad>f",
+        "bad\\$(id)",
+        "bad'",
+    ]
+    with lockfast.connect(url) as client, client.lock_all(*hostile, "bad:42/a.b@c,d+e%f=g-h_é"):
+        assert completed(url, "who", "bad") == ["bad:42/a.b@c,d+e%f=g-h_é"]
+
+
 def test_the_shell_completes_from_the_engine_that_the_command_line_names(
     url: str, tmp_path: Path
 ) -> None:

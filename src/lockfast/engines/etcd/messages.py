@@ -63,7 +63,6 @@ class Slice(NamedTuple):
 
     limit: int = 0
     order: int = 0
-    at_most: int = 0
     bare: bool = False
     """Without the values."""
     local: bool = False
@@ -93,8 +92,6 @@ def query(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
         said += number(7, 1)
     if what.bare:
         said += number(8, 1)
-    if what.at_most:
-        said += number(13, what.at_most)
     return said
 
 

@@ -67,7 +67,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         elif kind in (1, 5):  # of a later version: no field of ours is fixed
             at += 8 if kind == 1 else 4
         else:
-            raise Malformed(f"transport type {kind}")
+            raise Malformed(f"wire type {kind}")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:

@@ -84,6 +84,8 @@ class Inspection(Routes):
         """
         nodes = await self._nodes(deadline, again=cursor is None)
         number, position, names = json.loads(cursor or '[0, "0", null]')
+        if number >= len(nodes):  # the cluster has fewer servers than when the cursor was made
+            return Page([], None)
         try:
             entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
         except messages.Malformed as error:

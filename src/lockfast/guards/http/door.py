@@ -17,7 +17,7 @@ from lockfast.errors import EngineError, StaleToken, Unguarded
 from lockfast.guards.http import problem
 from lockfast.guards.http.header import parse
 from lockfast.guards.http.problem import Problem
-from lockfast.guards.mark import Mark, Shown, admit
+from lockfast.guards.mark import Mark, Shown, admit, refused
 from lockfast.runtime.base import Event, now
 
 log = logging.getLogger("lockfast")
@@ -149,7 +149,10 @@ class Door:
         while True:
             with self._lock:
                 mark = self._marks.get(at.name)
-                raised = admit(mark, at)  # each time: a higher one may have come meanwhile
+                try:
+                    raised = admit(mark, at)  # each time: a higher one may have come meanwhile
+                except StaleToken as error:
+                    raise refused(at, error.current) from None
                 doubted = raised != mark and not checked
                 if not doubted:
                     if raised != mark:

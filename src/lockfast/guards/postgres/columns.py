@@ -93,7 +93,8 @@ class ColumnsCore:
         ]
         # One row or none: of several, some could be changed and others refused.
         update = SQL(
-            "UPDATE {0} SET {1} WHERE {2} AND {3} AND (SELECT count(*) FROM {0} WHERE {2}) = 1 "
+            "UPDATE {0} SET {1} WHERE {2} AND {3} AND "
+            "(SELECT pg_catalog.count(*) FROM {0} WHERE {2}) OPERATOR(pg_catalog.=) 1 "
             "RETURNING true"
         ).format(name, SQL(", ").join([*new, self.set]), which, self.where)
         if await line.rows(update, given | self.shown(lease)):

@@ -76,7 +76,8 @@ class SteadyMachine(Twins):
         self.tick()
         claims = []
         for name, (capacity, weight) in zip(NAMES, shapes, strict=True):
-            ask = self.actor.ask(name, ttl=ttl, capacity=capacity, weight=weight, queue=False)
+            life = ttl * self.stretch
+            ask = self.actor.ask(name, ttl=life, capacity=capacity, weight=weight, queue=False)
             claims.append(Claim(ask, self.time + self.rewound + ask.shape.wait_ttl))
         self.claims += claims
         self.send_all(claims)

@@ -42,6 +42,9 @@ for _, i in ipairs(queued) do
     local q = queues[lock]
     if not q then
       q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- all that may fail
+      if q.changed then -- the clock went back, and 'prune' will need memory: see PEXPIRE below; 'save' corrects it
+        redis.call('PEXPIRE', lock, ARGV[i * 2])
+      end
       prune(q, now)
       advance(q, id)
       queues[lock] = q

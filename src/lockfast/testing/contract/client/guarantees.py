@@ -8,8 +8,9 @@ import pytest
 
 from lockfast.errors import GuaranteeMissing
 from lockfast.guarantees import Level
+from lockfast.testing.contract.client.shared_locks import until_queued
 from lockfast.testing.harness.stage import Contract, Stage, driven
-from lockfast.testing.harness.verbs import acquire, guarantees, queue, release
+from lockfast.testing.harness.verbs import acquire, guarantees, release
 
 
 class GuaranteeContract(Contract):
@@ -28,8 +29,7 @@ class GuaranteeContract(Contract):
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=30.0))
         waiting = stage.mode.start(acquire(other.lock("x", ttl=30.0), 20))
-        while len(await queue(client.lock("x"))) != 2:
-            await stage.mode.sleep(0.01)
+        await until_queued(stage, client.lock("x"), 2)
         for _ in range(5):
             await guarantees(other)
         began = time.monotonic()
