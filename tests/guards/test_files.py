@@ -179,7 +179,7 @@ def test_the_mark_is_on_the_disk_before_the_data_gets_its_name(path: Path) -> No
     for line in trace.read_text("utf-8").splitlines():
         call = line.split(maxsplit=1)[1]
         if call.startswith("flock"):
-            seen.append("lock")
+            seen.append("unlock" if "LOCK_UN" in call else "lock")
         elif call.startswith("rename"):
             seen.append("name mark" if f'{path}.mark"' in call else "name data")
         elif call.startswith("fsync"):
@@ -192,6 +192,7 @@ def test_the_mark_is_on_the_disk_before_the_data_gets_its_name(path: Path) -> No
         "sync folder",
         "name data",
         "sync folder",
+        "unlock",
     ]
 
 
