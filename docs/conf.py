@@ -1,23 +1,18 @@
 """Sphinx configuration."""
 
 import re
-import tomllib
 from collections.abc import Iterator
 from inspect import cleandoc
-from pathlib import Path
 from typing import Any
 
 import typer.main
 from sphinx.application import Sphinx
 
+from lockfast import __version__
 from lockfast.cli.app import app as lockfast_command
 
-# The version is written once, in pyproject.toml.
-_pyproject = Path(__file__).parent.parent / "pyproject.toml"
-_project = tomllib.loads(_pyproject.read_text(encoding="utf-8"))["project"]
-
-project = _project["name"]
-release = _project["version"]
+project = "lockfast"
+release = __version__
 version = release
 author = "The lockfast authors"
 project_copyright = author
