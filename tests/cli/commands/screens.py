@@ -13,6 +13,7 @@ from unittest import mock
 
 from rich.console import Console
 
+from lockfast.claims.payload import Who
 from lockfast.cli.render.claims import by_name
 from lockfast.cli.render.hot_names import Heat
 from lockfast.cli.render.screen import View, screen
@@ -45,6 +46,7 @@ def claim(name: str, number: int, *, granted: bool = True, said: str = "") -> Ho
         "since": NOW - 3.0 * number - 5,
         "ttl": 30.0,
     }
+    assert list(payload) == list(Who._fields)  # a new field has to look harmless too
     raw = json.dumps(payload).encode()
     left = 30.0 - number % 25
     return Holder(Entry(name, f"{number:032x}", TOKEN + number, granted, 1, 1, left, raw))

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import lockfast
+from lockfast.cli.app import SEEING
 from tests.cli.commands.calls import Calls, awaited
 from tests.servers import free_port
 
@@ -24,9 +25,9 @@ FIELDS = [
     "worker",
     "service",
     "purpose",
-    "value",
     "since",
     "ttl",
+    "value",
     "left",
     "weight",
     "capacity",
@@ -109,7 +110,21 @@ def test_who_says_by_its_exit_code_that_a_lock_is_free(call: Calls) -> None:
     assert call("who", "x") == (1, "'x' is free.\n", "")
 
 
-@pytest.mark.parametrize("command", [("ls",), ("who", "x"), ("watch",), ("doctor",)])
+ASKING = {
+    "ls": (),
+    "who": ("x",),
+    "watch": (),
+    "break": ("x", "--yes", "--reason", "why"),
+    "deadlocks": (),
+    "doctor": (),
+}
+
+
+def test_every_command_that_asks_the_engine_is_tested_without_one() -> None:
+    assert ASKING.keys() == SEEING.keys() - {"install", "demo"}
+
+
+@pytest.mark.parametrize("command", [(name, *rest) for name, rest in ASKING.items()])
 def test_an_engine_that_is_not_there_is_exit_code_69(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

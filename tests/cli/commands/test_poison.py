@@ -18,11 +18,12 @@ from tests.cli.commands.calls import LONG, Calls
 from tests.servers import Redis, RedlockSet, wait_until
 from tests.unit.claims.test_payload import POISONS
 
+WHO = payload.Who()._asdict()
 SCREEN = "\x1b[2J\x1b[H\nlockfast: lock acquired, all is well\x1b]0;pwned\x07"
 POISON = {
     **{poison: raw for poison, raw in POISONS.items() if len(raw) < 1_000_000},
     "commands for a terminal": json.dumps(
-        {"host": SCREEN, "pid": 1, "worker": SCREEN, "service": SCREEN, "purpose": SCREEN}
+        {field: SCREEN if type(default) is str else 1 for field, default in WHO.items()}
     ).encode(),
 }
 

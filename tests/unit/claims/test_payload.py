@@ -17,7 +17,7 @@ NAMES = st.text(min_size=1, max_size=100)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5
 )
-FIELDS = ("host", "pid", "worker", "service", "purpose", "since", "ttl", "holding", "value")
+FIELDS = (*payload.Who._fields, "holding", "value")
 POISONS = {
     "an infinite pid": b'{"host": "h", "pid": 1e999}',
     "a pid of 5,000 digits": b'{"host": "h", "pid": ' + b"9" * 5000 + b"}",

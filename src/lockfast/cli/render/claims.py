@@ -31,20 +31,13 @@ def by_name(claims: Iterable[Holder]) -> list[Name]:
 
 def fields(claim: Holder) -> dict[str, object]:
     """Return what `--json` says of a claim. Numbers that do not fit a float are strings."""
-    said = claim.who
     return {
         "name": claim.name,
         "state": "holds" if claim.granted else "waits",
         "token": None if claim.token is None else str(claim.token),
         "ticket": str(claim.ticket),
-        "host": said.host,
-        "pid": said.pid,
-        "worker": said.worker,
-        "service": said.service,
-        "purpose": said.purpose,
+        **claim.who._asdict(),
         "value": claim.value,
-        "since": said.since,
-        "ttl": said.ttl,
         "left": round(claim.left, 3),
         "weight": claim.weight,
         "capacity": claim.capacity,
