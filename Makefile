@@ -65,8 +65,10 @@ test: ## Run the tests, on real servers that they start themselves
 	$(ON_UVLOOP) $(UVLOOP)
 	$(ON_GEVENT) $(UVLOOP)
 
-wide: ## Run the asyncio half of the contract on uvloop, on every engine
+wide: ## What CI leaves out: every engine on uvloop, every Python, other versions of the servers
 	$(ON_UVLOOP) tests/contract
+	$(BIN)/python scripts/pythons.py
+	$(BIN)/python scripts/server_versions.py
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec

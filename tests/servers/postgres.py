@@ -35,7 +35,13 @@ def _as_user(*argv: str) -> list[str]:
 
 
 def _tool(name: str) -> str:
-    """Find a program of the newest PostgreSQL; Debian keeps them out of PATH."""
+    """Find a program of the newest PostgreSQL; Debian keeps them out of PATH.
+
+    `LOCKFAST_POSTGRES` is the folder with the programs of another one, if it has them.
+    """
+    chosen = Path(os.environ.get("LOCKFAST_POSTGRES", "")) / name
+    if chosen.is_file():
+        return str(chosen)
     found = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
     )
