@@ -1,4 +1,4 @@
-"""`python -m lockfast.cli`, where the script is not on the path."""
+"""The entry point of `python -m lockfast.cli`, for use where `lockfast` is not on the PATH."""
 
 import sys
 

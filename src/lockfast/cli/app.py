@@ -1,4 +1,4 @@
-"""The Typer app: every command is a function in a module of its own, and is entered here."""
+"""The Typer app: registers every command, each a function in a module of its own, and runs it."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def common(
 
 
 def launch(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. A command returns its exit code, or None for 0.
+    """Run a command line and return the exit code.
 
-    An error of lockfast's is one line on stderr and its code, never a traceback: the log of a cron
-    job is read by people.
+    A command returns its exit code, or None for 0. An error of lockfast prints one line to stderr
+    and never a traceback, because people read the log of a cron job.
     """
     keep_log_quiet()
     try:
         code = app(args=argv, prog_name="lockfast", standalone_mode=False)
     except typer.TyperException as error:
-        if message := error.format_message():  # none when the help was shown in its place
+        if message := error.format_message():  # empty if Typer has shown the help instead
             say(f"{message} {_hint(message)}".rstrip())
         return Code.USAGE
     except typer.Abort:
@@ -99,6 +99,6 @@ def launch(argv: Sequence[str] | None = None) -> int:
 
 
 def _hint(message: str) -> str:
-    """Return where an option belongs that was written behind the command."""
+    """Return a hint if the message says that --url or --url-file stands behind the command."""
     found = re.search(r"No such option: (--url(-file)?)\b", message)
     return f"Write it before the command: lockfast {found[1]} ... ls" if found else ""

@@ -1,4 +1,4 @@
-"""A command that wraps another: what stands behind `--` is not lockfast's."""
+"""Commands that run another command, which must follow `--`: `run` and `elect`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ Command = Annotated[
 
 
 class Wrapping(FlaggedCommand):
-    """Insists on `--`: in `run NAME tail -n 5` the -n would be taken for lockfast's."""
+    """A Typer command that requires `--`.
+
+    Without it, Typer would take the -n in `run NAME tail -n 5` for an option of lockfast.
+    """
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # Typer's Context is the only one there is
-        """Refuse a command that does not stand behind `--`."""
+        """Parse the arguments, or raise `BadParameter` if `--` is missing."""
         asks_for_help = not args or "--help" in args
         if "--" not in args and not asks_for_help and not ctx.resilient_parsing:
             raise typer.BadParameter("put -- in front of the command: lockfast run NAME -- COMMAND")

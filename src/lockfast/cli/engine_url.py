@@ -1,4 +1,4 @@
-"""Where the engine is: the global option --url, and a client for it."""
+"""The global options --url and --url-file, and the client that a command makes from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ UrlFile = Annotated[
 
 
 def chosen(context: typer.Context, url: str | None, path: str | None) -> str | None:
-    """Choose the URL: the command line counts more than the environment."""
+    """Return the engine's URL, from --url or --url-file.
+
+    An option on the command line wins over the environment, and LOCKFAST_URL over
+    LOCKFAST_URL_FILE.
+    """
     typed = {
         name
         for name in ("url", "url_file")
@@ -48,7 +52,7 @@ def chosen(context: typer.Context, url: str | None, path: str | None) -> str | N
 
 
 def connect(context: typer.Context) -> lockfast.Client:
-    """Make a client for the engine that the command line names. Nothing is opened before use."""
+    """Return a client for the engine that the command line names. It connects on first use."""
     url = context.obj
     if not url:
         raise Misconfigured(
@@ -61,7 +65,7 @@ def connect(context: typer.Context) -> lockfast.Client:
 
 
 def address(context: typer.Context) -> str:
-    """Write where the engine is, without what is secret in the URL."""
+    """Return the scheme and the hosts of the engine's URL, without its secrets."""
     target = parse(context.obj)
     hosts = ",".join(host if port is None else f"{host}:{port}" for host, port in target.hosts)
     return f"{target.scheme}://{hosts}"

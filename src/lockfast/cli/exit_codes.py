@@ -1,4 +1,4 @@
-"""Exit codes: those of sysexits, so that cron, systemd and scripts can tell failures apart."""
+"""Exit codes as in sysexits.h, so that cron, systemd and scripts can tell failures apart."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lockfast.errors import (
 
 
 class Misconfigured(Exception):
-    """There is no engine at the URL that was given, or no URL, or no driver."""
+    """There is no URL, the URL or its file is invalid, or the engine's driver is not installed."""
 
 
 class Code(IntEnum):
-    """What an exit code of lockfast's own means. A command's own codes are passed on."""
+    """The exit codes of lockfast itself. `run` and `elect` pass on the codes of their command."""
 
     DONE = 0
     USAGE = 64
@@ -40,11 +40,11 @@ CODES: dict[type[Exception], Code] = {
     Misconfigured: Code.CONFIGURATION,
     ValueError: Code.USAGE,
 }
-"""The first that fits counts: `NotAcquired` is a `TimeoutError` too."""
+"""The exit code for each type of error. `code_of` uses the first entry that matches."""
 
 
 def code_of(error: Exception) -> Code:
-    """Find the exit code of an error."""
+    """Return the exit code for an error; `Code.INTERNAL` if no entry of `CODES` matches."""
     for kind, code in CODES.items():
         if isinstance(error, kind):
             return code
@@ -52,5 +52,5 @@ def code_of(error: Exception) -> Code:
 
 
 def of_signal(number: int) -> int:
-    """Tell the exit code that shells give to an end by a signal."""
+    """Return the exit code that shells use for a process that a signal has ended."""
     return 128 + number

@@ -1,4 +1,4 @@
-"""Commands whose `--help` shows a flag without a value: Typer writes `<bool>` behind each."""
+"""Typer commands whose `--help` shows flags without the `<bool>` that Typer writes behind each."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 
 class FlaggedCommand(TyperCommand):
-    """A command."""
+    """A command whose `--help` shows its flags without `<bool>`."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]  # Typer's Context is the only one there is
-        """Return its parameters, also the `--help` that Typer adds."""
+        """Return the command's parameters, including the `--help` that Typer adds."""
         return _bare(super().get_params(ctx))
 
 
 class FlaggedGroup(TyperGroup):
-    """The commands together."""
+    """The group of all commands, whose `--help` shows its flags without `<bool>`."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]  # Typer's Context is the only one there is
-        """Return its parameters, also those that Typer adds."""
+        """Return the group's parameters, including those that Typer adds."""
         return _bare(super().get_params(ctx))
 
 

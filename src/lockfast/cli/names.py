@@ -1,4 +1,4 @@
-"""Names on the command line: the arguments NAME and PREFIX, completed from the live engine."""
+"""The arguments NAME and PREFIX, with shell completion from the live engine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,32 @@ import lockfast
 from lockfast.cli.engine_url import chosen
 from lockfast.plain import plain
 
-# What no shell gives a meaning to, and no command takes for an option. The scripts that typer
-# installs put a completion into the line as it is, so `$(...)` in a lock's name would be run.
+# Names without characters that are special to a shell, and that no command takes for an option.
+# The scripts that typer installs insert a completion into the command line unquoted, so the shell
+# would run a `$(...)` in a lock's name.
 HARMLESS = re.compile(r"[\w/.:@][\w/.:@,+%=-]*")
 
 
 def complete(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the harmless names that are held now and begin so, for a shell. Never raises."""
+    """Return the names in use now that begin with `incomplete` and match `HARMLESS`.
+
+    Never raises.
+    """
     try:
         above = cast("typer.Context", context.find_root())
         url = chosen(above, above.params.get("url"), above.params.get("url_file"))
         with lockfast.connect(url) as client:
             names = {claim.name for claim in client.inspect(incomplete)}
-    except Exception:  # noqa: BLE001  # whatever it is, the shell's line must not break
+    except Exception:  # noqa: BLE001  # an error would garble the line that the user is typing
         return []
     return sorted(name for name in names if HARMLESS.fullmatch(name) and plain(name) == name)
 
 
 def readable(said: str | None) -> str | None:
-    """Refuse bytes that are no text: Python hands them over as halves of surrogate pairs."""
+    """Return the argument, or raise `BadParameter` if it is not valid UTF-8.
+
+    Python passes invalid bytes of an argument on as lone surrogates.
+    """
     try:
         (said or "").encode()
     except UnicodeEncodeError:

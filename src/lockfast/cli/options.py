@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""The argument NAME and the options that `run` and `elect` share."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The ballot: how a claim wins a majority of independent nodes, and with which number.
 
 A claim proposes a number to every node. A node accepts only a number above the highest that it has
-accepted, and only while nobody holds the resource there. So two claims that each won a majority
-have met in one node, and that node has seen the later number above the earlier: the number that a
-majority has accepted is unique, and higher than that of every claim that was granted before this
-one was proposed. It is the fencing token.
+accepted, and only while no other claim holds the resource there. Two claims that each won a
+majority have at least one node in common, and that node accepted the later number above the
+earlier. So the number that a majority has accepted is unique, and higher than that of every claim
+that was granted before this one was proposed. It is the fencing token.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from enum import Enum
 
 
 def quorum(nodes: int) -> int:
-    """Return the smallest majority."""
+    """Return the size of the smallest majority."""
     return nodes // 2 + 1
 
 
 class Verdict(Enum):
-    """What the answers of the nodes come to."""
+    """The outcome of a proposal, from the answers of the nodes."""
 
     WON = "a majority has accepted"
     TAKEN = "another holds it, or may"
@@ -31,45 +31,45 @@ class Verdict(Enum):
 
 
 WON, TAKEN, SPLIT, OUTBID, UNREACHABLE, STRANGERS = Verdict
-GRACE = 0.02  # seconds for the rest to answer, once the claim cannot win: to tell who has it
+GRACE = 0.02  # seconds to wait for more answers when the claim cannot win: they name the holder
 
 
 class Ballot:
-    """The answers to one proposal. A node that has not answered may have accepted."""
+    """The nodes' answers to one proposal. A node that has not answered may have accepted it."""
 
     __slots__ = ("failed", "holders", "lefts", "marks", "nodes", "outbid", "quorum", "strangers")
 
     def __init__(self, nodes: int) -> None:
-        """Begin with no answer."""
+        """Start without answers from any of `nodes` nodes."""
         self.nodes = nodes
         self.quorum = nodes // 2 + 1
         self.lefts: dict[int, float] = {}
-        """Who has accepted, and for how many seconds from the proposal."""
+        """The nodes that accepted, and for how many seconds from the proposal."""
         self.holders: dict[int, tuple[str, float]] = {}
-        """Who has it given to another: to whom, and for how much longer."""
+        """The nodes where another claim holds the resource: its id, and the seconds it has left."""
         self.outbid: set[int] = set()
         self.strangers: set[int] = set()
         self.failed: set[int] = set()
         self.marks: dict[int, int] = {}
-        """The highest number that a node has accepted, of those that have refused."""
+        """The nodes that refused, and the highest number that each has accepted."""
 
     def refuse(self, node: int, mark: int) -> None:
-        """Note that a node has accepted a higher number before."""
+        """Note that a node refused, because the number is not above `mark`, its highest."""
         self.outbid.add(node)
         self.marks[node] = mark
 
     def busy(self, node: int, mark: int, holder: str, left: float) -> None:
-        """Note that a node has given it to another."""
+        """Note that a node refused, because `holder` holds the resource for `left` more seconds."""
         self.holders[node] = (holder, left)
         self.marks[node] = mark
 
     def highest(self, plausible: int, possible: int) -> int:
-        """Return the highest mark of a node, above which the next proposal has to be.
+        """Return the highest mark that counts. The next proposal must be above it. 0: none counts.
 
-        A mark above `plausible` is left out if a majority of those that have answered can be won
-        without that node. One above `possible` counts only if two nodes have such a mark and a
-        majority needs one of them: a garbled reply must not raise the numbers of all clients to
-        the limit of tokens, since no claim could ever be numbered again.
+        A mark above `plausible` is left out if the other nodes that have answered can form a
+        majority without that node. A mark above `possible` counts only if two nodes have such a
+        mark and a majority needs one of them. Otherwise one garbled reply could raise the numbers
+        of all clients to the limit of tokens, and no claim could get a number any more.
         """
         spare = max(0, len(self.lefts) + len(self.marks) - self.quorum)
         strange = 0
@@ -82,18 +82,18 @@ class Ballot:
 
     @property
     def silent(self) -> int:
-        """How many nodes have not answered."""
+        """The number of nodes that have not answered."""
         told = len(self.lefts) + len(self.holders) + len(self.outbid)
         return self.nodes - told - len(self.strangers) - len(self.failed)
 
     @property
     def loose(self) -> set[int]:
-        """The nodes that have accepted, or may: a claim that lost must be withdrawn there."""
+        """The nodes that have or may have accepted. A claim that lost must be withdrawn there."""
         return set(range(self.nodes)) - set(self.holders) - self.outbid - self.strangers
 
     @property
     def patience(self) -> float:
-        """How many seconds more to wait for answers that could matter."""
+        """How many more seconds to wait for answers. Infinity while the claim can still win."""
         accepted = len(self.lefts)
         if accepted >= self.quorum:
             return 0.0
@@ -104,25 +104,25 @@ class Ballot:
 
     @property
     def left(self) -> float:
-        """For how many seconds a majority that has accepted keeps it."""
+        """For how many seconds from the proposal a majority keeps the claim, once it has won."""
         return sorted(self.lefts.values(), reverse=True)[self.quorum - 1]
 
     @property
     def free_in(self) -> float:
-        """After how many seconds so few keep it for others that a majority can be won."""
+        """In how many seconds enough claims of others expire for a majority to be free."""
         lefts = sorted(left for _, left in self.holders.values())
         index = len(lefts) - (self.nodes - self.quorum) - 1
         return lefts[index] if index >= 0 else 0.0
 
     @property
     def verdict(self) -> Verdict:
-        """Decide."""
+        """The outcome, from the answers so far."""
         if len(self.lefts) >= self.quorum:
             return WON
         most = self._most()[1]
         if most >= self.quorum:
             return TAKEN
-        spare = self.nodes - self.quorum  # so many may be missing
+        spare = self.nodes - self.quorum  # nodes that a majority can do without
         dumb = len(self.failed) + self.silent
         if dumb + len(self.strangers) > spare:
             return STRANGERS if len(self.strangers) > spare else UNREACHABLE
@@ -131,7 +131,7 @@ class Ballot:
         return SPLIT if most + dumb < self.quorum else TAKEN
 
     def leader(self) -> str | None:
-        """Name whoever has the most nodes, if anybody has one."""
+        """Return the id of the other claim that holds the most nodes, or None if none holds any."""
         return self._most()[0]
 
     def _most(self) -> tuple[str | None, int]:

@@ -1,4 +1,4 @@
-"""From a name back to the template that it was made from. For telemetry: names are too many."""
+"""Finds the template that a name was made from. Telemetry shows it: there are too many names."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from functools import lru_cache
 from string import Formatter
 
 OTHER = "other"
-REMEMBERED = 16_384  # names whose template is kept
+REMEMBERED = 16_384  # names whose template is cached
 
 
 class Templates:
-    """What a program says its names look like: `invoice:{number}`, `report`."""
+    """The templates that a program declares for its names, such as `invoice:{number}`, `report`."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Take them in the order in which they are tried."""
+        """Prepare the templates. `of` tries them in this order."""
         if isinstance(texts, str):
             raise TypeError(f"templates are a list, not one text: [{texts!r}]")
         self._patterns = [(text, _literals(text)) for text in texts]
         self.of = lru_cache(REMEMBERED)(self._find)
-        """Find a name's template."""
+        """Return the first template that fits a name, or `OTHER`. Cached."""
 
     def _find(self, name: str) -> str:
         fitting = (text for text, literals in self._patterns if _fits(literals, name))
@@ -27,7 +27,7 @@ class Templates:
 
 
 def _literals(text: str) -> list[str]:
-    """Return what stands before, between and behind the fields of a template."""
+    """Return the literal texts before, between and after the fields of a template."""
     literals = [""]
     for literal, field, *_ in Formatter().parse(text):
         literals[-1] += literal
@@ -39,9 +39,9 @@ def _literals(text: str) -> list[str]:
 def _fits(literals: Sequence[str], name: str) -> bool:
     """Return whether a name has these literals, with at least one character in place of each field.
 
-    Each literal is looked for where it is next: if the name can be read at all, it can be read so.
-    A regular expression would try all other ways too, and a name that a user chose could make that
-    take minutes.
+    Each literal is matched at the first place where it occurs. If the name fits in any way, it fits
+    in this one too. A regular expression would also try all other ways, and a name that a user
+    chose could make that take minutes.
     """
     first, *between = literals
     if not between:

@@ -3,7 +3,7 @@
 > A claim is granted if and only if its weight plus the weights of all live claims ahead of it is
 > at most the capacity.
 
-Written to be read, not to be fast: every engine is held against it.
+The model is written to be read, not to be fast. Tests compare every engine with it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Member:
 
     @property
     def shape(self) -> Shape:
-        """What it asked for."""
+        """The shape of the lock that it asked for."""
         return self.ask.shape
 
     @property
     def life(self) -> float:
-        """How long it may live without a renewal."""
+        """How many seconds it lives without a renewal."""
         return self.shape.ttl if self.granted else self.shape.wait_ttl
 
 
@@ -46,7 +46,7 @@ class Queues:
         self._tombs: dict[str, float] = {}
 
     def claim(self, ask: Ask, now: float) -> Standing | None:
-        """Append a claim, or find it; None if the id is dead."""
+        """Append a claim, or find it by its id, and return its standing. None: the id is dead."""
         self._tombs = {id_: until for id_, until in self._tombs.items() if until > now}
         if ask.id in self._tombs or now > ask.not_after:
             return None
@@ -69,7 +69,7 @@ class Queues:
         return _standing(queue, mine, now)
 
     def renew(self, ask: Ask, now: float) -> Standing | None:
-        """Extend a claim to its full life from now; None if it is gone."""
+        """Extend a claim to its full life from now, and return its standing. None: it is gone."""
         queue = self._look(ask.shape.name, now)
         mine = _find(queue, ask.id)
         if mine is None:
@@ -78,7 +78,7 @@ class Queues:
         return _standing(queue, mine, now)
 
     def resign(self, ask: Ask, now: float, *, doubt: bool) -> bool:
-        """Remove a claim for good; True if it was there."""
+        """Remove a claim for good, and return whether it was there. `doubt` leaves a tombstone."""
         if doubt:
             self._tombs[ask.id] = ask.not_after + TOMB_MARGIN
         queue = self._look(ask.shape.name, now)
@@ -90,7 +90,7 @@ class Queues:
         return True
 
     def entries(self, name: str, now: float) -> list[Entry]:
-        """Show the live claims on a name. Nothing changes, so the dead are only left out."""
+        """Return the live claims on a name. Expired claims are left out, and not deleted here."""
         return [
             Entry(
                 name=name,
@@ -107,14 +107,15 @@ class Queues:
         ]
 
     def names(self) -> list[str]:
-        """Show the names that have claims."""
+        """Return the names that have claims, in sorted order."""
         return sorted(self._queues)
 
     def _look(self, name: str, now: float) -> list[Member]:
-        """Delete the expired, grant to whom that lets in.
+        """Delete the expired claims of a name, grant those that now fit, and return its queue.
 
-        Deletion and not a filter: when the clock went back, a filter would bring a dead holder to
-        life beside its successor. For the same reason no expiry is further away than one life.
+        Expired claims are deleted and not filtered out. If the clock went back, a filter would
+        bring a dead holder to life beside its successor. For the same reason, no claim expires
+        later than one life from now.
         """
         queue = self._queues.get(name, [])
         queue[:] = [m for m in queue if m.expires > now]
@@ -124,7 +125,7 @@ class Queues:
         return queue
 
     def _grant(self, name: str, queue: list[Member]) -> None:
-        """Apply the rule, and push to those it newly lets in."""
+        """Apply the rule, and add a push for each claim that is newly granted."""
         if not queue:
             self._queues.pop(name, None)
         weight = 0

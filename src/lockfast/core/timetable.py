@@ -1,11 +1,12 @@
-"""What the heart does next: a timetable for very many claims. It knows no clock.
+"""The heart's timetable: when each of very many claims is due. It reads no clock.
 
-Claims with (nearly) the same interval share a lane, and a lane is in the order of its due times
-by itself, since each renewal goes to its end. So adding, removing and taking what is due cost the
-same for one claim as for 100,000, and a claim that was released leaves nothing behind.
+Claims with (nearly) the same interval share a lane. Each renewal puts its claim at the end of the
+lane, so a lane is always in the order of due times. Adding, removing and taking what is due
+therefore cost the same for one claim as for 100,000, and a released claim leaves nothing in its
+lane.
 
 A signal handler or a finalizer may add and remove claims between any two bytecodes of a method
-here: loops run over copies, and what is removed may be gone already.
+here. So loops run over copies or begin again, and a claim that is removed may be gone already.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ from itertools import count
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
-MEMORY = 256  # intervals whose lane is remembered
-STEPS = 8  # lanes per doubling of the interval: renewing at most 1/8 earlier than asked
+MEMORY = 256  # intervals whose lane is cached
+STEPS = 8  # lanes per doubling of the interval, so renewals come at most 1/8 earlier than asked
 
 
 class Lane(dict[K, float], Generic[K]):
-    """The claims of one interval, each with the time it is due, soonest first."""
+    """The claims of one interval, each with the time at which it is due, soonest first."""
 
     __slots__ = ("interval",)
 
     def __init__(self, interval: float) -> None:
-        """Begin empty."""
+        """Start without claims."""
         super().__init__()
         self.interval = interval
 
 
 class Pulse(Generic[K]):
-    """The timetable: lanes for the regular beat, an agenda for single appointments."""
+    """The timetable: lanes for regular renewals, and an agenda for single appointments."""
 
     def __init__(self) -> None:
-        """Begin with nothing due, ever."""
+        """Start with nothing due."""
         self._lanes: dict[float, Lane[K]] = {}
         self._known: dict[float, Lane[K]] = {}
         self._agenda: list[tuple[float, int, K]] = []
         self._ties = count()
 
     def lane(self, interval: float) -> Lane[K]:
-        """Find the lane for claims renewed every `interval` seconds, or slightly oftener.
+        """Return the lane for claims renewed every `interval` seconds, or slightly more often.
 
         Intervals are rounded down to eight steps per doubling, so that a program with a thousand
-        different ttls has a few dozen lanes to look at, not a thousand.
+        different ttls has a few dozen lanes, not a thousand.
         """
         known = self._known.get(interval)
         if known is not None:
@@ -60,27 +61,28 @@ class Pulse(Generic[K]):
         return lane
 
     def appoint(self, key: K, when: float) -> None:
-        """Look at `key` once at `when`, besides its regular beat."""
+        """Make `key` due once at `when`, besides its regular renewals."""
         heapq.heappush(self._agenda, (when, next(self._ties), key))
 
     def next(self) -> float | None:
-        """Tell when something is due; None if nothing is."""
+        """Return when something is due next; None if nothing is."""
         soonest = min([_first(lane) for lane in list(self._lanes.values())], default=math.inf)
         if self._agenda:
             soonest = min(soonest, self._agenda[0][0])
         return None if soonest == math.inf else soonest
 
     def shortest(self) -> float:
-        """Tell the shortest interval at which anything is renewed."""
+        """Return the shortest interval at which any claim is renewed; infinity without claims."""
         lanes = list(self._lanes.values())
         return min([lane.interval for lane in lanes if lane], default=math.inf)
 
     def take(self, now: float) -> list[list[K]]:
-        """Take out what is due: one batch per lane, and one of the appointments.
+        """Remove and return what is due: one batch per lane, and one of the appointments.
 
-        Claims of a lane have like ttls, so one deadline fits a batch. Each claim comes once, though
-        it may have several appointments. Redlock judges each copy in a request by itself: it could
-        withdraw a claim because nodes refused the first copy, and grant it for the second copy.
+        Claims of a lane have similar ttls, so one deadline fits a batch. Each claim is returned
+        once, though it may have several appointments, because Redlock judges each copy in a request
+        by itself. It could withdraw a claim because nodes refused the first copy, and grant it for
+        the second copy.
         """
         batches = []
         for lane in list(self._lanes.values()):
@@ -100,16 +102,16 @@ class Pulse(Generic[K]):
 
 
 def _first(lane: Lane[K]) -> float:
-    """Tell when the first of a lane is due."""
+    """Return when the first claim of a lane is due; infinity if the lane is empty."""
     while True:
         try:
             return next(iter(lane.values()), math.inf)
-        except RuntimeError:  # it was changed between the two calls
+        except RuntimeError:  # an interruption changed the lane between `iter` and `next`
             continue
 
 
 def _due(lane: Lane[K], now: float) -> list[K]:
-    """List what is due in a lane. Not from a copy: it may have 100,000 others."""
+    """Return what is due in a lane. It makes no copy, since 100,000 others may be in the lane."""
     while True:
         batch = []
         try:
@@ -117,6 +119,6 @@ def _due(lane: Lane[K], now: float) -> list[K]:
                 if due > now:
                     break
                 batch.append(key)
-        except RuntimeError:  # it was changed meanwhile; nothing was taken out yet
+        except RuntimeError:  # an interruption changed the lane; nothing was removed yet
             continue
         return batch

@@ -1,9 +1,9 @@
-"""Who waits for whom: circles among waiting claims. It reads no engine: it is given the queues.
+"""The wait-for graph: finds circles of waiting claims in queues that the caller has read.
 
-A thread or task waits for one claim at a time, so it is known by that claim, and whatever it holds
-is stuck with it. Who waits for one permit of several is not stuck as long as any other holder can
-still move. So a claim counts as stuck only if it would not fit even if everybody who can move had
-left.
+A thread or task waits for one claim at a time, so that claim identifies it. While that claim is
+stuck, so are the claims that the thread or task holds. A waiter for one of several permits is not
+stuck as long as any holder can still proceed. So a claim counts as stuck only if it would not fit
+even after all claims that can proceed have left.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from lockfast.port import Entry
 
 
 class Link(NamedTuple):
-    """A waiting claim, and the claim ahead of it that belongs to the next in the circle."""
+    """One step of a circle: a waiting claim, and a claim ahead of it that is the next bearer's."""
 
     waiting: Entry
     blocker: Entry
 
 
 class Waits:
-    """A wait-for graph."""
+    """The wait-for graph of some queues, and which of their waiting claims are stuck."""
 
     def __init__(
         self,
@@ -30,10 +30,13 @@ class Waits:
         holding: Mapping[str, Mapping[str, str]],
         lenient: str = "",
     ) -> None:
-        """Take the queues by name, each in the order of tickets, and, by the id of each waiting
-        claim that matters, what its thread or task holds: names by the ids of the claims.
+        """Build the graph.
 
-        `lenient`: a claim that may wait for what its own thread holds, since it has a timeout.
+        `queues`: the queues by name, each in the order of tickets.
+        `holding`: by the id of each waiting claim that matters, what its thread or task holds, as
+        names by the ids of the claims. That thread or task is the bearer of all these claims.
+        `lenient`: the id of a claim that may wait for what its own thread holds, because it has a
+        timeout.
         """
         self._queues = queues
         self._lenient = lenient
@@ -46,9 +49,9 @@ class Waits:
             id_ for id_ in holding if id_ in self._places and not self._places[id_][0].granted
         ]
         self._bearers: dict[str, str] = {}
-        """By the id of a claim that is held, the id of the claim on which its bearer waits."""
-        # In the order of tickets: a wait that was given up, and whose claim is still to be
-        # removed, gives way to the one that came after it.
+        """By the id of a claim that is held, the id of the claim for which its bearer waits."""
+        # In the order of tickets, so that a bearer's latest wait counts. The claim of an earlier
+        # wait, which was given up, may not have been removed yet.
         for id_ in sorted(self._waiting, key=lambda each: self._places[each][0].ticket):
             for held in holding[id_]:
                 if held in self._places and self._places[held][0].granted:
@@ -57,7 +60,7 @@ class Waits:
         """The ids of the waiting claims that can never be granted."""
 
     def circle(self, id_: str) -> list[Link]:
-        """Return the shortest way from a stuck claim over its blockers back to itself, if any."""
+        """Return the shortest circle from a stuck claim back to itself; empty if there is none."""
         if id_ not in self.stuck:
             return []
         came: dict[str, Link] = {}
@@ -81,7 +84,7 @@ class Waits:
         return id_ == bearer == self._lenient
 
     def _stuck(self) -> set[str]:
-        """Take away whoever can still move, until nothing changes."""
+        """Return the waiting claims that are left after all that can proceed were removed."""
         stuck = set(self._waiting)
         before = -1
         while len(stuck) != before:
@@ -91,7 +94,7 @@ class Waits:
         return stuck
 
     def _move(self, queue: Sequence[Entry], stuck: set[str]) -> None:
-        """Go along a queue, and let those move who fit beside what is stuck ahead of them."""
+        """Remove claims from `stuck` that fit beside the stuck claims ahead of them in a queue."""
         load = own = 0
         for entry in queue:
             bearer = self._bearers.get(entry.id, entry.id)

@@ -1,6 +1,6 @@
-"""Finds the engine of a URL: one of ours, or one that another package brings.
+"""Lookup of the engine for a URL: one of lockfast's own, or one that another package registers.
 
-An engine is imported only when its scheme is asked for. A package that brings one registers a
+lockfast imports an engine's module only when a URL has its scheme. Another package registers a
 `Factory` under its scheme in the entry-point group `lockfast.engines`.
 """
 
@@ -32,22 +32,24 @@ ENGINES = {
     "etcd": "etcd",
     "etcds": "etcd",
 }
-"""The module of each scheme, up to a plus sign. The extra of its driver has the module's name."""
+"""The module for each scheme. The part of a scheme after a plus sign (`redis+sentinel`) does not
+count. The pip extra that installs an engine's driver has the module's name."""
 
 
 class Factory(Protocol):
-    """Makes engines: a class, or a function with the attribute `port`."""
+    """A callable that makes engines: a class, or a function with the attribute `port`."""
 
     @property
     def port(self) -> int:
-        """The number of the port that its engines implement: `lockfast.port.PORT` when written."""
+        """The value of `lockfast.port.PORT` for which its engines were written."""
         ...
 
     def __call__(self, target: Target | None, runtime: Threads | Aio, /) -> Engine:
-        """Make an engine, which connects on its first use. Called again after a fork.
+        """Make an engine, which connects on its first use. lockfast calls this again after a fork.
 
-        `target`: the URL, if there is one. Its `take` names options that are not known.
-        `runtime`: `Threads` for blocking callers, `Aio` for asyncio; it has the clock.
+        `target`: the parsed URL, or None without a URL. `target.take(...)` returns its options,
+        and raises `ValueError` for those that the engine does not know.
+        `runtime`: `Threads` for blocking callers, `Aio` for asyncio. `runtime.now` is the clock.
         """
         ...
 
@@ -55,23 +57,23 @@ class Factory(Protocol):
 def choose(
     url: str | None, factory: Factory | None, runtime: Threads | Aio
 ) -> tuple[Callable[[], Engine], Target | None]:
-    """Return what makes the engine of a client, and the URL that it was read from."""
+    """Return a function that makes a client's engine, and the parsed URL (None without a URL)."""
     target = None if factory is not None and url is None else parse(url)
     if factory is not None:
         return partial(_checked(factory, "engine="), target, runtime), target
-    assert target is not None  # noqa: S101  # see above
+    assert target is not None  # noqa: S101  # without a factory, it was parsed above
     return opener(target, runtime), target
 
 
 def system(target: Target) -> str:
-    """Return the name of a URL's engine for telemetry: the first of its schemes."""
+    """Return the engine's name for telemetry: the first scheme in `ENGINES` with its module."""
     scheme = target.scheme.partition("+")[0]
     module = ENGINES.get(scheme)
     return next((each for each, name in ENGINES.items() if name == module), scheme)
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Return what makes the engine of a URL. The engine connects on its first use."""
+    """Return a function that makes the engine for a URL. The engine connects on its first use."""
     scheme = target.scheme.partition("+")[0]
     name = ENGINES.get(scheme)
     if name is None:
@@ -91,7 +93,7 @@ def _installed(whole: str, scheme: str) -> Factory:
     for entry in entry_points(group=GROUP, name=scheme):
         try:
             return _checked(entry.load(), f"the engine of {scheme}://, {entry.value},")
-        except (AttributeError, TypeError) as error:  # a mistake of the package's
+        except (AttributeError, TypeError) as error:  # the package is at fault
             raise ImportError(f"the engine of {scheme}:// cannot be used: {error}") from error
     known = ", ".join(f"{each}://" for each in ENGINES)
     raise ValueError(
@@ -101,7 +103,7 @@ def _installed(whole: str, scheme: str) -> Factory:
 
 
 def _checked(factory: Factory, what: str) -> Factory:
-    given: object = factory  # whatever a caller has passed, or a package registers
+    given: object = factory  # a caller or a package may have passed anything
     number = getattr(given, "port", None)
     if not callable(given) or not isinstance(number, int):
         raise TypeError(f"{what} needs a callable with the attribute port, a number: {factory!r}")

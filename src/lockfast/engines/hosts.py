@@ -1,4 +1,4 @@
-"""Hosts: which of them are this machine, and what crosses a network unprotected."""
+"""Checks of hosts: which are this machine, and what crosses a network unprotected."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lockfast.url import Target
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host is this machine: a socket in a folder, or a loopback address."""
+    """Return whether a host is this machine: a Unix socket, or a loopback address."""
     if host in {"", "localhost"} or host.startswith(("/", "@")):
         return True
     return not is_name(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_name(host: str) -> bool:
-    """Return whether a host has to be looked up."""
+    """Return whether a host is a name that must be resolved, not an address or a Unix socket."""
     if not host or host.startswith(("/", "@")):
         return False
     try:
@@ -28,7 +28,9 @@ def is_name(host: str) -> bool:
 
 
 def unverified(target: Target, context: ssl.SSLContext | None, remedy: str) -> tuple[Finding, ...]:
-    """Report TLS with which a stranger on the network path can pass for the server."""
+    """Return a finding if TLS does not check the server's certificate or host name, so that a
+    stranger on the network path can pass for the server.
+    """
     if context is None or context.check_hostname or all(is_local(host) for host, _ in target.hosts):
         return ()
     what = "certificate" if context.verify_mode == ssl.CERT_NONE else "host name"
@@ -42,7 +44,7 @@ def unverified(target: Target, context: ssl.SSLContext | None, remedy: str) -> t
 
 
 def exposed(target: Target, *, encrypted: bool, remedy: str) -> tuple[Finding, ...]:
-    """Report a password that crosses a network without TLS."""
+    """Return a finding if a password crosses a network without TLS."""
     options = {"password_file", "sentinel_password"}
     given = target.password is not None or options & target.options.keys()
     if encrypted or not given or all(is_local(host) for host, _ in target.hosts):

@@ -1,7 +1,7 @@
-"""The memory engine: the reference model itself, within one process. For tests and tutorials.
+"""The memory engine: the reference model (`lockfast.core.queue`) within one process.
 
-Clients of one process that name the same `memory://NAME` meet in the same queues. Nothing of it
-is shared between processes, and a forked child has a copy of its own.
+It is for tests and tutorials. Clients of one process that connect to the same `memory://NAME` share
+its queues. Processes share nothing, and a forked child has its own copy.
 """
 
 from __future__ import annotations
@@ -29,27 +29,31 @@ Later = tuple[Sequence[Ask], bool]
 
 
 class Memory:
-    """The shared part: the queues, their clock, and who listens.
+    """What the clients of one `memory://NAME` share: the queues, their clock and the listeners.
 
-    A signal handler or a finalizer that interrupts the critical section in the same thread cannot
-    wait for its end: what it resigns is resigned then, and what it claims is refused.
+    A signal handler or a finalizer may interrupt the critical section in the same thread. It cannot
+    wait until the section ends. Its resignations are put on `later`, and applied at the end of the
+    section. All its other operations raise `EngineUnavailable`.
     """
 
     def __init__(self, clock: Clock = now) -> None:
-        """Begin empty."""
+        """Start without claims."""
         self.clock = clock
         self.queues = Queues()
         self.lock = Mutex()
         self.later: list[Later] = []
-        """What was resigned by an interruption of the critical section."""
+        """Resignations that interrupted the critical section: the claims, and whether in doubt."""
         self.records: dict[str, list[tuple[float, bytes]]] = {}
-        """Records of breaks by name, the newest first, and until when they are kept."""
+        """Records of breaks by name, the newest first. The number says until when each is kept."""
         self.listeners: weakref.WeakValueDictionary[str, MemoryEngine] = (
             weakref.WeakValueDictionary()
         )
 
     def run(self, operation: Callable[[], T]) -> T:
-        """Run an operation in the critical section."""
+        """Run an operation in the critical section, and return its result.
+
+        Raises `EngineUnavailable` if the calling thread is in the critical section already.
+        """
         if self.lock.inside():
             raise EngineUnavailable(
                 "memory:// was called by a signal handler or a finalizer that interrupted it in "
@@ -61,16 +65,16 @@ class Memory:
                 result = operation()
             finally:
                 self._catch_up()
-        if self.later:  # of an interruption after the last line of the section
+        if self.later:  # an interruption came after `_catch_up`, but inside the section
             self.run(bool)
         return result
 
     def kept(self, name: str) -> list[tuple[float, bytes]]:
-        """Return the records of a name that are not too old."""
+        """Return the records of a name that have not expired, the newest first."""
         return [each for each in self.records.get(name, ()) if self.clock() < each[0]]
 
     def _catch_up(self) -> None:
-        """Do what was put off, and hand out the pushes."""
+        """Apply the resignations on `later`, then deliver the pushes."""
         while self.later:
             asks, doubt = self.later.pop()
             for ask in asks:
@@ -78,7 +82,7 @@ class Memory:
         self.deliver()
 
     def deliver(self) -> None:
-        """Hand out the pushes of the last operation, by the client's part of each id."""
+        """Deliver the last operation's pushes. The first 22 digits of an id name the client."""
         wakes, self.queues.wakes = self.queues.wakes, []
         for wake in wakes:
             listener = self.listeners.get(wake.id[:22])
@@ -87,21 +91,21 @@ class Memory:
 
 
 class MemoryEngine:
-    """One client's view of a memory."""
+    """The engine of one client, on a `Memory` that several clients may share."""
 
     def __init__(self, memory: Memory, bell: Bell) -> None:
-        """Listen from the start."""
+        """Start with `EVERYONE` as the first push, as the port demands."""
         self._memory = memory
         self._bell = bell
         self._pushes: list[Wake] = [EVERYONE]
 
     def push(self, wake: Wake) -> None:
-        """Queue a push."""
+        """Queue a push, and wake the listener."""
         self._pushes.append(wake)
         self._bell.ring()
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:  # noqa: ARG002  # the port's
-        """Append and report."""
+        """Append the claim, and return its standing."""
         memory = self._memory
         memory.listeners[ask.id[:22]] = self
         return memory.run(lambda: memory.queues.claim(ask, memory.clock()))
@@ -109,7 +113,7 @@ class MemoryEngine:
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several, one by one."""
+        """Append several claims, one by one, and return their standings."""
         return await singly(self.claim, asks, deadline)
 
     async def renew(
@@ -117,7 +121,7 @@ class MemoryEngine:
         asks: Sequence[Ask],
         deadline: float,  # noqa: ARG002  # the port's
     ) -> list[Standing | Exception | None]:
-        """Extend and report."""
+        """Extend the claims, and return their standings."""
         memory = self._memory
 
         def renewed() -> list[Standing | Exception | None]:
@@ -133,7 +137,7 @@ class MemoryEngine:
         *,
         doubt: bool,
     ) -> list[bool]:
-        """Remove for good."""
+        """Remove the claims for good. An interruption puts that off: see `Memory`."""
         memory = self._memory
         if memory.lock.inside():
             memory.later.append((asks, doubt))
@@ -146,21 +150,21 @@ class MemoryEngine:
         return memory.run(resigned)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Leave it to the heart."""
+        """Do nothing: the heart resigns the claims afterwards."""
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep until a push."""
+        """Wait until a push, a `rouse` or the deadline, and return the pushes."""
         if not self._pushes:
             await self._bell.wait(deadline)
         pushes, self._pushes = self._pushes, []
         return pushes
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims of up to a hundred names."""
+        """Return the claims on one name, or on up to a hundred names with a prefix."""
         return self._memory.run(lambda: self._page(names, cursor, exact=exact))
 
     def _page(self, names: str, cursor: str | None, *, exact: bool) -> Page:
@@ -180,7 +184,7 @@ class MemoryEngine:
         record: bytes,
         deadline: float,  # noqa: ARG002  # the port's
     ) -> None:
-        """Keep it."""
+        """Keep the record of a break, and drop the expired records of all names."""
         memory = self._memory
 
         def recorded() -> None:
@@ -191,11 +195,11 @@ class MemoryEngine:
         memory.run(recorded)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:  # noqa: ARG002  # the port's
-        """Read them."""
+        """Return the records of a name, the newest first."""
         return self._memory.run(lambda: [record for _, record in self._memory.kept(name)])
 
     async def guarantees(self, deadline: float) -> Guarantees:  # noqa: ARG002  # the port's
-        """Promise little: it is for tests and tutorials."""
+        """Return the lowest level, because this engine is for tests and tutorials."""
         return Guarantees(
             "memory, in this process",
             Level.EFFICIENCY,
@@ -204,12 +208,12 @@ class MemoryEngine:
         )
 
     def reset(self) -> None:
-        """Begin anew after a fork: the lock may have been held by a thread that is not here."""
+        """Replace the mutex after a fork: a thread that the child does not have may hold it."""
         self._memory.lock = Mutex()
         self._bell.close()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the bell that wakes the listener."""
         self._bell.close()
 
 
@@ -217,7 +221,7 @@ _memories: dict[str, Memory] = {}
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Find the memory of that name; without a name, one of its own."""
+    """Return a function that makes engines on the memory of that name, or else on a new one."""
     target.take()
     name = target.hosts[0][0] if target.hosts else ""
     memory = _memories.setdefault(name, Memory()) if name else Memory()

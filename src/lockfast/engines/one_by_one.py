@@ -1,4 +1,4 @@
-"""One by one: several claims on an engine that cannot take them in one round trip."""
+"""`claim_all` for engines that cannot make several claims in one round trip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Claim = Callable[[Ask, float], Awaitable[Standing | None]]
 async def singly(
     claim: Claim, asks: Sequence[Ask], deadline: float
 ) -> list[Standing | Exception | None]:
-    """Claim each. One that fails alone does not keep the others from being claimed."""
+    """Make the claims one after the other, and return a standing, None or an exception for each.
+
+    If the engine fails or refuses one claim, the others are made all the same.
+    """
     found: list[Standing | Exception | None] = []
     for ask in asks:
         try:

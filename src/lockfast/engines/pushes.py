@@ -1,4 +1,4 @@
-"""How an engine listens: what the engines have in common that are told of a grant by a message."""
+"""Helpers for engines whose server sends a message when it grants a claim."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from lockfast.port import EVERYONE, Wake
 
 MESSAGE = re.compile(rb"([0-9A-Za-z]{1,64}) ([0-9]{1,16})")
-CALM = 0.1  # seconds between attempts to listen
+CALM = 0.1  # seconds between attempts to subscribe
 
 
 def before(deadline: float | None, soon: float) -> float:
-    """Return the earlier of the two."""
+    """Return the earlier of `soon` and the deadline, if there is one."""
     return soon if deadline is None else min(deadline, soon)
 
 
@@ -22,10 +22,10 @@ def patience(deadline: float | None, now: float) -> float:
 
 
 def wakes(messages: Sequence[bytes] | None) -> list[Wake]:
-    """Read messages, each an id and a floor; None: they have just begun to flow.
+    """Return the wakes of messages, each an id and a floor. None: the subscription has just begun.
 
-    What is not as we write it is left out: others may be allowed to publish on the channel, and
-    whoever misses a message looks by itself before long.
+    Messages of any other form are ignored, because other programs may be allowed to publish on the
+    channel. A waiter that misses a message soon reads its standing by itself.
     """
     if messages is None:
         return [EVERYONE]

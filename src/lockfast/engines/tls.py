@@ -1,4 +1,4 @@
-"""The files that TLS needs, as options of a URL name them; every engine has its driver's words."""
+"""TLS contexts from the files in a URL's options. Each engine uses its driver's option names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from lockfast.url import unreadable
 def tls_context(
     options: Mapping[str, str], authority: str, certificate: str, key: str, password: str | None
 ) -> ssl.SSLContext:
-    """Make a context that checks the server, with a certificate of our own if there is one.
+    """Return a context that verifies the server, with a client certificate if the URL has one.
 
-    `authority`, `certificate` and `key` are the names of options that name files. `password` is
-    that of the key: without one OpenSSL would ask for it at the terminal, and wait.
+    `authority`, `certificate` and `key` are the names of options whose values are file paths.
+    `password` is the password of the key. If it is None, OpenSSL gets an empty one, because it
+    would otherwise ask for it at the terminal, and wait.
     """
     try:
         context = ssl.create_default_context(cafile=options.get(authority))
@@ -31,7 +32,7 @@ def tls_context(
 
 
 def _unusable(error: OSError, options: Mapping[str, str], *names: str) -> ValueError:
-    """Say which file it is that TLS cannot use: OpenSSL does not."""
+    """Return an error that names the file that TLS cannot use, because OpenSSL does not name it."""
     named = [name for name in names if name in options]
     for name in named:
         if not os.access(options[name], os.R_OK):

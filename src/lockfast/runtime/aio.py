@@ -19,19 +19,19 @@ class TaskEvent:
     __slots__ = ("_future", "_loop", "_now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        """Begin unset."""
+        """Start unset."""
         self._loop = loop
         self._now = clock
         self._future: asyncio.Future[bool] = loop.create_future()
 
     def set(self) -> None:
-        """Wake the waiter, from another thread too: a guard may find a lease stale in any."""
+        """Wake the waiter. Any thread may call this: a guard can find a lease stale in any."""
         if self._future.done():
             return
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  # the public one raises
             self._future.set_result(True)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiters with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._set)
 
     def _set(self) -> None:
@@ -39,7 +39,10 @@ class TaskEvent:
             self._future.set_result(True)
 
     async def wait(self, until: float | None) -> bool:
-        """Suspend this task. A timer of its own and no `asyncio.timeout`: it must not cancel."""
+        """Suspend this task until `set`, or until the time `until`, and return whether it was set.
+
+        It uses a timer and no `asyncio.timeout`, because it must not cancel the task.
+        """
         if until is None:
             return await self._future
         timer = self._loop.call_later(max(until - self._now(), 0.0), self._late)
@@ -54,15 +57,15 @@ class TaskEvent:
 
 
 class TaskTurns:
-    """A semaphore for tasks."""
+    """A counting semaphore for tasks."""
 
     def __init__(self, size: int, clock: Clock) -> None:
-        """Begin with all turns free."""
+        """Start with all turns free."""
         self._now = clock
         self._free = asyncio.Semaphore(size)
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Suspend until a turn is free."""
+        """Suspend this task until a turn is free, then run `work`."""
         if not self._free.locked():  # the common case, without a timer
             await self._free.acquire()
         else:
@@ -78,17 +81,17 @@ class TaskTurns:
 
 
 class TaskBell:
-    """A bell made of an event. It belongs to the running loop, and rings from elsewhere too."""
+    """A bell made of an event of the running loop. Other threads may ring it too."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin silent."""
+        """Start silent."""
         self._now = clock
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._readable = False
 
     def ring(self) -> None:
-        """Ring, from this loop or from elsewhere; a loop that has ended has nobody to wake."""
+        """Ring, from this loop or another thread. If the loop is closed, nobody sleeps there."""
         try:
             if asyncio.get_running_loop() is self._loop:
                 self._event.set()
@@ -99,7 +102,7 @@ class TaskBell:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, until: float | None, watched: int | None = None) -> bool:
-        """Suspend this task."""
+        """Suspend this task until a ring, the time `until`, or something to read."""
         self._readable = False
         if not self._event.is_set() and (until is None or until > self._now()):
             timer = None
@@ -118,48 +121,50 @@ class TaskBell:
         return self._readable
 
     def _read(self, watched: int) -> None:
-        """Tell once: it stays readable until somebody reads, and its reader may close it."""
+        """Wake the task, and stop watching: the descriptor stays readable until somebody reads
+        from it, and that reader may close it.
+        """
         self._loop.remove_reader(watched)
         self._readable = True
         self._event.set()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: a task's bell has nothing to close."""
 
 
 class HeartTask:
-    """A heart in a task of its own, in an empty context: it serves everybody, and must not keep
-    one caller's context variables (a request, a transaction) alive.
+    """The task of a heart. It has an empty context, because it serves all callers and must not
+    keep one caller's context variables (a request, a transaction) alive.
     """
 
     def __init__(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Do not start it yet."""
+        """Prepare a task for `main`. `start` creates it."""
         self._main = main
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start it."""
+        """Create the task."""
         self._task = asyncio.get_running_loop().create_task(
             self._main(), name="lockfast-heart", context=contextvars.Context()
         )
 
     def started(self) -> bool:
-        """Return whether it runs, or ran."""
+        """Return whether the task was created, also if it has ended."""
         return self._task is not None
 
     def here(self) -> bool:
-        """Compare the tasks."""
+        """Return whether the caller runs in this task."""
         return self._task is asyncio.current_task()
 
     async def ended(self, timeout: float) -> bool:
-        """Wait for it."""
+        """Wait up to `timeout` seconds for the task's end; False if it still runs."""
         if self._task is None:
             return True
         await asyncio.wait([self._task], timeout=timeout)
         return self._task.done()
 
     async def join(self, timeout: float) -> bool:
-        """Wait for it, then cancel it."""
+        """Wait up to `timeout` seconds, then cancel the task. False if it is the caller itself."""
         if self._task is None or self._task is asyncio.current_task():
             return self._task is None
         await asyncio.wait([self._task], timeout=timeout)
@@ -168,15 +173,15 @@ class HeartTask:
 
 
 class Aio:
-    """The runtime of asyncio callers; it belongs to the loop of its first use."""
+    """The runtime of asyncio callers. It belongs to the event loop of its first use."""
 
     def __init__(self, clock: Clock = now) -> None:
-        """Take the time from `clock`."""
+        """Read the time from `clock`."""
         self.now = clock
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def enter(self) -> None:
-        """Bind to the running loop, or refuse a second one: its sockets belong to the first."""
+        """Bind to the running loop. Raise in a second loop: the sockets belong to the first one."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -188,11 +193,11 @@ class Aio:
             )
 
     def forget(self) -> None:
-        """Forget the parent's loop."""
+        """Forget the parent's loop, in a forked child."""
         self._loop = None
 
     def event(self) -> TaskEvent:
-        """Make an event."""
+        """Make a one-shot event."""
         return TaskEvent(asyncio.get_running_loop(), self.now)
 
     def turns(self, size: int) -> TaskTurns:
@@ -200,7 +205,9 @@ class Aio:
         return TaskTurns(size, self.now)
 
     def mutex(self) -> TaskTurns:
-        """Make a mutex. No signal handler or finalizer runs in the middle of a task."""
+        """Make a mutex. It is not re-entrant: no signal handler or finalizer awaits it in the
+        middle of a task.
+        """
         return TaskTurns(1, self.now)
 
     def bell(self) -> TaskBell:
@@ -208,25 +215,25 @@ class Aio:
         return TaskBell(self.now)
 
     def worker(self) -> tuple[object, str]:
-        """Identify and name the running task. Weakly: a finished one would keep a leaked lease,
-        which may be its result, from being noticed.
+        """Return a weak reference to the running task, and its name. A strong reference would keep
+        a finished task alive, and with it a leaked lease that is its result: no one would notice.
         """
         task = asyncio.current_task()
         return (weakref.ref(task), task.get_name()) if task is not None else (None, "callback")
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend this task."""
+        """Suspend this task for `seconds`."""
         await asyncio.sleep(seconds)
 
     def ends(self, error: BaseException) -> bool:
-        """Return whether the task is cancelled or its coroutine closed, or the loop is to stop."""
+        """Return whether the error cancels the task, closes its coroutine, or stops the loop."""
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError):
             return task is not None and task.cancelling() > 0
         return not isinstance(error, Exception)
 
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
-        """Make a task for a heart."""
+        """Make the task of a heart. It is not started yet."""
         return HeartTask(main)
 
 
@@ -234,17 +241,17 @@ _going_on: set[asyncio.Task[None]] = set()
 
 
 async def completed(work: Coroutine[object, object, None]) -> None:
-    """Run something to its end, also if the caller is cancelled.
+    """Run `work` to its end, even if the caller is cancelled.
 
-    Under anyio a cancelled task is cancelled again at each `await`, so a `finally` could not even
-    connect in order to release a lock.
+    anyio cancels a cancelled task again at each `await`. So a `finally` could not even connect in
+    order to release a lock.
     """
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # a forked child's: its parent's loop is not running here
+    except RuntimeError:  # in a forked child: the parent's loop does not run here
         await work
         return
     task = loop.create_task(work)
-    _going_on.add(task)  # the loop itself keeps tasks by weak references only
+    _going_on.add(task)  # the loop has only weak references to its tasks
     task.add_done_callback(_going_on.discard)
     await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""What shared code may ask of its runtime: the time, a sleep, a one-shot event, a heart to run."""
+"""The interface of a runtime to shared code: clock, sleep, events, semaphores, bells, hearts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 Clock = Callable[[], float]
 
-# The local clock: it goes on while the machine sleeps, and never back. A partial and no function
-# of ours, since it is read ten times in every acquisition.
+# The local clock. It goes on while the machine sleeps, and never goes back. It is a partial and no
+# Python function, because every acquisition reads it ten times.
 if sys.platform == "linux":
     now: Clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-elif sys.platform == "darwin":  # here CLOCK_MONOTONIC counts sleep, and time.monotonic() does not
+elif sys.platform == "darwin":  # CLOCK_MONOTONIC counts sleep here, time.monotonic() does not
     now = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 else:
     now = time.monotonic
@@ -25,27 +25,30 @@ class Event(Protocol):
     """A one-shot event with one waiter."""
 
     def set(self) -> None:
-        """Wake the waiter, now or whenever it comes. From any thread, any number of times."""
+        """Wake the waiter, now or when it begins to wait. Any thread may call this, repeatedly."""
 
     async def wait(self, until: float | None) -> bool:
-        """Wait; False when `until` came first."""
+        """Wait for `set`, and return True, or False if `until` comes first. Call this only once."""
         ...
 
 
 class Bell(Protocol):
-    """Ends the sleep of a listener, which may watch a socket meanwhile."""
+    """Wakes a sleeping listener, which can watch a socket at the same time."""
 
     def ring(self) -> None:
-        """End the sleep, or the next one. From any thread or fork, at any time; never raises."""
+        """End the present sleep, or the next one. Never raises.
+
+        Any thread or forked child may call this at any time.
+        """
 
     async def wait(self, until: float | None, watched: int | None = None) -> bool:
-        """Sleep until it rings, the time comes, or there is something to read from the descriptor
-        that is watched: True then.
+        """Sleep until a ring, until the time `until`, or until there is something to read from the
+        descriptor `watched`. Return whether there is something to read.
         """
         ...
 
     def close(self) -> None:
-        """Let go of it: nobody sleeps here any more."""
+        """Close the bell. Nobody may sleep on it afterwards."""
 
 
 class Crowded(Exception):  # never leaves an engine
@@ -53,54 +56,59 @@ class Crowded(Exception):  # never leaves an engine
 
 
 class Turns(Protocol):
-    """A counting semaphore with a deadline. One method and no `enter` and `leave`: Ctrl-C between
-    the end of `enter` and the caller's `try` would lose a turn for ever.
+    """A counting semaphore whose acquire has a deadline.
+
+    It has one method and no `enter` and `leave`, because Ctrl-C between the end of `enter` and the
+    caller's `try` would lose a turn for ever.
     """
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Run `work` as soon as a turn is free; raise `Crowded` when the deadline comes first."""
+        """Run `work` as soon as a turn is free. Raise `Crowded` if the deadline comes first."""
         ...
 
 
 class Running(Protocol):
-    """A heart's thread or task."""
+    """The thread or task that runs a heart."""
 
     def start(self) -> None:
-        """Start it."""
+        """Start the thread or task."""
 
     def started(self) -> bool:
-        """Return whether it runs, or ran: Ctrl-C may have struck while it was started."""
+        """Return whether it runs, or ran. Callers ask because Ctrl-C may interrupt `start`."""
         ...
 
     def here(self) -> bool:
-        """Return whether the caller runs inside it: a callback that it calls."""
+        """Return whether the caller runs in it, as a callback of the heart does."""
         ...
 
     async def ended(self, timeout: float) -> bool:
-        """Wait until it has ended, but no longer than that; False if it has not."""
+        """Wait up to `timeout` seconds for its end. False if it still runs."""
         ...
 
     async def join(self, timeout: float) -> bool:
-        """Wait in the same way, and then end it if that is possible. Not by itself."""
+        """Wait up to `timeout` seconds for its end, then cancel it if the runtime can.
+
+        False if it still runs, and if it is the caller, which cannot wait for itself.
+        """
         ...
 
 
 class Runtime(Protocol):
-    """Threads, or asyncio."""
+    """The runtime that shared code runs on: threads or asyncio."""
 
     now: Clock
 
     def event(self) -> Event:
-        """Make an event."""
+        """Make a one-shot event."""
         ...
 
     def turns(self, size: int) -> Turns:
-        """Make a semaphore for so many callers at once."""
+        """Make a semaphore that admits `size` callers at once."""
         ...
 
     def mutex(self) -> Turns:
-        """Make a semaphore for one caller at a time. A thread that is inside may enter again: a
-        signal handler runs in the middle of what it interrupts.
+        """Make a semaphore for one caller at a time. A thread that is inside may enter again,
+        because a signal handler runs in the middle of the code that it interrupts.
         """
         ...
 
@@ -109,22 +117,22 @@ class Runtime(Protocol):
         ...
 
     def worker(self) -> tuple[object, str]:
-        """Identify the running thread or task, and name it for people to read."""
+        """Return the identity of the running thread or task, and its name for people to read."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for `seconds`."""
 
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> Running:
-        """Make a thread or task, not started yet, beside the callers."""
+        """Make a thread or task that runs `main` beside the callers. It is not started yet."""
         ...
 
     def ends(self, error: BaseException) -> bool:
-        """Return whether an error that a callback let through is meant for the running task."""
+        """Return whether an error that a callback raised is meant to end the running task."""
         ...
 
     def forget(self) -> None:
-        """Begin anew in a forked child."""
+        """Forget what belongs to the parent, in a forked child."""
 
     def enter(self) -> None:
-        """Raise if this runtime's objects do not belong here (a second event loop)."""
+        """Raise `WrongLoop` if this runtime belongs to another event loop."""

@@ -1,4 +1,4 @@
-"""Drive a coroutine to its end without an event loop: how shared code serves blocking callers."""
+"""Runs shared coroutines for blocking callers, without an event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that awaits only things which block, and so never suspends."""
+    """Run a coroutine to its end and return its result. It must block, and never suspend."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -32,18 +32,18 @@ def _suspended(coroutine: Coroutine[Any, Any, T]) -> T:
 def blocking(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], T]:
-    """Make the blocking form of a shared method."""
+    """Return the blocking form of a coroutine method: it runs the coroutine as `drive` does."""
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         coroutine = None
-        try:  # as in `drive`, without the cost of calling it
+        try:  # as in `drive`, but without the cost of a call
             coroutine = method(self, *args, **kwargs)
             coroutine.send(None)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]  # StopIteration is not generic
         except BaseException:
-            if coroutine is not None:  # Ctrl-C before it began
+            if coroutine is not None:  # Ctrl-C may have come before `send` began it
                 coroutine.close()
             raise
         return _suspended(coroutine)

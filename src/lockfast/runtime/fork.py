@@ -1,4 +1,4 @@
-"""After a fork: the child's clients begin anew. Their parent's leases are foreign to them."""
+"""Fork handling: in a forked child, clients start again and the parent's leases are foreign."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """Something that must begin anew in a child process."""
+    """An object, such as a client, that must start again in a forked child."""
 
     def after_fork(self) -> None:
-        """Drop what belongs to the parent, without telling anybody."""
+        """Drop what belongs to the parent, without sending anything to a server."""
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def watch(thing: Forkable) -> None:
-    """Call `after_fork` in every child, for as long as somebody has `thing`."""
+    """Call `thing.after_fork` in every forked child, as long as `thing` is referenced elsewhere."""
     _watched.add(thing)
 
 

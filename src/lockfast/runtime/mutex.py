@@ -1,4 +1,4 @@
-"""A mutex that the thread which holds it may enter again, and may put down while it blocks.
+"""A re-entrant mutex. The thread that holds it can give it up while it waits for something.
 
 A signal handler, or a finalizer that the garbage collector runs, can call lockfast between any two
 bytecodes, also while its own thread is inside a critical section of lockfast. With a plain lock
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class Mutex(_thread.RLock):  # type: ignore[misc]  # final for typeshed, not for CPython
-    """A subclass of the built-in one, so that `with` costs no more than with a plain lock."""
+    """A re-entrant mutex. As a subclass of the C type, it makes `with` as cheap as a plain lock."""
 
     def inside(self) -> bool:
         """Return whether the calling thread is in the critical section already."""
         return self._is_owned()  # type: ignore[attr-defined, no-any-return]  # as Condition does
 
     async def aside(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something that blocks, without the mutex: others may have to enter before it ends.
+        """Run `work`, which blocks, without the mutex: others may have to enter before it ends.
 
-        For blocking callers alone. A task would return to its event loop in the middle of this.
+        Only blocking callers may use this. A task would return to its event loop in the middle.
         """
         if not self.inside():
             return await work

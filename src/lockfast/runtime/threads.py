@@ -17,25 +17,25 @@ from lockfast.runtime.mutex import Mutex
 
 
 class ThreadEvent:
-    """A one-shot event made of a bare lock: a tenth of the cost of `threading.Event`."""
+    """A one-shot event made of a plain lock, at a tenth of the cost of `threading.Event`."""
 
     __slots__ = ("_gate", "_now")
 
     def __init__(self, clock: Clock) -> None:
-        """Begin unset: the gate is closed."""
+        """Start unset, with the gate locked."""
         self._now = clock
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def set(self) -> None:
-        """Open the gate. Opening an open one is fine: wake-ups may be doubled."""
+        """Open the gate. It may be open already, because a wake-up may come twice."""
         try:
             self._gate.release()
         except RuntimeError:
             return
 
     async def wait(self, until: float | None) -> bool:
-        """Block this thread; interruptible by signals in the main thread."""
+        """Block this thread until `set` or the time `until`. Signals interrupt the main thread."""
         if until is None:
             return self._gate.acquire()
         left = until - self._now()
@@ -43,25 +43,27 @@ class ThreadEvent:
 
 
 class ThreadTurns:
-    """A semaphore for threads, made of a queue of C code: `threading.Semaphore` has a plain lock
-    inside, and a signal handler that enters while its thread leaves would wait for ever.
+    """A counting semaphore for threads, made of a `SimpleQueue`, which is C code.
+
+    `threading.Semaphore` has a plain lock inside. A signal handler that acquires the semaphore
+    while its own thread releases it would wait for that lock for ever.
     """
 
     def __init__(self, size: int, clock: Clock) -> None:
-        """Begin with all turns free."""
+        """Start with all turns free."""
         self._now = clock
         self._free: SimpleQueue[None] = SimpleQueue()
         for _ in range(size):
             self._free.put(None)
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Block until a turn is free."""
+        """Block this thread until a turn is free, then run `work`."""
         left = max(deadline - self._now(), 0.0)
         taken: list[None] = []
         try:
             try:
-                # From the queue into the list in one call of C code: a signal handler that raises
-                # runs behind it, and not between the two.
+                # One call of C code moves the turn from the queue to the list. A signal handler
+                # that raises runs after the call and not in between, where a turn would be lost.
                 taken.extend(map(self._free.get, (True,), (left,)))
             except Empty:
                 raise Crowded from None
@@ -72,15 +74,15 @@ class ThreadTurns:
 
 
 class ThreadMutex:
-    """One thread at a time, and the same thread again."""
+    """A mutex for threads. The thread that is inside may enter again."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin free."""
+        """Start free."""
         self._now = clock
         self._lock = Mutex()
 
     async def hold(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Block until it is free."""
+        """Block this thread until no other is inside, then run `work`."""
         if self._lock.inside():
             return await work()
         try:
@@ -88,29 +90,29 @@ class ThreadMutex:
                 raise Crowded
             return await work()
         finally:
-            if self._lock.inside():  # also if Ctrl-C came right behind `acquire`
+            if self._lock.inside():  # also if Ctrl-C came right after `acquire`
                 self._lock.release()
 
 
 class ThreadBell:
-    """A bell made of a pair of sockets, so that poll hears it beside another socket."""
+    """A bell made of a socket pair, so that `poll` can wait for it and another socket at once."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin silent."""
+        """Start silent."""
         self._now = clock
         self._hammer, self._gong = socket.socketpair()
         self._hammer.settimeout(0.0)
         self._gong.settimeout(0.0)
 
     def ring(self) -> None:
-        """Ring. A full pipe has rung already; a closed one has nobody to wake."""
+        """Ring. If the buffer is full, it has rung already. If it is closed, nobody sleeps."""
         try:
             self._hammer.send(b"!")
         except OSError:
             return
 
     async def wait(self, until: float | None, watched: int | None = None) -> bool:
-        """Block this thread in poll."""
+        """Block this thread in `poll` until a ring, the time `until`, or something to read."""
         poll = select.poll()
         poll.register(self._gong, select.POLLIN)
         if watched is not None:
@@ -131,20 +133,20 @@ class ThreadBell:
 
 
 class HeartThread:
-    """A heart in a thread of its own. A daemon: it must not keep a finished program alive.
+    """The thread of a heart. It is a daemon, because it must not keep a finished program alive.
 
-    Started without `threading.Thread`, whose `start` waits for the new thread: Ctrl-C in that wait
-    can surface as a RuntimeError of its condition variable, and leave a phantom behind.
+    It is started without `threading.Thread`, whose `start` waits for the new thread. Ctrl-C in that
+    wait can surface as a RuntimeError of its condition variable, and leave a phantom thread behind.
     """
 
     def __init__(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Do not start it yet."""
+        """Prepare a thread for `main`. `start` starts it."""
         self._main = main
         self._ident: int | None = None
         self._running = threading.Lock()
 
     def start(self) -> None:
-        """Start it."""
+        """Start the thread, without waiting for it."""
         self._running.acquire()
         self._ident = _thread.start_new_thread(self._run, ())
 
@@ -156,29 +158,29 @@ class HeartThread:
             self._running.release()
 
     def started(self) -> bool:
-        """Return whether it runs, or ran."""
+        """Return whether the thread was started, also if it has ended."""
         return self._ident is not None
 
     def here(self) -> bool:
-        """Compare the threads."""
+        """Return whether the caller runs in this thread."""
         return self._ident == threading.get_ident()
 
     async def ended(self, timeout: float) -> bool:
-        """Wait for it."""
+        """Wait up to `timeout` seconds for the thread's end. False if it still runs."""
         ended = self._running.acquire(timeout=timeout)
         if ended:
             self._running.release()
         return ended
 
     async def join(self, timeout: float) -> bool:
-        """Wait for it, unless it is the caller (a callback that closes the client)."""
+        """Wait like `ended`. False if the caller is this thread (a callback closes the client)."""
         if not self.started() or self.here():
             return not self.started()
         return await self.ended(timeout)
 
 
 class _Me(threading.local):
-    """Something of which every thread has its own, and the thread."""
+    """Values of which every thread has its own: an object that identifies it, and the thread."""
 
     def __init__(self) -> None:
         self.owner = object()
@@ -192,19 +194,19 @@ class Threads:
     """The runtime of blocking callers."""
 
     def __init__(self, clock: Clock = now) -> None:
-        """Take the time from `clock`."""
+        """Read the time from `clock`."""
         self.now = clock
 
     def event(self) -> ThreadEvent:
-        """Make an event."""
+        """Make a one-shot event."""
         return ThreadEvent(self.now)
 
     def turns(self, size: int) -> ThreadTurns:
-        """Make a semaphore."""
+        """Make a semaphore that admits `size` threads at once."""
         return ThreadTurns(size, self.now)
 
     def mutex(self) -> ThreadMutex:
-        """Make a mutex."""
+        """Make a re-entrant mutex."""
         return ThreadMutex(self.now)
 
     def bell(self) -> ThreadBell:
@@ -212,25 +214,27 @@ class Threads:
         return ThreadBell(self.now)
 
     def worker(self) -> tuple[object, str]:
-        """Identify and name the running thread. Not by its ident: the next thread may get the same,
-        and would be taken for the holder of what this one left.
+        """Return an object that identifies the running thread, and the thread's name.
+
+        The thread's ident does not identify it. A later thread may get the same ident, and would
+        be taken for the holder of the locks that this thread left behind.
         """
         return _me.owner, _me.thread.name
 
     async def sleep(self, seconds: float) -> None:
-        """Block this thread."""
+        """Block this thread for `seconds`."""
         time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
     def ends(self, _error: BaseException) -> bool:
-        """Return False: nothing is meant for a thread, `sys.exit()` in a callback included."""
+        """Return False: no error of a callback ends the thread, not even that of `sys.exit()`."""
         return False
 
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartThread:
-        """Make a thread for a heart."""
+        """Make the thread of a heart. It is not started yet."""
         return HeartThread(main)
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: this runtime keeps nothing of the parent."""
 
     def enter(self) -> None:
-        """Any thread may use a blocking client."""
+        """Do nothing: any thread may use a blocking client."""

@@ -1,9 +1,10 @@
-"""For tests: of programs that use lockfast, and of engines that lockfast is to use.
+"""Tools for tests of programs that use lockfast, and of engines of your own.
 
-A program's tests get a memory engine on a clock that they move: see `lockfast.testing.lab`.
+Programs are tested with a memory engine on a clock that the test moves: see `lockfast.testing.lab`.
 
-An engine of your own is held to what lockfast needs of one. Describe it in a `Bench`, give it to
-pytest as a fixture named `bench`, and subclass the contracts. Every test runs in both modes::
+The contracts test whether an engine of your own does what lockfast needs. Describe the engine in a
+`Bench`, return it from a pytest fixture named `bench`, and subclass the contracts. Every test runs
+twice, with threads and with asyncio::
 
     class MyBench(Bench):
         def open(self, runtime):
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Load the suite, with pytest and Hypothesis, only for those who want it: every run of
-        pytest imports this package, for the plugin.
+        """Import the contract suite, with pytest and Hypothesis, when one of its names is used.
+
+        It is not imported earlier, because every run of pytest imports this package for the plugin.
         """
-        if name[0].isupper() or name == "driven":  # all that the suite offers
+        if name[0].isupper() or name == "driven":  # all names of the suite are of this form
             return getattr(import_module("lockfast.testing.contract.suite"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

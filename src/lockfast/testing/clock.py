@@ -1,4 +1,4 @@
-"""A clock that a test moves, and the runtimes and the engine that go by it."""
+"""A clock that a test moves, and the runtimes and the memory engine that use it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from lockfast.runtime.base import now as real
 from lockfast.runtime.drive import blocking
 from lockfast.runtime.threads import ThreadEvent, Threads
 
-GLANCE = 0.005  # seconds between two looks at a clock that may have been moved
-PATIENCE = 10.0  # seconds after which a heart that does not come to rest is a failure
+GLANCE = 0.005  # seconds after which a sleeper reads the clock again: a test may have moved it
+PATIENCE = 10.0  # seconds after which a heart that is still busy fails the test
 
 
 class LabEngine(MemoryEngine):
-    """The memory engine, whose listener can be watched, and held."""
+    """A memory engine that shows whether its client's heart sleeps, and can keep it asleep."""
 
     until: float | None = None
-    """Until when the heart sleeps."""
+    """Until when the heart sleeps; None if only a push or a `rouse` ends its sleep."""
     rounds = 0
-    """How often it has lain down to sleep."""
+    """How often the heart has gone to sleep."""
     asleep = paused = closed = False
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep, and while it is paused sleep on."""
+        """Sleep until a push, a `rouse` or the deadline, and for as long as the heart is paused."""
         self.until, self.asleep = deadline, True
         self.rounds += 1
         wakes = await super().listen(deadline)
@@ -39,44 +39,44 @@ class LabEngine(MemoryEngine):
         return wakes
 
     async def close(self) -> None:
-        """Let the heart go."""
+        """Close the engine, and let a paused heart return from `listen`."""
         self.closed = True
         await super().close()
 
     def pause(self, *, on: bool) -> None:
-        """Hold the heart, or let it go on."""
+        """Keep the heart asleep, or let it continue."""
         self.paused = on
         self.rouse()
 
     def due(self) -> float:
-        """Tell when the heart has something to do."""
+        """Return when the heart has something to do next."""
         return float("inf") if self.until is None else self.until
 
     def resting(self, now: float, rounds: int) -> bool:
-        """Return whether the heart has nothing to do after so many rounds, or is held."""
+        """Return whether the heart has nothing to do after so many rounds, or is paused."""
         held = self.paused or self.closed
         slept = self.asleep and self.rounds >= rounds
         return held or (slept and not self._pushes and self.due() > now)
 
 
 class Time:
-    """The time of a laboratory: it runs, and can be moved."""
+    """The clock of a lab: it runs in real time, and `advance` moves it forward."""
 
     def __init__(self, nap: Callable[[float], Coroutine[Any, Any, None]]) -> None:
-        """Begin at the present; `nap` really waits."""
+        """Start at the present. `nap` sleeps in real time."""
         self._ahead = 0.0
         self._nap = nap
         self.engines: list[LabEngine] = []
 
     def now(self) -> float:
-        """Read it."""
+        """Return the time of the lab, in seconds."""
         return real() + self._ahead
 
     async def _advance(self, seconds: float) -> None:
-        """Let so much time pass: every heart that is not paused beats whenever it is due."""
+        """Move the clock forward. Each client that is not paused renews its leases on the way."""
         if seconds < 0:
             raise ValueError("time goes forward here")
-        await self.settle()  # so that every heart has said when it is due
+        await self.settle()  # then `due` is known for every heart
         end = self.now() + seconds
         while (left := end - self.now()) > 0:
             beating = (each for each in self.engines if not each.paused and not each.closed)
@@ -85,9 +85,9 @@ class Time:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait until every heart has done what is due."""
+        """Wait, in real time, until every client has done what is due."""
         end = real() + PATIENCE
-        # It may be in the middle of a beat: only the one after that has seen everything.
+        # A heart may be in the middle of a beat. Only its next beat sees all that has happened.
         rounds = [(engine, engine.rounds + 2) for engine in self.engines]
         while not all(engine.resting(self.now(), enough) for engine, enough in rounds):
             if real() > end:
@@ -98,32 +98,32 @@ class Time:
 
 
 class Clock(Time):
-    """For threads."""
+    """The clock of a `Lab`."""
 
     def __init__(self) -> None:
-        """Begin at the present."""
+        """Start at the present."""
         super().__init__(Threads().sleep)
 
     advance = blocking(Time._advance)
 
 
 class AsyncClock(Time):
-    """For tasks: `await clock.advance(60)`."""
+    """The clock of an `AsyncLab`: `await clock.advance(60)`."""
 
     def __init__(self) -> None:
-        """Begin at the present."""
+        """Start at the present."""
         super().__init__(Aio().sleep)
 
     advance = Time._advance
 
 
 class LabThreadEvent(ThreadEvent):
-    """Looks at the clock again and again, since it may have been moved."""
+    """An event that reads the clock again and again while it waits, since a test may move it."""
 
     __slots__ = ()
 
     async def wait(self, until: float | None) -> bool:
-        """Block this thread."""
+        """Block this thread until the event is set; return False if `until` comes first."""
         if until is None:
             return await super().wait(None)
         while not self._gate.acquire(timeout=min(max(until - self._now(), 0.0), GLANCE)):
@@ -133,24 +133,24 @@ class LabThreadEvent(ThreadEvent):
 
 
 class LabThreads(Threads):
-    """Threads that go by the clock of a laboratory."""
+    """The blocking runtime, on the clock of a lab."""
 
     def event(self) -> LabThreadEvent:
-        """Make an event."""
+        """Return a new event."""
         return LabThreadEvent(self.now)
 
     async def sleep(self, seconds: float) -> None:
-        """Block this thread."""
+        """Block this thread until so much time has passed on the lab's clock."""
         end = self.now() + seconds
         while (left := end - self.now()) > 0:
-            time.sleep(min(left, GLANCE))  # noqa: ASYNC251  # driven, so it must block
+            time.sleep(min(left, GLANCE))  # noqa: ASYNC251  # no event loop runs this: it must block
 
 
 class LabTaskEvent:
-    """The same for tasks."""
+    """The asyncio form of `LabThreadEvent`."""
 
     def __init__(self, clock: Now) -> None:
-        """Begin unset."""
+        """Start unset."""
         self._now = clock
         self._event = asyncio.Event()
 
@@ -159,7 +159,7 @@ class LabTaskEvent:
         self._event.set()
 
     async def wait(self, until: float | None) -> bool:
-        """Suspend this task."""
+        """Suspend this task until the event is set; return False if `until` comes first."""
         while not self._event.is_set() and (until is None or self._now() < until):
             left = GLANCE if until is None else min(until - self._now(), GLANCE)
             try:
@@ -171,14 +171,14 @@ class LabTaskEvent:
 
 
 class LabTasks(Aio):
-    """Tasks that go by the clock of a laboratory."""
+    """The asyncio runtime, on the clock of a lab."""
 
-    def event(self) -> LabTaskEvent:  # type: ignore[override]  # an Event all the same
-        """Make an event."""
+    def event(self) -> LabTaskEvent:  # type: ignore[override]  # it has the methods of an Event
+        """Return a new event."""
         return LabTaskEvent(self.now)
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend this task."""
+        """Suspend this task until so much time has passed on the lab's clock."""
         end = self.now() + seconds
         await asyncio.sleep(0)
         while (left := end - self.now()) > 0:  # noqa: ASYNC110  # the clock sets no event

@@ -1,8 +1,8 @@
-"""A laboratory: lockfast on a memory engine and a clock that a test moves. For users' tests.
+"""Labs: lockfast on a memory engine and a clock that a test moves, for tests of users' programs.
 
-The clock runs by itself, and `clock.advance()` moves it from one beat of a heart to the next, so
-that leases are renewed on the way as they would be. A client that is paused does not beat: that is
-a process that was stopped, or a machine that slept.
+The clock runs by itself. `clock.advance()` moves it from one renewal to the next, so that clients
+renew their leases on the way, as they would in that time. A client that is paused does not renew,
+like a process that was stopped or a machine that was suspended.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ AnyLease = LeaseCore | MultiLease | AsyncMultiLease
 
 
 class LabCore:
-    """What both modes share."""
+    """What `Lab` and `AsyncLab` share."""
 
     def __init__(self, time: Time) -> None:
-        """Begin with an empty engine."""
+        """Start with an empty engine."""
         self._time = time
         self._memory = Memory(time.now)
 
@@ -40,7 +40,10 @@ class LabCore:
 
     @contextmanager
     def pause(self, client: Client | AsyncClient) -> Iterator[None]:
-        """Keep a client's heart from beating for as long as the block lasts."""
+        """Keep a client from renewing its leases until the block ends, like a stopped process.
+
+        Raises `TypeError` if the client was not made by a lab.
+        """
         session = client._session
         session.enter()
         engine = session.engine
@@ -53,7 +56,10 @@ class LabCore:
             engine.pause(on=False)
 
     async def _lose(self, lease: AnyLease) -> None:
-        """Take a lease from its holder, as an operator does; its callbacks have run afterwards."""
+        """Take a lease away from its holder, as `lockfast break` does.
+
+        The callbacks of `on_lost` have run when this returns.
+        """
         memory = self._memory
         leases: list[LeaseCore] = []
         if isinstance(lease, LeaseCore):
@@ -62,32 +68,35 @@ class LabCore:
             leases += lease.leases.values()
         for each in leases:
             memory.run(partial(memory.queues.resign, each.claim.ask, memory.clock(), doubt=True))
-            each._session.table.lose(each.claim, Loss.GONE)  # as a beat finds it
+            each._session.table.lose(each.claim, Loss.GONE)  # as a renewal would find
         await self._time.settle()
 
 
 class Lab(LabCore):
-    """A laboratory for threads: the fixture `lockfast_lab`, or `with Lab() as lab:`."""
+    """A lab for blocking code: the fixture `lockfast_lab`, or `with Lab() as lab:`."""
 
     def __init__(self) -> None:
-        """Begin with an empty engine, at the present."""
+        """Start with an empty engine, at the present."""
         self.clock = Clock()
         super().__init__(self.clock)
         self._clients: list[Client] = []
         self.client = self.connect()
-        """A client to begin with."""
+        """The first client. `connect` makes more."""
 
     lose = blocking(LabCore._lose)
 
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> Client:
-        """Make another client, as another process would have it."""
+        """Return another client of the same engine, as another process would have.
+
+        `deadlock_after`: as in `lockfast.connect`.
+        """
         runtime = LabThreads(self.clock.now)
         session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)
         self._clients.append(Client(session))
         return self._clients[-1]
 
     def __enter__(self) -> Self:
-        """Close every client at the end."""
+        """Return the lab. It closes every client when the block ends."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,27 +106,30 @@ class Lab(LabCore):
 
 
 class AsyncLab(LabCore):
-    """A laboratory for tasks: `async with AsyncLab() as lab:`."""
+    """A lab for asyncio: `async with AsyncLab() as lab:`."""
 
     def __init__(self) -> None:
-        """Begin with an empty engine, at the present."""
+        """Start with an empty engine, at the present."""
         self.clock = AsyncClock()
         super().__init__(self.clock)
         self._clients: list[AsyncClient] = []
         self.client = self.connect()
-        """A client to begin with."""
+        """The first client. `connect` makes more."""
 
     lose = LabCore._lose
 
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> AsyncClient:
-        """Make another client, as another process would have it."""
+        """Return another client of the same engine, as another process would have.
+
+        `deadlock_after`: as in `lockfast.connect`.
+        """
         runtime = LabTasks(self.clock.now)
         session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)
         self._clients.append(AsyncClient(session))
         return self._clients[-1]
 
     async def __aenter__(self) -> Self:
-        """Close every client at the end."""
+        """Return the lab. It closes every client when the block ends."""
         return self
 
     async def __aexit__(self, *_: object) -> None:

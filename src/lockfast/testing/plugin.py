@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lockfast_lab() -> Iterator[Lab]:
-    """Return a memory engine on a clock that the test moves: `client`, `clock`, `lose`, `pause`."""
-    from lockfast.testing.lab import Lab  # noqa: PLC0415  # for those alone who ask for it
+    """Return a `Lab`: a memory engine on a clock that the test moves.
+
+    It has `client`, `clock`, `connect`, `lose` and `pause`.
+    """
+    from lockfast.testing.lab import Lab  # noqa: PLC0415  # only tests that use it pay for it
 
     with Lab() as lab:
         yield lab

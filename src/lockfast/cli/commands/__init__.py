@@ -1,1 +1,1 @@
-"""The commands, one module each."""
+"""The commands of `lockfast`, one module each."""

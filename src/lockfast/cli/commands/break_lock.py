@@ -1,4 +1,4 @@
-"""`lockfast break`: take a lock away from its holder, knowing what that does and does not do."""
+"""`lockfast break`: take a lock away from its holder, after showing what that does not stop."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ def breaks(  # noqa: PLR0913  # each is an option
     yes: Yes = False,
     json: Json = False,
 ) -> int:
-    """Take the lock NAME away from whoever holds it, and let the next one in.
+    """Take the lock NAME away from its holder, and let the next waiter acquire it.
 
-    This stops nobody: the old holder is told at its next renewal, and may write until then. It is
-    for a holder that hangs, or that cannot be reached to be stopped. It says what the old holder
-    can still do, and what a guard will refuse, and asks.
+    This does not stop the old holder. It learns of its loss at its next renewal, and may write
+    until then. Use this for a holder that hangs, or that you cannot reach to stop it. The command
+    first shows what the old holder can still do and what a guard will reject, and asks you to
+    confirm.
 
     For example:
       lockfast break invoice:42 --reason "web-3 hangs, ticket 4711"
@@ -89,7 +90,7 @@ def _agreed() -> bool:
 
 
 def consequences(holder: Holder, waited_for: bool) -> list[str]:  # noqa: FBT001  # a value
-    """Say what breaking it will do, and what it will not."""
+    """Return the lines that explain what breaking the lock will do, and what it will not."""
     token = f"token {holder.token}" if holder.token is not None else f"ticket {holder.ticket}"
     beat = holder.who.ttl / 3
     when = f"within {beat:.2g} s, " if beat else ""

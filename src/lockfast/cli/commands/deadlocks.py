@@ -1,4 +1,4 @@
-"""`lockfast deadlocks`: circles of waits that can never end, in words."""
+"""`lockfast deadlocks`: list the deadlocks between all clients of an engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from lockfast.plain import plain
 def deadlocks(context: typer.Context, *, json: Json = False) -> int:
     """Find threads and tasks that wait for each other in a circle, on all machines.
 
-    A program notices its own deadlocks after a second, and the youngest claim of the circle gives
-    way. What is shown here for longer is of programs that were told not to look
-    (deadlock_after=None), or that cannot: one of them is stopped, or has died and its time is
-    not over. What is shown was there in two readings, one after the other.
+    Programs detect their own deadlocks after a second, and the youngest claim of the circle gives
+    way. A deadlock that stays longer has one of two causes: a program does not look for deadlocks
+    (deadlock_after=None), or one of the programs cannot look, because it is stopped, or has died
+    and its lease has not expired yet. The command reads all locks twice, and shows only deadlocks
+    that it finds both times.
 
     For example:
       lockfast deadlocks

@@ -1,4 +1,4 @@
-"""`lockfast demo`: what happens to a holder that was paused, with real processes."""
+"""`lockfast demo`: show with real processes what a paused lock holder overwrites."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def demo(*, fast: Fast = False, memory_only: Memory = False) -> int:
 
 
 def _end(number: int, _: object) -> None:
-    """Leave by way of all that has to be cleared away."""
+    """Raise `SystemExit` on SIGTERM, so that the `with` blocks end the processes of the demo."""
     raise SystemExit(of_signal(number))
 
 

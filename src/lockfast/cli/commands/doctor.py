@@ -1,4 +1,4 @@
-"""`lockfast doctor`: what the live server promises, and what to change so that it promises more."""
+"""`lockfast doctor`: show what the live server guarantees, and which settings weaken that."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Require = Annotated[
 
 
 def doctor(context: typer.Context, require: Require = None, *, json: Json = False) -> int:
-    """Ask the live server how it is set up, and say what that is worth.
+    """Read the settings of the live server, and show what they guarantee.
 
-    It names the level that the engine gives, and each setting that weakens it: what can happen
-    because of it, and what to type to change it.
+    The command shows the level that the engine gives, and each setting that weakens it: the risk,
+    and what to type to change the setting.
 
     Levels:
       efficiency  duplicate work is possible
@@ -45,7 +45,8 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
     """
     required = None if require is None else Level.of(require)
     with connect(context) as client:
-        # First as any other client: where no lock can be taken, its settings say nothing.
+        # First read a lock, as any client does. If that fails, no client can acquire a lock here,
+        # and the server's settings say nothing.
         client.lock("lockfast doctor").holders()
         found = client.guarantees()
     good = not found.findings if required is None else found.level >= required

@@ -1,4 +1,4 @@
-"""`lockfast elect`: run a command while leading, and again after a loss."""
+"""`lockfast elect`: run a command while this process leads, and again after a lost leadership."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lockfast.cli.supervise.setup import leave, staged
 from lockfast.cli.supervise.signals import Interrupted, Signals
 from lockfast.errors import EngineUnavailable
 
-PAUSE = 1.0  # seconds before it campaigns again
+PAUSE = 1.0  # seconds before it campaigns again if the engine cannot be reached
 
 
 def elect(  # noqa: PLR0913  # each is an option that users look for
@@ -45,9 +45,10 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
 ) -> int:
     """Run a command for as long as this process leads NAME, and again when it leads again.
 
-    Start it on every machine: one runs the command, the others wait. LOCKFAST_TOKEN is the term.
-    A leader that cannot keep its lease has its command ended first, as `run` does, and campaigns
-    again. A command that ends by itself ends lockfast too, with its exit code.
+    Start it on every machine: one runs the command, the others wait. The command gets the term,
+    which is the fencing token, as LOCKFAST_TOKEN in its environment. If the leader cannot keep its
+    lease, lockfast ends the command before the lease expires, as `run` does, and campaigns again.
+    When the command ends by itself, lockfast ends too, with the exit code of the command.
     """
     plan = Plan.of(ttl, grace)
     try:
@@ -66,7 +67,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
 
 
 def campaign(election: lockfast.Election, value: str, signals: Signals) -> lockfast.Lease:
-    """Wait to lead, also through times in which the engine cannot be reached."""
+    """Wait to become the leader; return the lease. Retry while the engine cannot be reached."""
     while True:
         try:
             return signals.wait_for(partial(election.campaign, value))

@@ -1,4 +1,4 @@
-"""`lockfast install`: what PostgreSQL and Redlock need before the first lock."""
+"""`lockfast install`: prepare PostgreSQL or Redlock for the first lock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lockfast.url import parse
 def install(context: typer.Context) -> None:
     """Prepare an engine: the schema on PostgreSQL, the membership of the nodes on Redlock.
 
-    The other engines need nothing, and nothing is done there. It is safe to do again, also while
-    locks are held, and at once from several machines: what is there is left as it is, or brought
-    up to date.
+    The other engines need no preparation, and the command does nothing there. You can run it
+    again, also while locks are held, and from several machines at once. It leaves what is there
+    as it is, or updates it.
 
     For example:
       lockfast --url postgresql://localhost/app install
@@ -30,7 +30,7 @@ def install(context: typer.Context) -> None:
       69  the engine cannot be reached
       78  the engine refuses us: a wrong password, a missing right
     """
-    connect(context).close()  # says what is wrong with the URL, and sends nothing
+    connect(context).close()  # raises if the URL is wrong, and sends nothing
     where = plain(address(context))
     name = ENGINES.get(parse(context.obj).scheme.partition("+")[0])
     module = import_module(f"lockfast.engines.{name}") if name else None

@@ -1,4 +1,4 @@
-"""`lockfast ls`: every lock that is held or waited for."""
+"""`lockfast ls`: list every lock that is held or waited for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lockfast.plain import plain
 def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> None:
     """List the locks that are held or waited for, with who holds them.
 
-    The list is read in pages, and nothing is changed by it. The age is how long ago the holder
-    asked, by its own clock; the ttl is how much of its lease is left before it must be renewed;
-    the token is what a guard compares.
+    The command reads the list in pages, and changes nothing. The age is how long ago the holder
+    asked for the lock, by its own clock. The ttl is how much of its lease is left before it must
+    be renewed. The token is the number that a guard compares.
 
     For example:
       lockfast ls                                 all of them

@@ -68,14 +68,14 @@ def run(  # noqa: PLR0913  # each is an option that users look for
         ),
     ] = None,
 ) -> int:
-    """Run a command while holding the lock NAME, and end it before the lock can be another's.
+    """Run a command while holding the lock NAME, and end it before another process can acquire it.
 
     The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
-    a process group of its own, and signals that lockfast gets are passed on to it. When it ends,
-    whatever it has left behind is ended too, and then the lock is released.
+    a process group of its own, and lockfast passes its signals on to it. When the command ends,
+    lockfast ends all processes that it has left running, and then releases the lock.
 
-    If the lease cannot be kept, the command and all its descendants get TERM, and KILL after the
-    grace, before the lease ends.
+    If lockfast cannot renew the lease, it sends TERM to the command and all its descendants, and
+    KILL after the grace, before the lease ends.
 
     Exit codes: the command's own; 75 busy (or -E), 69 engine unreachable, 76 lease lost, 64 wrong
     usage, 78 wrong configuration, 128+n ended by signal n, 126 and 127 as in a shell.
@@ -100,7 +100,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             )
             outcome = stage.keep(stage.signals.wait_for(lock.acquire))
     except NotAcquired as error:
-        if conflict:  # with -E 0 it is no failure, and cron would send it by mail
+        if conflict:  # with -E 0 a busy lock is no failure, and cron would mail the message
             waited = f"after {error.waited:.3g} s" if wait else "now"
             say(
                 f"{error.name!r} is busy {waited}, the command was not run: held by "

@@ -36,9 +36,10 @@ def watch(
 ) -> None:
     """Show the locks as they change: holders, waiters, hot names, who waits for whom.
 
-    The most waited for stand at the top. A bar is what is left of a lease before it must be
-    renewed: a live holder renews it when a third has gone, so a red one is in trouble. While the
-    engine cannot be reached, the last state stays on the screen, and says so. Ctrl-C ends it.
+    The locks with the most waiters stand at the top. A bar shows how much of a lease is left. A
+    live holder renews its lease when a third of the ttl has passed, so a red bar means that
+    renewals fail. While the engine cannot be reached, the screen keeps the last state and says so.
+    Ctrl-C ends the command.
 
     For example:
       lockfast watch                      everything, every second
@@ -65,7 +66,10 @@ def watch(
 def _looks(
     client: Client, prefix: str, every: float, count: int | None
 ) -> Iterator[tuple[View, str]]:
-    """Look again and again. Trouble after the first look is told beside what was seen last."""
+    """Yield what the engine shows, again and again, each time with an error message or "".
+
+    If the engine cannot be reached after the first look, yield the last view with the message.
+    """
     heat = Heat()
     view: View | None = None
     trouble = ""
@@ -87,16 +91,16 @@ def _looks(
 def _look(client: Client, prefix: str, heat: Heat) -> View:
     claims = client.inspect(prefix)
     holding = any(claim.holding for claim in claims if not claim.granted)
-    circles = client.deadlocks() if holding else []  # whoever holds nothing is in no circle
+    circles = client.deadlocks() if holding else []  # only waiters that hold locks can deadlock
     return View(claims, heat.look(claims, time.monotonic()), circles)
 
 
 def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
     paper = console()
-    # Before the screen is taken: what goes wrong at first is told like any error.
+    # Look once before switching to the full screen, so that an error is reported like any other.
     view, trouble = next(looks)
     drawn = screen(_dated(title), view, trouble, paper.size)
-    if not paper.is_terminal:  # a pipe or a file: each look below the last one, at once
+    if not paper.is_terminal:  # a pipe or a file: print each look below the last one
         paper.print(drawn)
         for view, trouble in looks:
             paper.print(screen(_dated(title), view, trouble, paper.size))
@@ -107,7 +111,10 @@ def _show(title: str, looks: Iterator[tuple[View, str]]) -> None:
 
 
 def _dated(title: str) -> str:
-    """Add the time of the look: a server that does not answer holds the next one up for seconds."""
+    """Return the title with the time of the look.
+
+    A server that does not answer delays the next look by seconds, and the time shows that.
+    """
     return f"{time.strftime(' %H:%M:%S')} {title}"
 
 

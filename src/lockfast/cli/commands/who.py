@@ -36,7 +36,7 @@ def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
         claims = client.lock(name).queue()
         try:
             broken = client.breaks(name)
-        except EngineError as error:  # who holds it is known all the same
+        except EngineError as error:  # the claims were read, so show them without the breaks
             broken = []
             say(f"who broke it could not be read: {plain(str(error))}")
     if json:
@@ -68,9 +68,9 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
 
 
 def _breaks(broken: list[Break]) -> list[str]:
-    """Tell of the last break: an operator asks why the holder has changed."""
+    """Return the lines on the last break, for an operator who asks why the holder has changed."""
     if not broken:
         return []
-    # On a line of its own: the reason is whatever somebody has written, also "ticket 4711".
+    # The ticket stands on a line of its own, since the reason is free text such as "ticket 4711".
     last = broken[0]
     return [f"It was last {last}", f"    the lease that was ended had ticket {last.ticket}"]

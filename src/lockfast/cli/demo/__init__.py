@@ -1,1 +1,1 @@
-"""The stage of `lockfast demo`: its workers, where their locks are, and what is shown of them."""
+"""The parts of `lockfast demo`: its worker processes, its temporary engine, and its display."""

@@ -1,6 +1,6 @@
-"""A leash: this file, run by Python, becomes a command that dies with whoever started it.
+"""Runs a command that the kernel kills when its parent ends: Python runs this file as a script.
 
-A worker that is stopped cannot notice that the demo was killed.
+The demo needs this because a worker that is stopped cannot notice that the demo was killed.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import os
 import signal
 import sys
 
-PDEATHSIG = 1  # of prctl(2); it outlives exec
+PDEATHSIG = 1  # PR_SET_PDEATHSIG of prctl(2); the setting survives exec
 
 
 def leashed(*argv: str) -> list[str]:
-    """Return the command line that starts a command on a leash."""
-    return [sys.executable, "-I", __file__, *argv]  # as a file: nothing of lockfast is imported
+    """Return the command line that runs a command and lets it die with its parent."""
+    return [sys.executable, "-I", __file__, *argv]  # as a file, so that lockfast is not imported
 
 
 if __name__ == "__main__":
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)
-    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606  # that is what it is for
+    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606  # the caller chose the command

@@ -1,4 +1,4 @@
-"""The scene: what the audience sees. Two workers, the lock as the engine has it, the account."""
+"""The display of the demo: two workers, the lock as the engine has it, and the account."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from lockfast import Holder
 from lockfast.cli.render.claims import share
 from lockfast.cli.render.table import bar
 
-MOST, LEAST = 16, 5  # lines of an act that stay on the screen
-ABOVE = 16  # lines of everything else, and of what is folded
+MOST, LEAST = 16, 5  # lines of text of an act that stay on the screen, on a high and a low screen
+ABOVE = 16  # lines that everything else takes, and lines that are wrapped
 WIDTH = 36
 
 
 class Scene:
-    """What is shown now. In a terminal it is drawn again and again; elsewhere it is told."""
+    """Shows the current state. In a terminal it redraws it; elsewhere it prints lines of text."""
 
     def __init__(
         self, console: Console, look: Callable[[], Sequence[Holder]], pause: float
     ) -> None:
-        """Begin before the first act. `look`: reads the lock. `pause`: seconds after each line."""
+        """Draw nothing yet.
+
+        `look`: reads the claims on the lock. `pause`: seconds to wait after each line of text.
+        """
         self.doing: dict[str, str] = {}
         self.account: Path | None = None
         self.pids: dict[int, str] = {}
@@ -41,11 +44,11 @@ class Scene:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        """Nothing is drawn before the first act."""
+        """Return the scene. It draws nothing before the first act."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last picture on the screen."""
+        """Draw a last time, and leave that picture on the screen."""
         self._leave()
 
     def act(self, title: str, account: Path) -> None:
@@ -66,7 +69,7 @@ class Scene:
             self._live.stop()
 
     def tell(self, line: str, style: str = "") -> None:
-        """Say what happens, and leave time to read it."""
+        """Show a line of text, and wait so that people can read it."""
         text = Text(line, style=style)
         self._told.append(text)
         if not self._console.is_terminal:
@@ -74,7 +77,7 @@ class Scene:
         self.wait(self._pause)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, on the screen too."""
+        """Wait, and redraw the screen meanwhile."""
         end = time.monotonic() + seconds
         self.tick()
         while time.monotonic() < end:
@@ -82,7 +85,7 @@ class Scene:
             self.tick()
 
     def tick(self) -> None:
-        """Draw what is so now."""
+        """Redraw the current state, if this is a terminal."""
         if self._live is None:
             return
         self._claims = self._look()

@@ -1,7 +1,7 @@
-"""The memory engine, served to other processes: for a demo where there is no server.
+"""Serves the memory engine to other processes, for a demo on a machine without Redis.
 
-The queues and their clock are in the demo's own process. The workers reach them through a socket,
-call by call, and have hearts and leases of their own, as with any engine.
+The queues and their clock are in the demo's own process. The workers send each call of the port
+through a socket. They have hearts and leases of their own, as with any engine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
 
 SCHEME = "served://"
-GLANCE = 0.1  # seconds between two looks of a waiter: nothing is pushed through the socket
+GLANCE = 0.1  # seconds after which waiters look again, since the socket carries no pushes
 
 
 class Server:
-    """One memory, and a thread for each process that uses it. They end with this process."""
+    """Serves one memory engine, with a daemon thread for each process that connects."""
 
     def __init__(self, folder: Path) -> None:
         """Listen at a socket in the folder."""
@@ -45,7 +45,7 @@ class Server:
         while True:
             try:
                 caller = self._listener.accept()
-            except OSError:  # closed
+            except OSError:  # the listener was closed
                 return
             threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
@@ -59,21 +59,21 @@ class Server:
         drive(engine.close())
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop accepting connections."""
         self._listener.close()
 
 
 class Distant:
-    """The port, through the socket."""
+    """The engine that a worker uses: sends each call through the socket to the demo's `Server`."""
 
     def __init__(self, url: str, runtime: Threads) -> None:
-        """Connect."""
+        """Connect to the socket that the URL names."""
         key, _, path = url.removeprefix(SCHEME).partition("@")
         self._connection = connection.Client(path, "AF_UNIX", authkey=bytes.fromhex(key))
         self._turn = threading.Lock()
         self._bell = runtime.bell()
 
-    def _call(self, method: str, *args: object, **options: object) -> Any:  # noqa: ANN401  # as the method gives
+    def _call(self, method: str, *args: object, **options: object) -> Any:  # noqa: ANN401  # what the method returns
         try:
             with self._turn:
                 self._connection.send((method, args, options))
@@ -82,80 +82,80 @@ class Distant:
             raise EngineUnavailable("the demo has ended", sent=True) from error
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Append and report."""
+        """Append the claim to its queue and return its standing."""
         found: Standing | None = self._call("claim", _bare(ask), deadline)
         return found
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several."""
+        """Append several claims, one by one."""
         return [await self.claim(ask, deadline) for ask in asks]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend."""
+        """Extend the claims and return their standings."""
         found: list[Standing | Exception | None] = self._call(
             "renew", [_bare(ask) for ask in asks], deadline
         )
         return found
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove."""
+        """Remove the claims for good."""
         found: list[bool] = self._call(
             "resign", [_bare(ask) for ask in asks], deadline, doubt=doubt
         )
         return found
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Leave it to the heart."""
+        """Do nothing: the heart resigns the same claims afterwards."""
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep, but not for long: whoever waits looks again."""
+        """Sleep for `GLANCE` at most, then return `EVERYONE`, so that all waiters look again."""
         soon = now() + GLANCE
         await self._bell.wait(soon if deadline is None else min(soon, deadline))
         return [EVERYONE] if now() >= soon else []
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show."""
+        """Read claims without changing anything."""
         page: Page = self._call("inspect", names, cursor, exact=exact)
         return page
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
-        """Keep."""
+        """Store the record of a break."""
         self._call("record", name, claim, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read."""
+        """Return the records of the breaks of a name, the newest first."""
         found: list[bytes] = self._call("records", name, deadline)
         return found
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Promise what memory promises."""
+        """Return the guarantees of the memory engine."""
         found: Guarantees = self._call("guarantees", deadline)
         return found
 
     def reset(self) -> None:
-        """Nothing: these processes do not fork."""
+        """Do nothing: the processes of the demo do not fork."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the demo."""
         self._bell.close()
         with self._turn:
             self._connection.close()
 
 
 def _bare(ask: Ask) -> Ask:
-    """Take from a claim what can travel."""
+    """Return a copy of a claim with only the parts that are sent."""
     return Ask(ask.id, ask.shape, ask.queue, ask.not_after, ask.payload)
 
 
 def connect(url: str) -> Client:
-    """Make a client of a served memory."""
+    """Return a client for a memory engine that a `Server` serves at this URL."""
     runtime = Threads()
     return Client(Session(lambda: Distant(url, runtime), runtime))

@@ -1,5 +1,6 @@
-"""The play: two payments into one account, and a pause at the worst moment. Once with a guard, once
-without.
+"""The script of the demo: two payments into one account, and a pause at the worst moment.
+
+The demo plays it twice, first with a guard and then without.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ GUARDED = True
 
 
 class Script(NamedTuple):
-    """What is the same in both acts."""
+    """The parts that both acts use."""
 
     folder: Path
     ttl: float
@@ -27,7 +28,7 @@ class Script(NamedTuple):
 
 
 def guarded(script: Script) -> int:
-    """Play it with a guard; give the balance at the end."""
+    """Play the act with a guard, and return the balance at its end."""
     scene, first = script.scene, script.first
     path = script.folder / "guarded"
     _until_the_pause_is_over(script, "Act 1: the account has a guard", path, guarded=True)
@@ -42,7 +43,7 @@ def guarded(script: Script) -> int:
 
 
 def bare(script: Script) -> int:
-    """Play it without; give the balance at the end."""
+    """Play the act without a guard, and return the balance at its end."""
     scene, first = script.scene, script.first
     path = script.folder / "bare"
     _until_the_pause_is_over(script, "Act 2: the account has no guard", path, guarded=False)
@@ -56,7 +57,7 @@ def bare(script: Script) -> int:
 
 
 def _until_the_pause_is_over(script: Script, title: str, path: Path, *, guarded: bool) -> None:
-    """Play what is the same in both acts."""
+    """Play the part that both acts share: from the start until worker A continues."""
     scene, first, second = script.scene, script.first, script.second
     path.write_text(str(BEGIN), "ascii")
     scene.act(title, path)
@@ -83,7 +84,7 @@ def _until_the_pause_is_over(script: Script, title: str, path: Path, *, guarded:
 
 
 def _pay(script: Script, actor: Actor, path: Path, *, guarded: bool, held: bool = False) -> None:
-    """Pay in without any trouble."""
+    """Let a worker pay in without a pause. `held`: it holds the lock already."""
     scene, name = script.scene, actor.name
     if not held:
         actor.call("take", path.name, script.ttl)
@@ -95,7 +96,10 @@ def _pay(script: Script, actor: Actor, path: Path, *, guarded: bool, held: bool 
 
 
 def _read(script: Script, actor: Actor, path: Path, *, guarded: bool) -> str:
-    """Have an actor that has the lock read the balance. A machine may be too busy for our ttl."""
+    """Let a worker that holds the lock read the balance, and return the balance.
+
+    If it fails, let the worker acquire the lock again: a busy machine may be too slow for the ttl.
+    """
     while True:
         word, said = actor.call("read", str(path), guarded)
         if word == "read":
@@ -108,7 +112,7 @@ def _read(script: Script, actor: Actor, path: Path, *, guarded: bool) -> str:
 
 
 def _end(script: Script, path: Path) -> int:
-    """Draw the balance."""
+    """Show whether the balance is correct, and return it."""
     balance = int(path.read_text("ascii"))
     right = balance == RIGHT
     script.scene.tell(

@@ -1,4 +1,4 @@
-"""Where the demo's locks are: a Redis that it starts itself, or its own memory."""
+"""The engine of the demo: a Redis server that it starts itself, or its own memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 15.0  # seconds for a server to start
 
 @contextmanager
 def redis(folder: Path) -> Iterator[str]:
-    """Run a redis-server that keeps nothing; give its URL."""
+    """Run a redis-server without persistence, and yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
@@ -29,7 +29,7 @@ def redis(folder: Path) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            process_group=0,  # Ctrl-C is for the demo, which then ends its server
+            process_group=0,  # so that Ctrl-C reaches only the demo, which then ends its server
         )
     try:
         _await(server, port)
@@ -54,7 +54,7 @@ def _await(server: subprocess.Popen[bytes], port: int) -> None:
 
 @contextmanager
 def memory(folder: Path) -> Iterator[str]:
-    """Serve this process's memory; give its URL."""
+    """Serve a memory engine in this process, and yield its URL."""
     server = Server(folder)
     try:
         yield server.url
@@ -63,5 +63,5 @@ def memory(folder: Path) -> Iterator[str]:
 
 
 def has_redis() -> bool:
-    """Return whether there is a redis-server, and our driver for it."""
+    """Return whether redis-server and lockfast's driver for it are installed."""
     return shutil.which("redis-server") is not None and find_spec("hiredis") is not None

@@ -1,6 +1,7 @@
-"""One worker of the demo: a process that pays into an account, step by step, as it is told.
+"""One worker of the demo: a process that pays into an account, one step for each request.
 
-It answers each line on its standard input, a JSON list of a word and its arguments, with one line.
+A request is a line on standard input: a JSON list with the name of a `Worker` method and its
+arguments. The worker answers each with one line on standard output.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ AMOUNT = 10
 
 
 class Worker:
-    """What it knows between two steps."""
+    """The steps of a worker, and what it keeps between them: its lease and the balance it read."""
 
     def __init__(self, url: str) -> None:
-        """Connect; nothing is held."""
+        """Make a client. The worker holds no lock yet."""
         connect = (
             memory_server.connect if url.startswith(memory_server.SCHEME) else lockfast.connect
         )
@@ -31,17 +32,17 @@ class Worker:
 
     @property
     def lease(self) -> lockfast.Lease:
-        """What it has, or had."""
+        """The lease that the worker holds, or held last."""
         assert self._lease is not None  # noqa: S101  # for the type checker: it was taken first
         return self._lease
 
     def take(self, name: str, ttl: float) -> str:
-        """Wait for the lock."""
+        """Wait for the lock, and return its fencing token."""
         self._lease = self._client.lock(name, ttl=ttl, purpose=f"pays in {AMOUNT}").acquire()
         return str(self.lease.token)
 
     def read(self, path: str, guarded: bool) -> str:  # noqa: FBT001  # a value
-        """Read the balance, and make sure once more that the lock is held."""
+        """Read the balance, and check that the lock is still held. Seal the file if `guarded`."""
         if guarded:
             FileGuard(path).seal(self.lease)
         self._balance = int(Path(path).read_text("ascii"))
@@ -49,7 +50,7 @@ class Worker:
         return str(self._balance)
 
     def write(self, path: str, guarded: bool) -> str:  # noqa: FBT001  # a value
-        """Write the new balance."""
+        """Write the new balance, through a guard if `guarded`, and return it."""
         data = str(self._balance + AMOUNT).encode()
         if guarded:
             FileGuard(path).write(self.lease, data)
@@ -63,12 +64,12 @@ class Worker:
         return ""
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the client."""
         self._client.close()
 
 
 def main(url: str) -> None:
-    """Do what is asked for, until nobody asks any more."""
+    """Answer requests until standard input ends."""
     worker = Worker(url)
     for line in sys.stdin:
         word, *args = json.loads(line)

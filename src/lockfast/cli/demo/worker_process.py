@@ -1,4 +1,4 @@
-"""An actor: the demo's side of a worker's process."""
+"""Starts and controls a worker process: the demo's side of `lockfast.cli.demo.worker`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Self
 from lockfast.cli.demo.die_with_parent import leashed
 from lockfast.cli.supervise.poll import ready
 
-TICK = 0.1  # seconds between two looks while a worker is at work
+TICK = 0.1  # seconds between two calls of `tick` while the demo waits for a worker
 
 
 class Actor:
-    """A worker, which is asked step by step, and really stopped and continued."""
+    """A worker process: takes requests one by one, and is stopped and continued by signals."""
 
     def __init__(self, name: str, url: str, tick: Callable[[], object]) -> None:
-        """Start the process. `tick` is called while it is waited for."""
+        """Start the process. `tick` is called again and again while `hear` waits."""
         self.name = name
         self._tick = tick
         self._process = subprocess.Popen(  # noqa: S603  # a module of ours
@@ -30,22 +30,22 @@ class Actor:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            process_group=0,  # Ctrl-C is for the demo
+            process_group=0,  # so that Ctrl-C reaches only the demo
         )
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id of the worker."""
         return self._process.pid
 
     def ask(self, word: str, *args: object) -> None:
-        """Have it do something."""
+        """Send a request, and do not wait for the answer."""
         assert self._process.stdin is not None  # noqa: S101  # for the type checker
         self._process.stdin.write(json.dumps([word, *args]) + "\n")
         self._process.stdin.flush()
 
     def hear(self) -> tuple[str, str]:
-        """Wait for its answer: the word and what came of it, or an error's name and words."""
+        """Wait for the answer: the request's name and result, or an error's name and message."""
         assert self._process.stdout is not None  # noqa: S101  # for the type checker
         while not ready([self._process.stdout.fileno()], TICK):
             self._tick()
@@ -56,7 +56,7 @@ class Actor:
         return word, said
 
     def call(self, word: str, *args: object) -> tuple[str, str]:
-        """Ask and hear."""
+        """Send a request and wait for the answer."""
         self.ask(word, *args)
         return self.hear()
 
@@ -69,7 +69,7 @@ class Actor:
         os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
-        """Nothing more: it runs."""
+        """Return the actor, which runs already."""
         return self
 
     def __exit__(
@@ -78,7 +78,7 @@ class Actor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the process, also one that is stopped."""
+        """Kill the process, even if it is stopped."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -1,4 +1,4 @@
-"""Claims as the commands show them: in words, in the fields of `--json`, and by name."""
+"""Formats claims for the commands: in words, as the fields of `--json`, and grouped by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lockfast.port import SHARED
 
 
 class Name(NamedTuple):
-    """A resource, and the claims on it in the order of the queue."""
+    """The name of a lock, and the claims on it in the order of the queue."""
 
     name: str
     holders: list[Holder]
@@ -21,7 +21,7 @@ class Name(NamedTuple):
 
 
 def by_name(claims: Iterable[Holder]) -> list[Name]:
-    """Sort claims, which come in the order of names, into names."""
+    """Group claims by name. They must be sorted by name already."""
     return [
         Name(name, [one for one in queue if one.granted], [one for one in queue if not one.granted])
         for name, group in groupby(claims, key=lambda each: each.name)
@@ -30,7 +30,7 @@ def by_name(claims: Iterable[Holder]) -> list[Name]:
 
 
 def fields(claim: Holder) -> dict[str, object]:
-    """Return what `--json` says of a claim. Numbers that do not fit a float are strings."""
+    """Return the fields of a claim for `--json`. Numbers that may not fit a float are strings."""
     return {
         "name": claim.name,
         "state": "holds" if claim.granted else "waits",
@@ -46,29 +46,29 @@ def fields(claim: Holder) -> dict[str, object]:
 
 
 def bearer(claim: Holder) -> str:
-    """Name whoever made a claim, in short."""
+    """Return the service or worker that made a claim, and its pid."""
     return plain(f"{claim.who.service or claim.who.worker} pid {claim.who.pid}")
 
 
 def described(claim: Holder) -> str:
-    """Name whoever made a claim, in full."""
+    """Return the full description of who made a claim."""
     return plain(str(claim.who))
 
 
 def share(claim: Holder) -> str:
-    """Return what it has: its token, or its part of what several have."""
+    """Return the token of an exclusive claim, or the part of a shared lock that the claim has."""
     if claim.weight == claim.capacity:
         return str(claim.ticket)
     return "reader" if claim.capacity == SHARED else f"{claim.weight} of {claim.capacity}"
 
 
 def age(claim: Holder) -> str:
-    """Return how long ago it asked, by its wall clock and ours."""
+    """Return how long ago the claim was made, from the wall clocks of its machine and of ours."""
     return span(time.time() - claim.who.since) if claim.who.since else "?"
 
 
 def span(seconds: float) -> str:
-    """Write a time for people: 12 s, 3 min, 5 h, 2 d."""
+    """Format a duration for people: 12 s, 3 min, 5 h, 2 d."""
     seconds = max(seconds, 0.0)
     for unit, size, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < limit:

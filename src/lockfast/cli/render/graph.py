@@ -1,4 +1,4 @@
-"""The wait-for graph, drawn as trees: under each holder those who wait for it, and for them."""
+"""The wait-for graph, drawn as trees: below each holder its waiters, and below them theirs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from lockfast.cli.render.claims import bearer, by_name
 from lockfast.plain import plain
 
 SHOWN = 5  # waiters of one claim that are drawn; the others are counted
-DEEP = 8  # steps from a holder to whoever waits for one who waits for it
+DEEP = 8  # levels that are drawn below the waiters of a holder
 
 
 class Graph:
-    """Who waits for whom. A thread or task that waits has told in its claim what it holds."""
+    """Which claims wait for which. A waiting claim lists what its thread or task holds."""
 
     def __init__(self, claims: Sequence[Holder]) -> None:
-        """Read a listing."""
+        """Build the graph from all claims that an engine shows."""
         self._waiters = {name.name: name.waiters for name in by_name(claims)}
         self._granted = {claim.id: claim for claim in claims if claim.granted}
         self._waits = {
             held: claim for claim in claims if not claim.granted for held in claim.holding
         }
-        """By the id of a claim that is held, the one on which its bearer waits."""
+        """By the id of a granted claim: the claim for which the same thread or task waits."""
         self._drawn: set[str] = set()
 
     def edges(self) -> list[tuple[Holder, Holder]]:
-        """Return each waiting claim with each claim that is held of the same name."""
+        """Return a pair of each waiting claim and each granted claim on the same name."""
         return [
             (waiter, holder)
             for holder in self._granted.values()
@@ -37,8 +37,10 @@ class Graph:
         ]
 
     def trees(self) -> list[Tree]:
-        """Draw from those who wait for nothing, the most waited for first, then whatever is left:
-        it waits in a circle.
+        """Return a tree for each holder that has waiters, those with the most waiters first.
+
+        Holders that wait for nothing come first, with all that wait for them. The holders that
+        these trees did not reach wait in a circle, and come last.
         """
         held = sorted(self._granted.values(), key=lambda each: -len(self._waiters[each.name]))
         roots = [claim for claim in held if claim.id not in self._waits]
@@ -46,7 +48,7 @@ class Graph:
         return [self._tree(root) for root in (*roots, *rest) if self._followed(root)]
 
     def _followed(self, holder: Holder) -> bool:
-        """Return whether somebody waits for it who was not drawn yet."""
+        """Return whether the holder has a waiter that was not drawn yet."""
         return any(claim.id not in self._drawn for claim in self._waiters.get(holder.name, ()))
 
     def _tree(self, holder: Holder) -> Tree:
@@ -74,5 +76,5 @@ class Graph:
 
 
 def _line(words: str, style: str = "") -> Text:
-    """Write a line that is cut off where the screen ends."""
+    """Return a line that is cut off at the edge of the screen."""
     return Text(words, style=style, no_wrap=True, overflow="ellipsis")

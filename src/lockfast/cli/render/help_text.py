@@ -1,4 +1,4 @@
-"""The text of `--help`: a command's docstring. Paragraphs flow, examples stand as they are."""
+"""Makes the text of `--help` from a command's docstring: wraps paragraphs, but not examples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rich.markup import escape
 
 
 def manual(command: Callable[..., object]) -> str:
-    """Return the docstring as Typer wants it.
+    """Return the docstring of a command in the form that Typer needs.
 
-    A paragraph with indented lines is a list under a heading, and keeps its lines.
+    Each paragraph becomes one line. If its second line is indented, it is a list under a heading,
+    and keeps its lines.
     """
     return "\n\n".join(_set(part) for part in cleandoc(command.__doc__ or "").split("\n\n"))
 

@@ -1,4 +1,4 @@
-"""Hot names: where claims wait, and where the lock goes from hand to hand."""
+"""Finds hot names: locks that have waiters, or whose holder changes often."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ MINUTE = 60.0
 
 
 class Hot(NamedTuple):
-    """A name that is in demand."""
+    """A name that has waiters, or that was granted within the last minute."""
 
     name: str
     waiters: int
     grants: int
-    """Holders that were seen to come within the last minute: at most one per look and name."""
+    """New holders that were seen within the last minute. Those between two looks are not seen."""
 
 
 class Heat:
-    """What a watcher has seen so far."""
+    """Counts the grants of the last minute from one look at the engine to the next."""
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
+        """Start without a look."""
         self._known: set[str] | None = None
         self._grants: deque[tuple[float, str]] = deque()
 
     def look(self, claims: Sequence[Holder], now: float) -> list[Hot]:
-        """Take a listing in; give the hottest names first."""
+        """Add a look at all claims, and return the hot names, the hottest first."""
         held = {claim.id: claim.name for claim in claims if claim.granted}
-        if self._known is not None:  # whoever was there at the first look came before it
+        if self._known is not None:  # holders in the first look were granted before it: no grants
             self._grants += [(now, name) for id_, name in held.items() if id_ not in self._known]
         self._known = set(held)
         while self._grants and self._grants[0][0] < now - MINUTE:

@@ -1,4 +1,4 @@
-"""The screen of `watch`: the table, the hot names, who waits for whom."""
+"""The screen of `watch`: the table of locks, deadlocks, who waits for whom, and hot names."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lockfast.cli.render.hot_names import Hot
 from lockfast.cli.render.table import table
 from lockfast.plain import plain
 
-HOTTEST = 5  # names that are called hot, on a high screen
-FRAME = 6  # lines of titles and of the table's own
-WAITS = 12  # lines of the graph, at most: a third of the screen
-CIRCLES = 3  # deadlocks that are told
+HOTTEST = 5  # hot names at most; fewer on a low screen
+FRAME = 6  # lines that the titles and the frame of the table take
+WAITS = 12  # lines of the graph at most; a third of a low screen
+CIRCLES = 3  # deadlocks that are shown; the others are counted
 
 
 class View(NamedTuple):
-    """What one look has shown."""
+    """The result of one look at the engine."""
 
     claims: Sequence[Holder]
     hot: Sequence[Hot]
@@ -32,7 +32,10 @@ class View(NamedTuple):
 
 
 def screen(title: str, view: View | None, trouble: str, size: ConsoleDimensions) -> RenderableType:
-    """Draw. What does not fit is counted: the most waited for come first."""
+    """Return the screen for a view. Names with the most waiters come first.
+
+    Names that do not fit are only counted. `trouble`: an error message to show, or "".
+    """
     width, height = size
     parts: list[RenderableType] = [_line(plain(title), "bold reverse")]
     if trouble:
@@ -104,7 +107,7 @@ def _line(words: str, style: str = "") -> Text:
 
 
 def _lines(part: RenderableType, width: int) -> int:
-    """Count the lines that a part takes, also if they are folded."""
+    """Return how many lines a part takes on the screen, including lines that are wrapped."""
     if isinstance(part, Tree):
         return 1 + sum(_lines(child, width) for child in part.children)
     if isinstance(part, Table):

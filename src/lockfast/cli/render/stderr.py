@@ -1,4 +1,4 @@
-"""What lockfast itself says to people: on stderr, since stdout belongs to what a command prints."""
+"""Prints lockfast's own messages to stderr, because stdout belongs to the output of commands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NOWHERE = logging.NullHandler()
 
 
 def keep_log_quiet() -> None:
-    """Keep the library's log from stderr: the commands say themselves what happens to a lock."""
+    """Keep the library's log off stderr, because the commands report themselves what happens."""
     logging.getLogger("lockfast").addHandler(_NOWHERE)
 
 
 def say(message: str) -> None:
-    """Say one thing, in one line: what others wrote into it cannot make a second."""
+    """Print a message as one line. Line breaks in text from others are escaped."""
     sys.stderr.write(f"lockfast: {plain(message)}\n")

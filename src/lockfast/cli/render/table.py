@@ -1,6 +1,6 @@
-"""The table of claims: one row for each holder, with who waits behind it.
+"""The table of claims: one row for each holder, and the number of waiters for each name.
 
-What does not fit is left out, column by column, the least important first. The name never is.
+Columns that do not fit are left out, the least important first. The name is always shown.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from lockfast.cli.render.claims import Name, age, share
 from lockfast.plain import plain
 
 BAR = 10  # characters
-LOW = 0.34  # of a ttl: below it, a renewal is overdue
+LOW = 0.34  # part of the ttl that is left: below it, a renewal is overdue, and the bar is red
 BETWEEN = 3  # characters between two columns
-EDGES = 2  # characters beside the first and the last
-SHORT_NAME = 24  # characters that a name has before anything else, and a third of the width
+EDGES = 2  # characters beside the first and the last column
+SHORT_NAME = 24  # characters that the name gets before other columns; more on a wide screen
 
 Row = Mapping[str, Text]
 
 
 class Column(NamedTuple):
-    """What is told of a claim."""
+    """A column of the table."""
 
     title: str
     rank: int
-    """The lower, the longer it stays when there is little room."""
+    """The importance: columns with a high rank are left out first."""
     most: int
-    """Characters that it takes before all columns that are shown have theirs."""
+    """Its width in characters, at most, until all columns that fit have theirs."""
     style: str = ""
     justify: Literal["left", "right"] = "left"
 
@@ -52,7 +52,7 @@ COLUMNS = (
 
 
 def table(names: Sequence[Name], width: int, *, whole: bool) -> Table:
-    """Make a table of names. `whole`: a long name takes more lines, and is not cut off."""
+    """Return a table of names. `whole`: wrap a long name instead of cutting it off."""
     rows = [row for name in names for row in _rows(name)]
     widths = _widths(rows, width)
     made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
@@ -73,7 +73,7 @@ def table(names: Sequence[Name], width: int, *, whole: bool) -> Table:
 
 
 def _widths(rows: Sequence[Row], room: int) -> dict[str, int]:
-    """Choose the columns that fit, and how wide each is."""
+    """Return the columns that fit, by title, with the width of each."""
     room -= EDGES
     wanted = {
         column.title: max(len(column.title), *(row[column.title].cell_len for row in rows), 0)
@@ -87,7 +87,7 @@ def _widths(rows: Sequence[Row], room: int) -> dict[str, int]:
         if least[column.title] + BETWEEN <= room:
             shown[column.title] = least[column.title]
             room -= least[column.title] + BETWEEN
-    for title in ("name", "holder", "host", "purpose"):  # what is left goes to what was cut
+    for title in ("name", "holder", "host", "purpose"):  # these get the room that is left
         if title in shown:
             more = min(wanted[title] - shown[title], room)
             shown[title] += more
@@ -99,7 +99,7 @@ def _rows(name: Name) -> list[Row]:
     waiting = Text(str(len(name.waiters)), style="yellow" if name.waiters else "dim")
     first = {"name": Text(plain(name.name)), "waiters": waiting}
     empty = {column.title: Text() for column in COLUMNS}
-    if not name.holders:  # about to be granted
+    if not name.holders:  # the engine is about to grant it to a waiter
         return [{**empty, **first}]
     rows = [{**empty, **_told(claim)} for claim in name.holders]
     return [{**rows[0], **first}, *rows[1:]]
@@ -119,7 +119,7 @@ def _told(claim: Holder) -> dict[str, Text]:
 
 
 def bar(claim: Holder) -> Text:
-    """Draw how much of its time a claim has left before it must be renewed."""
+    """Return a bar that shows how much time a claim has left before it must be renewed."""
     seconds = f" {claim.left:.0f} s"
     if not claim.life:
         return Text(seconds)

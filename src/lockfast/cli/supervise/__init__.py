@@ -1,4 +1,5 @@
-"""A command under a lease: two processes that watch it and each other, and leave nothing of it.
+"""Runs a command under a lease. Two processes watch the command and each other.
 
-`lockfast` holds the lease; the watchdog, its child, has the command and all its descendants.
+`lockfast` holds the lease. The watchdog, its child, is the parent of the command and all its
+descendants. At the end, they leave no process of the command running.
 """

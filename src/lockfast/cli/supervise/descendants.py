@@ -1,8 +1,8 @@
-"""All descendants of a process, also those that left its group or its session.
+"""Finds and signals all descendants of a process, also those that left its group or its session.
 
-A process group is not enough: a daemon makes a session of its own. A cgroup would be, but few may
-make one: it takes root or a delegated hierarchy. Being the subreaper takes nothing, and no child
-can leave: whoever loses its parent becomes ours.
+A process group is not enough, because a daemon makes a session of its own. A cgroup would be
+enough, but few processes may make one: it takes root or a delegated hierarchy. Being a subreaper
+takes no rights, and no descendant escapes it: a process that loses its parent becomes its child.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINUX = sys.platform == "linux"
 
 
 class Process(NamedTuple):
-    """What is needed of one line of the kernel's."""
+    """A process, as /proc/PID/stat describes it."""
 
     pid: int
     parent: int
@@ -31,17 +31,17 @@ class Process(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own."""
+    """Make this process the subreaper: the parent of each descendant that loses its own."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends, however it ends."""
+    """Let the kernel kill this process when its parent ends, however it ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def take_name(name: bytes) -> None:
-    """Be called so by `ps` and `pkill`."""
+    """Set the name by which `ps` and `pkill` know this process."""
     _prctl(PR_SET_NAME, ctypes.c_char_p(name))
 
 
@@ -51,9 +51,9 @@ def _prctl(option: int, value: object) -> None:
 
 
 def descendants(root: int, spared: Collection[int] = ()) -> list[Process]:
-    """List the living descendants of a process, without those that are spared, and theirs.
+    """Return the living descendants of a process, except the `spared` ones and their descendants.
 
-    Nobody, where there is no /proc.
+    The list is empty on systems other than Linux.
     """
     children: dict[int, list[Process]] = {}
     for each in _processes():
@@ -68,12 +68,12 @@ def descendants(root: int, spared: Collection[int] = ()) -> list[Process]:
 
 
 def send(root: int, group: int, number: int, spared: Collection[int] = ()) -> None:
-    """Send a signal to the group, and to every descendant of `root` that is not in it."""
+    """Send a signal to a process group, and to every descendant of `root` outside of the group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
     for each in descendants(root, spared):
         if each.group != group:
-            # A pid cannot have been given away since: that takes a whole round of all pids.
+            # This pid still means the same process: the kernel reuses one only after all others.
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(each.pid, number)
 
@@ -82,11 +82,11 @@ def _processes() -> Iterator[Process]:
     proc = Path("/proc")
     if not LINUX:
         return
-    for entry in os.listdir(proc):  # noqa: PTH208  # a Path for each would be most of the time
+    for entry in os.listdir(proc):  # noqa: PTH208  # making a Path for each takes most of the time
         if entry.isdigit():
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the process has just ended
                 stat = (proc / entry / "stat").read_bytes()
-                # The state follows the name, which stands in brackets and may hold anything.
+                # The state follows the name, which is in brackets and may contain brackets itself.
                 state, parent, group = stat[stat.rindex(b")") + 2 :].split(maxsplit=3)[:3]
                 if state not in b"ZX":
                     yield Process(int(entry), int(parent), int(group))

@@ -1,4 +1,4 @@
-"""How a process becomes the command: its group, the terminal, its end with its parent's."""
+"""Turns a forked child of the watchdog into the command, with its own group and the terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from lockfast.cli.supervise import descendants
 from lockfast.cli.supervise.messages import Start
 from lockfast.cli.supervise.terminal import Terminal
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells say it
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes that shells use
 
 
 def become(command: Sequence[str], order: Start, mask: Iterable[int]) -> NoReturn:
-    """Turn a forked child of the watchdog into the command. Nothing of Python's is run at exit.
+    """Replace this process, a forked child of the watchdog, by the command. Never return.
 
-    All signals are blocked, and `mask` is what was blocked before. The watchdog's handlers do
-    nothing, so a signal that came before the command ran would have been lost.
+    If the command cannot be run, exit without running Python's exit handlers.
+
+    The caller has blocked all signals, and `mask` is the signal mask from before. The watchdog's
+    handlers do nothing, so without this a signal that comes before the command runs would be lost.
     """
     code = NOT_EXECUTABLE
     try:
@@ -30,15 +32,15 @@ def become(command: Sequence[str], order: Start, mask: Iterable[int]) -> NoRetur
         os.setpgid(0, 0)
         if order.in_front:
             Terminal().give(os.getpid())
-        # Python ignores these two, and what is ignored stays so through exec.
+        # Python ignores these two signals, and the command would inherit that through exec.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], list(command), order.environment)  # noqa: S606  # it is what was asked
+        os.execvpe(command[0], list(command), order.environment)  # noqa: S606  # the user asked to run it
     except FileNotFoundError:
         code = NOT_FOUND
         os.write(2, f"lockfast: there is no command {command[0]!r}\n".encode())
-    except BaseException as error:  # noqa: BLE001  # a forked child must not go on as its parent
+    except BaseException as error:  # noqa: BLE001  # the child must not run the watchdog's code
         os.write(2, f"lockfast: {command[0]!r} cannot be run: {error}\n".encode())
     finally:
         os._exit(code)

@@ -1,4 +1,7 @@
-"""What lockfast and its watchdog say to each other. The end of the line is the end of the other."""
+"""The messages between lockfast and its watchdog: orders to the watchdog, and its reports.
+
+They go through a pipe. If the pipe ends, the other process has ended.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +10,52 @@ from typing import NamedTuple, TypeAlias
 
 
 class Start(NamedTuple):
-    """Start the command."""
+    """An order: start the command, under a lease that is valid until `until`."""
 
     environment: dict[str, str]
     until: float
     in_front: bool
-    """Whether it gets the terminal."""
+    """Whether to put the command in the foreground of the terminal."""
 
 
 class Until(NamedTuple):
-    """The lease is good until then, by the clock that the whole machine has."""
+    """An order: the lease is now valid until this instant of `lockfast.runtime.base.now`.
+
+    All processes of a machine share that clock.
+    """
 
     until: float
 
 
 class Forward(NamedTuple):
-    """Send a signal to the command's group."""
+    """An order: send a signal to the command's process group."""
 
     number: int
 
 
 class Kill(NamedTuple):
-    """The lease is lost: leave nothing alive."""
+    """An order: the lease is lost, so kill the command and all its descendants."""
 
 
 class Started(NamedTuple):
-    """The command runs, in a group of this number."""
+    """A report: the command runs, in the process group of this number."""
 
     group: int
 
 
 class Stopped(NamedTuple):
-    """The command was stopped, by this signal."""
+    """A report: this signal has stopped the command."""
 
     number: int
 
 
 class Ended(NamedTuple):
-    """Nothing of the command is left."""
+    """A report: no process of the command is left."""
 
     status: int
-    """As the kernel gives it."""
+    """The wait status of the command, as `os.waitpid` returns it."""
     by_lease: bool
-    """Whether it was ended because the lease was not kept."""
+    """Whether the watchdog ended the command because the lease was not kept."""
 
 
 Order = Start | Until | Forward | Kill

@@ -1,4 +1,4 @@
-"""When a command must be told to end so that nothing of it is left when the lease ends."""
+"""Computes when to send TERM and KILL, so that a command has ended when its lease ends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Self
 
 from lockfast.port import LONGEST, SHORTEST
 
-MARGIN = 2.0  # seconds from KILL to the end of the lease: for the kernel, and for a busy machine
+MARGIN = 2.0  # seconds from KILL to the end of the lease: the kernel and a busy machine take time
 GRACE = 5.0  # seconds from TERM to KILL
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """TERM, grace, KILL, margin, and only then the end of the lease. It knows no clock."""
+    """The order of events at the end of a lease: TERM, grace, KILL, margin, end of the lease.
+
+    It reads no clock. `until` is the instant at which the lease ends.
+    """
 
     ttl: float
     grace: float
@@ -21,10 +24,10 @@ class Plan:
 
     @classmethod
     def of(cls, ttl: float, grace: float | None = None) -> Self:
-        """Make the plan of a lease.
+        """Return the plan for a lease, or raise `ValueError` if `ttl` or `grace` is not possible.
 
         A lease that is renewed in time never has less than half of its ttl left. The plan must fit
-        into that half, or it would end a command whose lease is well.
+        into that half, or lockfast would end a command although its lease is renewed.
         """
         if not SHORTEST <= ttl <= LONGEST:
             raise ValueError(f"--ttl is {SHORTEST:g} to {LONGEST:.0f} seconds, not {ttl:g}")
@@ -40,17 +43,17 @@ class Plan:
         return cls(ttl, grace, margin)
 
     def freeze_at(self, until: float) -> float:
-        """Tell when a lease that is good until then has no longer been renewed as it should be."""
+        """Return when to stop the command: a renewal should have come before that."""
         return until - self.ttl / 2.0
 
     def term_at(self, until: float) -> float:
-        """Tell when to send TERM."""
+        """Return when to send TERM."""
         return until - self.margin - self.grace
 
     def kill_at(self, until: float) -> float:
-        """Tell when to send KILL."""
+        """Return when to send KILL."""
         return until - self.margin
 
     def overdue_at(self, until: float) -> float:
-        """Tell when somebody else must do it, because KILL was not sent."""
+        """Return when lockfast must kill the command itself, because the watchdog has not."""
         return until - self.margin * 0.75

@@ -1,6 +1,6 @@
-"""Waiting for descriptors, whatever their numbers.
+"""Waits for file descriptors, whatever their numbers.
 
-`select.select` fails from 1024 on, and a job may inherit more than that.
+`select.select` fails for descriptors from 1024 on, and a job may inherit more than that.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 
 def ready(descriptors: Iterable[int], seconds: float | None = None) -> set[int]:
-    """Sleep until there is something to read, or the time is over; give what can be read.
+    """Wait until a descriptor is readable or the time is over. Return those that are readable.
 
-    The end of the other side is something to read too.
+    A descriptor is also readable when its other side was closed.
     """
     poll = select.poll()
     for each in descriptors:

@@ -1,4 +1,4 @@
-"""Keeps a command under a lease: tells the watchdog how long it is good, and people the rest."""
+"""Runs a command under a lease: reports renewals to the watchdog, and trouble to the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lockfast.errors import LeaseLost, Loss
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 
-TICKS = 20  # looks at the lease, per ttl
+TICKS = 20  # checks of the lease per ttl
 
 
 class Outcome(NamedTuple):
@@ -36,15 +36,18 @@ class Outcome(NamedTuple):
 
     code: int
     lost: bool = False
-    """Whether it was ended because the lease was not kept."""
+    """Whether lockfast ended the command because the lease was not kept."""
     signal: int = 0
-    """The signal that ended it."""
+    """The signal that ended the command, or the wait for the lock; 0 if none did."""
     was_in_front: bool = False
-    """Whether that signal may have come from the terminal, which sent it to the command alone."""
+    """Whether the command was in the terminal's foreground when the signal ended it.
+
+    The terminal may then have sent the signal, and only to the command's group.
+    """
 
 
 class Keeper:
-    """One run of the command under one lease."""
+    """Runs the command once, under one lease."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Keeper:
         signals: Signals,
         terminal: Terminal,
     ) -> None:
-        """Start nothing yet."""
+        """Keep the parts; `run` starts the command."""
         self._lease = lease
         self._plan = plan
         self._watchdog = watchdog
@@ -66,12 +69,12 @@ class Keeper:
         self._killed = False
 
     def run(self) -> Outcome:
-        """Run the command; nothing of it is left when this returns."""
+        """Run the command and return how it ended. No process of it is left then."""
         self._lease.on_lost(self._signals.wake)
         try:
             self._settle()
             return self._watch()
-        except LeaseLost as error:  # before it could begin
+        except LeaseLost as error:  # before the command was started
             say(str(error))
             return Outcome(Code.LOST, lost=True)
         except WatchdogDied as error:
@@ -82,8 +85,10 @@ class Keeper:
             self._terminal.take()
 
     def _settle(self) -> None:
-        """Wait until the lease has a good part of its ttl left: one that was granted after a wait
-        begins with what is left to a waiter, and the heart renews it at once.
+        """Wait until the lease has half of its ttl left, which the plan needs.
+
+        A lease that was granted after a wait starts with the time that the waiter had left. The
+        heart renews it at once.
         """
         while self._lease.remaining < self._plan.ttl / 2.0:
             self._lease.ensure_held()
@@ -114,7 +119,7 @@ class Keeper:
         if isinstance(report, Started):
             self._group = report.group
             if in_front:
-                self._terminal.give(report.group)  # the command does the same: who comes first
+                self._terminal.give(report.group)  # the command does the same; either may be first
         elif isinstance(report, Stopped) and self._terminal.exists:
             self._stopped(report.number)
 
@@ -127,7 +132,7 @@ class Keeper:
         self._go_on(wants_terminal=wants_terminal)
 
     def _go_on(self, *, wants_terminal: bool = False) -> None:
-        """Let the command go on, in front if lockfast is there: the shell said `fg`, not `bg`."""
+        """Continue the command: in the foreground after the shell's `fg`, but not after `bg`."""
         if self._terminal.in_front and (wants_terminal or self._terminal.is_plain()):
             self._terminal.give(self._group)
         self._watchdog.tell(Forward(signal.SIGCONT))
@@ -139,7 +144,7 @@ class Keeper:
             self._watchdog.tell(Forward(number))
 
     def _look(self) -> None:
-        """Tell the watchdog and the people what became of the lease."""
+        """Send a loss or a renewal of the lease to the watchdog, and tell the user of jeopardy."""
         lease = self._lease
         state = lease.state
         if lease.loss is not None:
@@ -160,8 +165,8 @@ class Keeper:
     def _outcome(self, report: Ended) -> Outcome:
         if report.by_lease:
             lease = self._lease
-            drive(explained(lease._session, lease.claim))  # noqa: SLF001  # whoever broke it is named
-            # Ended before the lease is: the engine could not be reached.
+            drive(explained(lease._session, lease.claim))  # noqa: SLF001  # reads who broke the lock
+            # Without a loss, the lease has not ended yet: its renewals did not reach the engine.
             why = Loss.UNREACHABLE.value if lease.loss is None else lease.claim.why()
             say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
             return Outcome(Code.LOST, lost=True)
@@ -172,13 +177,13 @@ class Keeper:
 
 
 def environment(lease: lockfast.Lease) -> dict[str, str]:
-    """Make the command's environment: lockfast's own, and what it may show to a guard."""
+    """Return the command's environment: lockfast's own, and what the command shows to a guard."""
     own = {"LOCKFAST_NAME", "LOCKFAST_TOKEN", "LOCKFAST_TICKET", "LOCKFAST_FENCE_FLOOR"}
     found = {key: value for key, value in os.environ.items() if key not in own}
     found["LOCKFAST_NAME"] = lease.name
     found["LOCKFAST_TICKET"] = str(lease.ticket)
     try:
         found["LOCKFAST_TOKEN"] = str(lease.token)
-    except TypeError:  # several hold it at once: there is no token
+    except TypeError:  # a lock that several hold at once has no token
         found["LOCKFAST_FENCE_FLOOR"] = str(lease.fence_floor)
     return found

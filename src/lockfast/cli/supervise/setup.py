@@ -1,4 +1,4 @@
-"""All that a command under a lease needs: the watchdog, the signals, the terminal."""
+"""Sets up all that a command under a lease needs: the watchdog, the signals, the terminal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lockfast.errors import EngineError, LeaseLost
 
 
 class Stage:
-    """What `staged` sets up."""
+    """What a command under a lease needs. Made by `staged`."""
 
     def __init__(self, plan: Plan, watchdog: Handle, signals: Signals, terminal: Terminal) -> None:
-        """Use `staged` instead."""
+        """Keep the parts. Use `staged` instead."""
         self._plan = plan
         self._watchdog = watchdog
         self._terminal = terminal
@@ -30,34 +30,35 @@ class Stage:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether a command can be started again."""
+        """Whether the watchdog is alive, so that the command can be started again."""
         return self._watchdog.alive
 
     def keep(self, lease: lockfast.Lease) -> Outcome:
-        """Run the command under a lease, and give the lease back."""
+        """Run the command under a lease, release the lease, and return how the command ended."""
         keeper = Keeper(lease, self._plan, self._watchdog, self.signals, self._terminal)
         outcome = keeper.run()
-        if outcome.lost:  # the engine is out of reach: wait for the end that is near, not for it
+        if outcome.lost:  # the lease ends soon: wait for that, not for an unreachable engine
             lease.wait_lost(lease.remaining)
         try:
             lease.release()
         except LeaseLost as error:
-            if not outcome.lost:  # it was gone, and the last renewal did not know yet
+            if not outcome.lost:  # it was lost after its last renewal
                 say(str(error))
                 return Outcome(Code.LOST, lost=True)
-        except EngineError as error:  # the command has done its work: the ttl does the rest
+        except EngineError as error:  # the command has ended normally, and the lease will expire
             say(f"the lease on {lease.name!r} was not released, it ends by itself: {error}")
         return outcome
 
 
 @contextmanager
 def staged(command: Sequence[str], plan: Plan, *, freeze: bool, keep_url: bool) -> Iterator[Stage]:
-    """Set the stage; nothing of a command is left on it at the end.
+    """Set up a `Stage`. When the block ends, no process of the command is left.
 
-    To be called before a client is made: the watchdog is forked, and a client has threads.
+    Call this before a client is made, because it forks the watchdog, and a client has threads.
 
-    The URL holds the engine's password, and the command, which logs and mails its environment when
-    it fails, seldom needs it. So neither the watchdog nor the command has it.
+    Without `keep_url`, neither the watchdog nor the command gets LOCKFAST_URL in its environment.
+    The URL holds the engine's password, the command seldom needs it, and a command that fails may
+    log or mail its environment.
     """
     if not keep_url:
         os.environ.pop("LOCKFAST_URL", None)
@@ -70,10 +71,11 @@ def staged(command: Sequence[str], plan: Plan, *, freeze: bool, keep_url: bool) 
 
 
 def leave(outcome: Outcome) -> int:
-    """Return the exit code.
+    """Return the exit code. If SIGINT ended the command, end lockfast by SIGINT instead.
 
-    An end by Ctrl-C is passed on to the whole group, as the terminal would have done had the
-    command been in it: a script that only sees the number 130 would go on.
+    A script that only sees the exit code 130 would continue. If the command was in the terminal's
+    foreground, send SIGINT to lockfast's whole group, as the terminal would have done had the
+    command been in it.
     """
     if outcome.signal == signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

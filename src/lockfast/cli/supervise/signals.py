@@ -1,4 +1,4 @@
-"""Signals that lockfast gets: while it waits they end the wait, later they are the command's."""
+"""Catches the signals that lockfast gets, to end a wait for the lock or to pass them on."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ OWN = {
     *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGTTIN, signal.SIGTTOU),
     *(signal.SIGKILL, signal.SIGSTOP),
 }
-"""Those that are about this very process, and those that nobody can take."""
+"""Signals that are not caught: they concern this process alone, or cannot be caught."""
 MILD = {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
-"""Those that end nobody."""
+"""Signals that do not end a process by default, and so do not end a wait."""
 
 
 class Interrupted(Exception):
-    """A signal ended the wait."""
+    """A signal ended the wait for the lock."""
 
     def __init__(self, number: int) -> None:
-        """Keep its number."""
+        """Keep the number of the signal."""
         super().__init__(number)
         self.number = number
 
 
 class Signals:
-    """Takes the signals for as long as the `with` block lasts."""
+    """Catches signals for as long as the `with` block lasts. `take` returns those that came."""
 
     def __init__(self) -> None:
-        """Take none yet."""
+        """Catch nothing yet."""
         self._before: dict[int, signal._HANDLER] = {}
         self._in, self._out = socket.socketpair()
 
     def wait_for(self, work: Callable[[], T]) -> T:
-        """Do work that blocks, but let a signal end the wait: then raise `Interrupted`, and leave
-        the work to whoever closes the client.
+        """Return the result of work that blocks. Raise `Interrupted` if a signal comes first.
 
-        In a thread of its own, since the kernel gives a signal to any thread, and Python runs a
-        handler only in the main one: blocked in a lock, it would sleep through it.
+        The work then continues in its thread until the caller closes the client. It has a thread of
+        its own because Python runs signal handlers only in the main thread, while the kernel may
+        deliver a signal to any thread. A main thread that is blocked in a lock would not wake up.
         """
         done: list[Callable[[], T]] = []
 
@@ -56,7 +56,7 @@ class Signals:
             done.append(_result(work))
             self.wake()
 
-        # By the name of the thread it works for: it is shown to whoever asks who holds the lock.
+        # The caller's name, because `who` and `ls` show the thread that acquired a lock.
         name = threading.current_thread().name
         threading.Thread(target=settle, name=name, daemon=True).start()
         while not done:
@@ -65,7 +65,7 @@ class Signals:
         return done[0]()
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` if a signal has come that ends a wait."""
+        """Raise `Interrupted` if a signal has come that ends a wait. Stop here after SIGTSTP."""
         for number in self.take():
             if number == signal.SIGTSTP:
                 self.pause()
@@ -73,39 +73,39 @@ class Signals:
                 raise Interrupted(number)
 
     def fileno(self) -> int:
-        """Return what is readable when there is something to take."""
+        """Return the descriptor that becomes readable when a signal or a `wake` comes."""
         return self._out.fileno()
 
     def take(self) -> list[int]:
-        """Return the signals that came since the last time."""
+        """Return the numbers of the signals that came since the last call."""
         with suppress(BlockingIOError):
             return [number for number in self._out.recv(4096) if number]
         return []
 
     def wake(self) -> None:
-        """End the sleep of whoever waits for signals. From any thread."""
+        """End the sleep of the thread that waits for signals. Callable from any thread."""
         with suppress(OSError):
             self._in.send(b"\0")
 
     @staticmethod
     def pause() -> None:
-        """Stop, with the whole group, as the terminal would have stopped it; return when continued.
+        """Stop lockfast's process group, as the terminal does on Ctrl-Z. Return when continued.
 
-        A group without a shell to continue it is not stopped by the kernel.
+        The kernel does not stop a group that has no shell to continue it.
         """
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(0, signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
 
     def __enter__(self) -> Self:
-        """Take them, but leave alone what was ignored: `nohup` and `&` mean it."""
+        """Catch the signals, but not those that `nohup` or the shell's `&` have set to ignored."""
         self._in.settimeout(0.0)
         self._out.settimeout(0.0)
         signal.set_wakeup_fd(self._in.fileno(), warn_on_full_buffer=False)
         for number in signal.valid_signals() - OWN:
             if signal.getsignal(number) not in {signal.SIG_IGN, None}:
                 self._before[number] = signal.signal(number, _heard)
-        # With `stty tostop`, a warning that is written from behind would stop us.
+        # With `stty tostop`, the kernel would stop lockfast if it wrote from the background.
         self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         return self
 
@@ -115,7 +115,7 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Restore them."""
+        """Restore the handlers from before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)
@@ -124,14 +124,14 @@ class Signals:
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the kernel's part of it has put the number where `take` finds it."""
+    """Do nothing: Python has already written the signal's number to the wakeup descriptor."""
 
 
 def _result(work: Callable[[], T]) -> Callable[[], T]:
-    """Do it, and give what gives its result, or raises its error."""
+    """Do the work, and return a function that returns its result or raises its error."""
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+    except BaseException as error:  # noqa: BLE001  # `wait_for` raises it again
         return partial(_fail, error)
     return lambda: result
 

@@ -1,4 +1,4 @@
-"""The terminal: which process group it listens to."""
+"""The controlling terminal: which process group is in its foreground."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Self
 
 
 class Terminal:
-    """The controlling terminal, or none: then nothing here does anything.
+    """The controlling terminal. If there is none, the methods do nothing.
 
-    Only the group in front reads from it and gets its Ctrl-C. The command has a group of its own,
-    so it must be put in front, and lockfast again when the command ends or is stopped.
+    Only the process group in the foreground ("in front") can read from it and gets its Ctrl-C. The
+    command has a group of its own. So lockfast puts that group in front, and its own group again
+    when the command ends or is stopped.
     """
 
     def __init__(self) -> None:
-        """Open it, if there is one."""
+        """Open the terminal, if there is one."""
         self._own = os.getpgrp()
         self._given = 0
         try:
@@ -28,7 +29,7 @@ class Terminal:
 
     @property
     def exists(self) -> bool:
-        """Whether somebody may be sitting there."""
+        """Whether this process has a controlling terminal."""
         return self._tty is not None
 
     @property
@@ -38,26 +39,27 @@ class Terminal:
 
     @property
     def given(self) -> bool:
-        """Whether the command is in front."""
+        """Whether the command's group is in front."""
         return self._given != 0 and self._front() == self._given
 
     def is_plain(self) -> bool:
-        """Return whether the command should be in front at once.
+        """Return whether the command should be in front from its start.
 
-        In a pipeline it should not: `lockfast run ... | less` reads its keys from the terminal. A
-        command that reads from it nevertheless is stopped by the kernel, and put in front then.
+        In a pipeline it should not: in `lockfast run ... | less`, less reads its keys from the
+        terminal. If the command reads from the terminal nevertheless, the kernel stops it, and
+        lockfast then puts it in front.
         """
         with suppress(OSError):
             return self.in_front and os.isatty(0) and os.isatty(1)
         return False
 
     def give(self, group: int) -> None:
-        """Put the command in front."""
+        """Put the command's group in front."""
         self._given = group
         self._put(group)
 
     def take(self) -> None:
-        """Put lockfast in front again, unless a shell has taken the terminal meanwhile."""
+        """Put lockfast's group in front again, unless a shell has taken the terminal meanwhile."""
         if self.given:
             self._put(self._own)
         self._given = 0
@@ -67,7 +69,7 @@ class Terminal:
             return -1
         try:
             return os.tcgetpgrp(self._tty)
-        except OSError:  # it was hung up
+        except OSError:  # the terminal was hung up
             return -1
 
     def _put(self, group: int) -> None:
@@ -76,7 +78,7 @@ class Terminal:
                 os.tcsetpgrp(self._tty, group)
 
     def __enter__(self) -> Self:
-        """Use it."""
+        """Return the terminal."""
         return self
 
     def __exit__(
@@ -85,7 +87,7 @@ class Terminal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take it back, and close it."""
+        """Put lockfast in front again, and close the terminal."""
         self.take()
         if self._tty is not None:
             os.close(self._tty)
@@ -93,7 +95,7 @@ class Terminal:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the kernel from stopping us for touching the terminal from behind."""
+    """Keep the kernel from stopping this process when it uses the terminal from the background."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
     try:
         yield

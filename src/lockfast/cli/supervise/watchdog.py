@@ -1,7 +1,7 @@
-"""The watchdog: a process beside lockfast that has the command and all its descendants.
+"""The watchdog: a process beside lockfast, the parent of the command and all its descendants.
 
-It knows how long the lease is good, and ends the command before that, whether or not lockfast is
-alive to ask for it. It ends by itself when lockfast has ended and nothing of the command is left.
+It knows how long the lease is valid, and ends the command before that, whether or not lockfast is
+alive to ask for it. It exits when lockfast has ended and no process of the command is left.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from lockfast.cli.supervise.plan import Plan
 from lockfast.cli.supervise.poll import ready
 from lockfast.runtime.base import now
 
-NAP = 0.5  # seconds of sleep at most: poll does not count those that the machine was suspended
-HASTE = 0.005  # seconds before the second attempt to kill what has forked meanwhile
+NAP = 0.5  # seconds to sleep at most: poll does not count the time while the machine is suspended
+HASTE = 0.005  # seconds before KILL is sent again, to processes that were forked meanwhile
 
 
 @dataclass(slots=True)
 class Job:
-    """The command while anything of it lives."""
+    """A started command, while any process of it is alive."""
 
     group: int
     until: float
     status: int | None = None
-    """How the command itself ended."""
+    """The wait status of the command itself, once it has ended."""
     frozen: bool = False
     ending: float | None = None
-    """Since when it is being ended."""
+    """When the watchdog began to end it; None while it may run."""
     at_once: bool = False
-    """Whether no grace is left for it."""
+    """Whether to send KILL now, because the grace is over or there is none."""
     by_lease: bool = False
     haste: float = HASTE
 
 
 class Watchdog:
-    """Sleeps, listens, reaps, and acts on the plan."""
+    """Starts the command on lockfast's order, reaps its processes, and ends them by the plan."""
 
     def __init__(
         self, line: ReportLine, command: Sequence[str], plan: Plan, *, freeze: bool
     ) -> None:
-        """Take what does not change from one start to the next."""
+        """Keep what is the same for every start of the command."""
         self._line = line
         self._command = command
         self._plan = plan
@@ -68,8 +68,8 @@ class Watchdog:
         self._bell, self._gong = socket.socketpair()
 
     def serve(self) -> None:
-        """Watch until lockfast has ended and nothing is left."""
-        descendants.take_name(b"lf-watchdog")  # not hit by `pkill -STOP lockfast`
+        """Run until lockfast has ended and no process of the command is left."""
+        descendants.take_name(b"lf-watchdog")  # so that `pkill -STOP lockfast` does not match it
         descendants.adopt_orphans()
         self._stay_awake()
         while not self._alone or self._job is not None:
@@ -79,9 +79,9 @@ class Watchdog:
                 self._act(self._job, now(), childless=childless)
 
     def _stay_awake(self) -> None:
-        """Let no signal end us: lockfast decides, and the end of the line tells of its end.
+        """Keep signals from ending the watchdog: it ends after lockfast, when the pipe has ended.
 
-        Handlers and no SIG_IGN, which the command would inherit.
+        This installs handlers and not SIG_IGN, because the command would inherit SIG_IGN.
         """
         self._bell.settimeout(0.0)
         self._gong.settimeout(0.0)
@@ -113,7 +113,7 @@ class Watchdog:
         try:
             while not self._alone and self._line.poll():
                 self._obey(self._line.recv())
-        except (EOFError, OSError):  # lockfast has ended, and may have been killed
+        except (EOFError, OSError):  # lockfast has ended, or was killed
             self._alone = True
 
     def _obey(self, order: Order) -> None:
@@ -121,7 +121,7 @@ class Watchdog:
         if isinstance(order, Start):
             self._job = self._start(order)
         elif job is None:
-            return  # it has ended a moment ago
+            return  # the command has just ended
         elif isinstance(order, Until):
             job.until = max(job.until, order.until)
         elif isinstance(order, Kill):
@@ -135,7 +135,7 @@ class Watchdog:
         if not pid:
             become(self._command, order, mask)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        with suppress(OSError):  # the child does the same, and may be past that already
+        with suppress(OSError):  # the child does the same, and may already run the command
             os.setpgid(pid, pid)
         self._say(Started(pid))
         return Job(pid, order.until)
@@ -143,12 +143,12 @@ class Watchdog:
     @staticmethod
     def _forward(job: Job, number: int) -> None:
         if job.frozen and number == signal.SIGCONT:
-            return  # not before the lease is safe
+            return  # a frozen command continues only when the lease was renewed
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(job.group, number)
 
     def _reap(self) -> bool:
-        """Bury the dead; tell whether no child is left, not even one that we adopted."""
+        """Reap ended children. Return whether no child is left, not even an adopted one."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -171,14 +171,15 @@ class Watchdog:
             return
         if job.ending is None:
             if job.status is not None:
-                self._end(job)  # what it left behind
+                self._end(job)  # end the processes that the command left running
             elif self._alone or time >= self._plan.term_at(job.until):
                 self._end(job, by_lease=True)
             elif self._freeze:
                 self._chill(job, time >= self._plan.freeze_at(job.until))
         if job.ending is not None and (job.at_once or time >= self._kill_at(job)):
             if job.at_once:
-                job.haste = min(job.haste * 2.0, NAP)  # one that waits for a disk dies later
+                # A process that waits for a disk dies only when the disk answers.
+                job.haste = min(job.haste * 2.0, NAP)
             job.at_once = True
             descendants.send(os.getpid(), job.group, signal.SIGKILL)
 
@@ -191,10 +192,10 @@ class Watchdog:
                 descendants.send(os.getpid(), job.group, signal.SIGTERM)
                 descendants.send(
                     os.getpid(), job.group, signal.SIGCONT
-                )  # or it would sleep through it
+                )  # a stopped process handles TERM only when it continues
 
     @staticmethod
-    def _chill(job: Job, cold: bool) -> None:  # noqa: FBT001  # the one thing it is told
+    def _chill(job: Job, cold: bool) -> None:  # noqa: FBT001  # a value, not a switch
         if cold != job.frozen:
             job.frozen = cold
             descendants.send(os.getpid(), job.group, signal.SIGSTOP if cold else signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""lockfast's end of the line to its watchdog."""
+"""Starts the watchdog, sends it orders, receives its reports, and kills it: lockfast's side."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from lockfast.cli.supervise.poll import ready
 from lockfast.cli.supervise.signals import Signals
 from lockfast.cli.supervise.watchdog import HASTE, NAP, Watchdog
 
-SURE = 2  # lists in a row without a process: a list is not made at one instant
+SURE = 2  # empty lists of processes in a row that are needed: reading /proc is not atomic
 
 
 class WatchdogDied(Exception):
-    """Somebody killed the watchdog."""
+    """The watchdog has ended before lockfast: somebody killed it, or it failed."""
 
 
 class Handle:
-    """A watchdog that runs, and can start the command any number of times, one after another.
+    """A running watchdog, which can start the command any number of times, one after another.
 
-    It is forked, so it must be made before the client: a client has threads, and the locks that
-    they hold would stay locked in the child for ever.
+    Make it before the client, because it forks. A client has threads, and a lock that such a thread
+    holds during the fork would stay locked in the child for ever.
     """
 
     def __init__(self, command: Sequence[str], plan: Plan, *, freeze: bool) -> None:
-        """Fork it. Both adopt orphans: should the watchdog be killed, its orphans are ours."""
-        # After `sidecar & exec lockfast run ...` in a script, these are no business of ours.
+        """Fork the watchdog. Both processes adopt orphans, in case the watchdog is killed."""
+        # Children from before are not lockfast's, as after `sidecar & exec lockfast run ...`.
         self._spared = {each.pid for each in descendants.descendants(os.getpid())}
         descendants.adopt_orphans()
         self._line: OrderLine
@@ -44,9 +44,9 @@ class Handle:
         if not self._pid:
             try:
                 self._line.close()
-                os.setpgid(0, 0)  # neither Ctrl-C nor Ctrl-Z is for it
+                os.setpgid(0, 0)  # so that it gets neither Ctrl-C nor Ctrl-Z of the terminal
                 Watchdog(other, command, plan, freeze=freeze).serve()
-            except Exception:  # noqa: BLE001  # a bug: the command ends with it, and people see why
+            except Exception:  # noqa: BLE001  # a bug: show it, since the command ends with it
                 traceback.print_exc()
             finally:
                 os._exit(0)
@@ -54,12 +54,15 @@ class Handle:
         self.alive = True
 
     def tell(self, order: Order) -> None:
-        """Send an order. Whether it is still there, `hear` tells."""
+        """Send an order. If the watchdog has ended, ignore that: `hear` raises `WatchdogDied`."""
         with suppress(OSError):
             self._line.send(order)
 
     def hear(self, signals: Signals, seconds: float) -> Report | None:
-        """Sleep until it reports, a signal comes or the time is over."""
+        """Wait for a report, a signal or the end of the time. Return the report, if one came.
+
+        Raises `WatchdogDied` if the watchdog has ended.
+        """
         line = self._line.fileno()
         if line not in ready([line, signals.fileno()], seconds):
             return None
@@ -69,7 +72,10 @@ class Handle:
             raise WatchdogDied("the watchdog was killed, and the command with it") from error
 
     def kill(self) -> None:
-        """Kill it and all that it has. Without children, not even adopted ones, nothing is left."""
+        """Kill the watchdog and all its descendants, and wait until none of them is left.
+
+        That is so when this process has no children any more, not even adopted ones.
+        """
         self.alive = False
         pause = HASTE
         empty = 0
@@ -80,14 +86,14 @@ class Handle:
                     pass
             except ChildProcessError:
                 return
-            if self._spared:  # there may always be children
+            if self._spared:  # these may live on, so `waitpid` may never run out of children
                 left = descendants.descendants(os.getpid(), self._spared)
                 empty = 0 if left else empty + 1
             time.sleep(pause)
             pause = min(pause * 2.0, NAP)
 
     def __enter__(self) -> Self:
-        """Use it."""
+        """Return the handle."""
         return self
 
     def __exit__(
@@ -96,6 +102,6 @@ class Handle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it, and whatever an unforeseen way out has left."""
+        """End the watchdog, and any process that an unexpected exception has left running."""
         self._line.close()
         self.kill()

@@ -16,7 +16,7 @@ from lockfast.url import Target
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Read a URL; the engine that comes out connects on first use."""
+    """Return a function that makes the engine for a URL. The engine connects on its first use."""
     login = login_of(target)
     base = base_of(target.options)
 

@@ -1,7 +1,8 @@
 """The asyncio transport: all tasks of a client share one connection to a member.
 
-A forked child cannot use grpc.aio any more once its parent has: its poller is a thread, which the
-child does not have. There the calls go through grpc's threads, which begin anew in a child.
+A forked child cannot use grpc.aio if its parent has used it, because grpc.aio polls in a thread
+that the child does not have. In such a child, calls go through grpc's threads, which start again
+there.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import grpc.aio
 from lockfast.engines.etcd.transport import OPTIONS, Link, Login, Transport
 from lockfast.runtime.aio import Aio
 
-_buried: list[object] = []  # see `threads`
-_spoiled: list[bool] = []  # whether grpc.aio was in use in this process or its parent; in a child
+_buried: list[object] = []  # a parent's channels, as in `threads`
+# Empty until grpc.aio is used. Then it has one value: whether this is a forked child of a process
+# that used grpc.aio.
+_spoiled: list[bool] = []
 
 
 class AioTransport(Transport):
-    """Channels of an asyncio client."""
+    """The transport of an asyncio client."""
 
     def __init__(self, login: Login, runtime: Aio) -> None:
-        """Belong to the running loop."""
+        """Bind to the running loop, and connect to nothing yet."""
         super().__init__(login, runtime)
         self._loop = asyncio.get_running_loop()
         self._bridged = any(_spoiled)
@@ -79,14 +82,14 @@ class AioTransport(Transport):
             sent.cancel()
 
     def _post(self, callback: Callable[[], object]) -> None:
-        """Call in the loop, from a thread of grpc's."""
+        """Run a callback in the loop. Called by grpc's threads."""
         try:
             self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the loop is closed: there is nobody to tell
+        except RuntimeError:  # the loop is closed: nobody waits any more
             return
 
     def reset(self) -> None:
-        """Leave the parent's channels as they are, for ever."""
+        """Forget the parent's channels without closing them."""
         _buried.extend([*self._links.values(), *self._channels.values()])
         self._links = {}
         self._channels = {}

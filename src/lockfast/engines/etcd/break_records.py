@@ -26,17 +26,17 @@ NEWEST = Slice(limit=RECORDS, order=DESCENDING)
 
 
 async def keep(transport: Transport, name: str, claim: str, record: bytes, deadline: float) -> None:
-    """Keep a record: a lease, and the key on it."""
+    """Store a record: grant a lease of a day, and put a key on it."""
     lease = numbers(await transport.call(GRANT, number(1, int(REMEMBERED)), deadline)).get(2, 0)
     if lease == 0:
         raise Malformed("a lease without a number")
     key = _prefix(name) + claim.encode()
-    new = compare(CREATE, EQUAL, 0, key)  # the first record of a claim counts
+    new = compare(CREATE, EQUAL, 0, key)  # only the first record of a claim is kept
     done(await transport.call(TXN, txn(new, [put(key, record, lease)], []), deadline))
 
 
 async def read(transport: Transport, name: str, deadline: float) -> list[bytes]:
-    """Read the records of a name, the newest first."""
+    """Return the newest records of a name, the newest first."""
     prefix = _prefix(name)
     reply = found(await transport.call(RANGE, query(prefix, keys.end(prefix), NEWEST), deadline))
     return [value for *_, value in reply.kvs]

@@ -1,7 +1,7 @@
-"""The claim as it is sent: one transaction, with or without contention.
+"""Encodes a claim as one transaction, with or without contention.
 
-All but the id and the payload is written once per lock and session: an id has always 32 bytes, so
-every length around it is known.
+Everything except the id and the payload is encoded once per lock and session. That works because
+an id always has 32 bytes, so every length around it is known.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ BARE = Slice(bare=True)
 
 
 class Form:
-    """What all claims of one shape have in common."""
+    """The encoded parts that all claims of one shape have in common."""
 
     def __init__(self, shape: Shape) -> None:
-        """Write it once."""
+        """Encode the parts once."""
         self.shape = shape
         self.prefix = keys.CLAIMS + keys.encoded(shape.name) + b"/"
         self.end = keys.end(self.prefix)
@@ -50,7 +50,7 @@ class Form:
         self.head = keys.value(shape, b"")
         self.empty = compare(CREATE, EQUAL, 0, self.prefix, self.end)
         self.queue = find(self.prefix, self.end)
-        # Of a lock's queue, two ends are all that a newcomer needs, however long it is.
+        # A new claim on a lock needs only the two ends of its queue, however long that is.
         self.look = (
             [find(self.prefix, self.end, HEAD), find(self.prefix, self.end, LAST_TWO)]
             if shape.capacity == 1
@@ -66,20 +66,20 @@ class Form:
         )
 
     def key(self, id_: str) -> bytes:
-        """Name the key of a claim."""
+        """Return the key of a claim."""
         return self.prefix + id_.encode()
 
 
 @lru_cache(maxsize=4096)
 def form_of(shape: Shape) -> Form:
-    """Find the form of a shape."""
+    """Return the form of a shape, from a cache."""
     return Form(shape)
 
 
 def _pieces(
     form: Form, holder: Session, waiter: Session | None, same_base: bytes
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """Write what does not change from claim to claim: the conditions and the looks."""
+    """Return the parts that do not change from claim to claim: conditions, leases and reads."""
     now = (holder, holder.gate, waiter, waiter.gate if waiter is not None else 0, same_base)
     known, pieces = form.written
     if known != now:
@@ -102,7 +102,9 @@ def claim(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
     waiter: Session | None,
     same_base: bytes,
 ) -> bytes:
-    """Claim: on the holder's lease if nobody is there, else on the waiter's, if there is one."""
+    """Return the transaction that puts a claim: on the holder's lease if the name is free, else on
+    the waiter's, if there is one.
+    """
     conditions, lease, same, rest = _pieces(form, holder, waiter, same_base)
     value = form.head + payload
     entry = form.put + id_ + b"\x12" + varint(len(value)) + value
@@ -117,13 +119,15 @@ def claim(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
 
 
 def learn(form: Form, holder: Session, waiter: Session | None) -> list[bytes]:
-    """Read what kept a claim from being put."""
+    """Return the reads that show why a claim was not put: queue, base and gates."""
     gate = (waiter or holder).gate_key
     return [form.queue, find(keys.BASE), find(holder.gate_key), find(gate)]
 
 
 def attempt(form: Form, id_: bytes, payload: bytes, holder: Session, same_base: bytes) -> bytes:
-    """Claim without waiting. A refusal is common, and reads along what kept it from being put."""
+    """Return the transaction for a claim without waiting. Often the name is taken, so if the claim
+    is not put, the same transaction reads why.
+    """
     reads = learn(form, holder, None)
     request = claim(form, id_, payload, holder, None, same_base)
     return request + b"".join(text(3, each) for each in reads)
@@ -132,7 +136,7 @@ def attempt(form: Form, id_: bytes, payload: bytes, holder: Session, same_base: 
 def squeeze(  # noqa: PLR0913, PLR0917  # see `claim`
     form: Form, id_: str, payload: bytes, holder: Session, same_base: bytes, revision: int
 ) -> bytes:
-    """Claim beside those who were there at a revision, if nobody has come since."""
+    """Return the transaction for a claim beside others, if none was written since a revision."""
     key = form.key(id_)
     conditions = holder.same() + same_base + compare(CREATE, EQUAL, 0, key)
     conditions += compare(MOD, LESS, revision + 1, form.prefix, form.end)
@@ -140,34 +144,34 @@ def squeeze(  # noqa: PLR0913, PLR0917  # see `claim`
 
 
 class Ends(NamedTuple):
-    """Of a lock's queue: what a newcomer needs to know."""
+    """The two ends of a lock's queue: all that a new claim needs to know of it."""
 
     revision: int
-    """Of its own creation."""
+    """The create revision of the new claim."""
     head: keys.Row
     ahead: int
     before: tuple[bytes, int] | None
-    """Key and revision of the claim just before it."""
+    """Key and create revision of the claim just before it."""
 
 
 class Claimed(NamedTuple):
-    """What became of a claim."""
+    """How a claim was put."""
 
     at: int
-    """The revision of the store, not the claim's."""
+    """The revision of the store, not of the claim; 0 if the name was free."""
     alone: int = 0
-    """Nobody was there: the revision of the claim's creation, else 0."""
+    """The claim's create revision if the name was free, else 0."""
     ends: Ends | None = None
     queue: list[keys.Row] | None = None
-    """It was put behind others: one of both."""
+    """If it was put behind others, either `ends` or `queue` is there."""
 
 
 def claimed(reply: bytes, form: Form) -> Claimed | None:
-    """Read the reply to a claim; None if it was not put."""
+    """Decode the reply to a claim. None: it was not put."""
     said = done(reply)
     if said.succeeded:
         return Claimed(0, alone=revision(kv(part(said.of(2)[1], 2))[1]))
-    if len(said.replies) != 1:  # nothing was tried besides
+    if len(said.replies) != 1:  # there was no waiter's lease to try
         return None
     deep = done(said.replies[0])
     if not deep.succeeded:
@@ -184,7 +188,7 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
 
 
 def squeezed(reply: bytes) -> Claimed | None:
-    """Read the reply to a claim beside others; None if it was not put."""
+    """Decode the reply to a claim beside others. None: it was not put."""
     said = done(reply)
     if not said.succeeded:
         return None

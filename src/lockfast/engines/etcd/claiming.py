@@ -1,4 +1,4 @@
-"""How a claim is made: one transaction, and what to do about each of its outcomes."""
+"""Makes a claim: sends one transaction, and handles each of its outcomes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lockfast.engines.etcd.standing import blocker, granted
 from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Standing
 
-MOST = 64  # claims in one transaction: etcd takes 128 operations
+MOST = 64  # claims in one transaction: etcd allows 128 operations
 
 
 class Attempt:
-    """One claim on its way in."""
+    """One attempt to make a claim."""
 
     __slots__ = ("_base", "_deadline", "_now", "_own", "_places", "_sessions", "ask", "form")
 
@@ -34,7 +34,7 @@ class Attempt:
         now: float,
         deadline: float,
     ) -> None:
-        """`now`: just before anything was sent."""
+        """Prepare a claim. `now`: just before anything is sent."""
         self.ask = ask
         self.form = form
         self._sessions = sessions
@@ -45,9 +45,9 @@ class Attempt:
         self._deadline = deadline
 
     async def make(self) -> Standing | None:
-        """Claim. With a session that is ready this is one round trip, contended or not.
+        """Make the claim. If a session is ready, this is one round trip, contended or not.
 
-        The lease for waiters is opened by the first who has to wait: most clients never do.
+        The first claim that has to wait opens the lease for waiters. Most clients never wait.
         """
         ask, form, sessions = self.ask, self.form, self._sessions
         holder = sessions.ready(form.size, self._now)
@@ -80,13 +80,13 @@ class Attempt:
                 waiter = await sessions.open(form.wait_size, self._deadline)
 
     async def session(self) -> Session:
-        """Return the session that the claim will live on if it is granted."""
+        """Return the session whose lease the claim is put on if it is granted."""
         size = self.form.size
         ready = self._sessions.ready(size, self._now)
         return ready or await self._sessions.open(size, self._deadline)
 
     def request(self, holder: Session) -> bytes:
-        """Write the claim as a part of a transaction: it is put if nobody is there."""
+        """Return the claim as an operation of a transaction. It is put only if the name is free."""
         ask, same_base = self.ask, self._sessions.same_base()
         return inner(
             claim_transaction.claim(
@@ -95,15 +95,15 @@ class Attempt:
         )
 
     async def send(self, asks: list[Ask], request: bytes) -> bytes:
-        """Send a transaction that carries these claims."""
+        """Send a transaction that carries these claims, and return the reply."""
         return await self._own.send_all(asks, request, self._deadline)
 
     def unread(self, asks: list[Ask]) -> None:
-        """Note that the reply could not be read."""
+        """Note that the reply to these claims could not be decoded."""
         self._own.unread(asks)
 
     def alone(self, reply: bytes, holder: Session) -> Standing | None:
-        """Note that the claim was put where nobody was; None if it was not put."""
+        """Record a claim that was put on a free name, and return its standing. None: not put."""
         said = claim_transaction.claimed(reply, self.form)
         if said is None:
             return None
@@ -115,7 +115,7 @@ class Attempt:
         return Standing(ticket, granted=True, left=mine.until - self._now, floor=ticket)
 
     async def _put(self, holder: Session, waiter: Session | None) -> Claimed | Done:
-        """Send the claim; give what became of it, or else what has kept it from being put."""
+        """Send the claim. Return how it was put, or else a read that shows why it was not."""
         ask, form, same_base = self.ask, self.form, self._sessions.same_base()
         id_ = ask.id.encode()
         if ask.queue:
@@ -132,7 +132,9 @@ class Attempt:
         return await self._own.ask(txn(b"", reads, []), self._deadline)
 
     def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
-        """Take in why a claim was not put: a gate has moved, or a base, or somebody is there."""
+        """Learn why a claim was not put: a gate has moved, the base has changed, or the name is
+        taken. Return the name's queue, and the revision at which it was read.
+        """
         queue, base, first, second = said.of(4)
         self._sessions.read_base(base)
         self._sessions.read_gate(holder, first)
@@ -145,15 +147,17 @@ class Attempt:
             raise CapacityMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
 
     async def _check_kind(self, head: Row, key: bytes) -> None:
-        """End the claim, which was put, if the head is of another kind. It is never taken in: a
-        retry would find it among the claims of this client, and might be told that it is granted.
+        """Delete the claim, which was put, and raise if the head has another capacity. The claim
+        is never recorded as this client's: a retry would find it, and might report it as granted.
         """
         if head.capacity != self.ask.shape.capacity:
             await self._own.reject(self.ask.id, key, self._deadline)
             self._check_capacity(head)
 
     async def _found(self, queue: list[Row], revision: int) -> Standing | None:
-        """Process the entry that an earlier copy has made: its time began with the first copy."""
+        """Return the standing of the entry that an earlier copy made. Its time began with the first
+        copy. None: its time is over, and the entry was deleted.
+        """
         ask, shape = self.ask, self.ask.shape
         row = next(row for row in queue if row.id == ask.id)
         await self._check_kind(queue[0], row.key)
@@ -165,11 +169,11 @@ class Attempt:
             if mine.until > self._now:
                 self._own.add(mine)
                 return await self._placed(mine, queue, revision)
-        await self._own.delete([(ask.id, row.key)], self._deadline)  # its time is over
+        await self._own.delete([(ask.id, row.key)], self._deadline)
         return None
 
     async def _squeeze(self, queue: list[Row], revision: int, holder: Session) -> Standing | None:
-        """Without waiting: in beside the others at once, or not at all. None: try again."""
+        """Claim beside other holders without waiting: granted now, or not kept. None: try again."""
         ask, shape = self.ask, self.ask.shape
         self._check_capacity(queue[0])
         if sum(row.weight for row in queue) + shape.weight > shape.capacity:
@@ -184,7 +188,7 @@ class Attempt:
         return None if said is None else await self._entered(said, holder, None)
 
     async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:
-        """Note that the claim was put, and has what is left of its session."""
+        """Record a claim that was put, with the time its session has left. Return its standing."""
         ask, shape, now = self.ask, self.ask.shape, self._now
         if said.alone:
             return self._alone(said.alone, holder)
@@ -204,7 +208,7 @@ class Attempt:
         return await self._placed(mine, queue or [head], said.at)
 
     async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing:
-        """Return where a claim stands; one that is granted moves to the lease of its ttl."""
+        """Return the standing of a claim. If granted, first move it to the lease of its ttl."""
         if mine.key in [row.key for row in queue[: granted(queue)]]:
             await self._own.promote([mine], self._now, self._deadline)
         return self._places.among(mine, queue, at, self._now)
@@ -217,7 +221,7 @@ class Attempt:
 
 
 async def together(attempts: list[Attempt]) -> dict[str, Standing]:
-    """Put all claims that find nobody there, in one transaction; give their standings by id."""
+    """Put all claims whose names are free, in one transaction. Return their standings by id."""
     if not attempts:
         return {}
     holders = [await attempt.session() for attempt in attempts]

@@ -21,14 +21,14 @@ from lockfast.port import CLOSING, EVERYONE, Ask, Page, Standing, Wake
 
 log = logging.getLogger("lockfast")
 
-CALM = 0.1  # seconds between attempts to do what has failed
+CALM = 0.1  # seconds before chores that have failed are tried again
 
 
 class EtcdEngine:
-    """One client's engine."""
+    """The etcd engine of one client."""
 
     def __init__(self, transport: Transport, base: int) -> None:
-        """Add `base` to every ticket."""
+        """Connect to nothing yet. The engine adds `base` to every ticket."""
         self._transport = transport
         self._now = transport.now
         self._base = base
@@ -39,14 +39,14 @@ class EtcdEngine:
         self._begun = self._told = False
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Append and report: one round trip, once there is a session."""
+        """Append the claim, and return its standing: one round trip, once there is a session."""
         now = self._now()
         own = self._own
         if now > ask.not_after or own.dead(ask.id):
             return None
         await self._begin(deadline)
         mine = own.get(ask.id)
-        if mine is not None:  # a copy of it was answered
+        if mine is not None:  # an earlier copy was answered
             (said,) = await self._places.look([mine], now, deadline)
             return said if own.get(ask.id) is mine else None
         form = form_of(ask.shape)
@@ -57,7 +57,7 @@ class EtcdEngine:
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several: one transaction takes all that are free, the rest goes one by one."""
+        """Append several claims: one transaction for all that are free, the rest one by one."""
         now = self._now()
         await self._begin(deadline)
         parts = (self._sessions, self._own, self._places, self._base, now, deadline)
@@ -68,15 +68,17 @@ class EtcdEngine:
         return [put[ask.id] if ask.id in put else next(said) for ask in asks]
 
     async def _begin(self, deadline: float) -> None:
-        """End what is over; from the first claim on there is something to hear."""
+        """Delete expired claims. At the first claim, wake `listen`, which has had nothing to do."""
         await self._prune(deadline)
         if not self._begun:
             self._begun = True
             self._transport.rouse()
 
     async def _prune(self, deadline: float) -> None:
-        """End the claims whose time is over. They are not renewed any more, whatever becomes of
-        that: should it fail, it is tried again, and keeps nobody else from claiming or renewing.
+        """Delete this client's claims whose time is over.
+
+        They are not renewed any more, even if the deletion fails. It is then tried again later, and
+        its failure keeps no other claim from being made or renewed.
         """
         if self._now() < self._own.soonest:
             return
@@ -92,8 +94,10 @@ class EtcdEngine:
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend: a keepalive for all that share a lease, and one look at their queues, which
-        proves that the present leader has it.
+        """Extend the claims, and return their standings.
+
+        One keepalive extends all claims that share a lease. One read of their queues follows, and
+        proves that the present leader has extended the lease: see `sessions`.
         """
         now = self._now()
         own, places = self._own, self._places
@@ -113,11 +117,11 @@ class EtcdEngine:
                 del standings[mine.id]
             else:
                 standings[mine.id] = standings[mine.id]._replace(left=mine.until - now)
-        # What was ended meanwhile is gone, though it was still seen.
+        # A claim that was deleted after its queue was read is gone, though the read shows it.
         return [standings.get(ask.id) if own.get(ask.id) else None for ask in asks]
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove for good: one round trip."""
+        """Remove the claims for good, in one round trip."""
         own = self._own
         if doubt:
             own.bury(asks)
@@ -129,13 +133,16 @@ class EtcdEngine:
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Leave it to the heart: nothing can be written behind a claim that is under way."""
+        """Do nothing: no request can be ordered behind a claim under way. The heart resigns it."""
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep; meanwhile keep the sessions alive, and end the claims that nobody renews."""
+        """Wait until a push, a `rouse` or the deadline, and return the pushes. Meanwhile, keep the
+        sessions alive and delete the claims that nobody renews.
+        """
         if self._begun and not self._told:
             self._told = True
-            return [EVERYONE]  # a watch begins where its snapshot ended: from now on none is missed
+            # Once is enough: a watch begins where its snapshot ended, so later no push is missed.
+            return [EVERYONE]
         wakes, chore = await self._tend()
         if not wakes:
             until = chore if deadline is None else min(chore, deadline)
@@ -145,7 +152,7 @@ class EtcdEngine:
         return wakes
 
     async def _tend(self) -> tuple[list[Wake], float]:
-        """Take pushes in, and do what is due; tell when there is something to do again."""
+        """Read pushes, and do the chores that are due. Return the pushes and the next due time."""
         wakes: list[Wake] = []
         try:
             wakes, unsure = await self._listener.hear()
@@ -161,11 +168,11 @@ class EtcdEngine:
         return wakes, min(self._sessions.next(), self._own.soonest, self._listener.next())
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._transport.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims on one name, or the next five hundred on names with a prefix."""
+        """Return the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
             return await inspection.one(self._transport, self._own, self._base, names, deadline)
@@ -174,28 +181,28 @@ class EtcdEngine:
         )
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
-        """Keep it: two round trips."""
+        """Keep the record of a break, in two round trips."""
         await break_records.keep(self._transport, name, claim, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read them."""
+        """Return the records of a name, the newest first."""
         return await break_records.read(self._transport, name, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask the members what they are."""
+        """Ask the members how they are set up, and return what that guarantees."""
         return await guarantees.ask(self._transport, deadline)
 
     def reset(self) -> None:
-        """Forget every connection."""
+        """Forget every connection, in a forked child."""
         self._transport.reset()
 
     async def close(self) -> None:
-        """Release the leases, if nothing is on them any more, and close the connections."""
+        """Revoke the leases, if no claim is on them any more, and close the connections."""
         try:
             if not len(self._own):
                 await self._sessions.revoke(self._now() + CLOSING)
         except EngineError:
-            pass  # they expire by themselves
+            pass  # the leases expire by themselves
         finally:
             self._listener.close()
             await self._transport.close()

@@ -1,4 +1,4 @@
-"""What an error of etcd means: nothing was done, the outcome is unknown, or etcd refused."""
+"""Translates gRPC errors: nothing was done, the outcome is unknown, or etcd refused."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import grpc
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 UNCONNECTED = ("failed to connect", "DNS resolution failed")
-"""What an error begins with if the request was never sent."""
+"""The beginnings of gRPC's messages for requests that were never sent."""
 LEADERLESS = "etcdserver: no leader"
 BUSY = "too many requests"
 LEASELESS = "requested lease not found"
 
 
 class Leaderless(EngineUnavailable):
-    """The members elect a leader, and read no request until they have one."""
+    """The members are electing a leader. They process no request until they have one."""
 
 
 class Leaseless(EngineUnavailable):
-    """A lease expired before anything was put on it: this process, or etcd, has stood still."""
+    """A lease expired before anything was put on it, because this process or etcd was paused."""
 
 
 def crowded() -> EngineUnavailable:
-    """Make the error of a caller whose turn did not come in time."""
+    """Return the error for a caller whose turn did not come before its deadline."""
     return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
 
 
 def failed(error: Any, address: str) -> EngineError:
-    """Return what an error means: nothing was done, or nobody knows, or etcd said no."""
+    """Return the error to raise for a gRPC error of the member at `address`."""
     code, said = error.code(), str(error.details())
     what = f"etcd at {address}: {said}"
     if said == LEADERLESS:

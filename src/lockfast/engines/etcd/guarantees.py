@@ -1,4 +1,4 @@
-"""What the live members promise, read from the members themselves."""
+"""The guarantees of a cluster, from what its live members report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError
 from lockfast.guarantees import Finding, Guarantees, Level
 
-MAJORITY = 3  # members: the fewest of which one can fail
+MAJORITY = 3  # the smallest number of members of which one can fail
 FIXED = (
     (
         {4: 31, 5: 13},
@@ -20,7 +20,7 @@ FIXED = (
     ({4: 38, 5: 23, 6: 5}, "the renewal of a lease that was revoked may succeed"),
     ({4: 42, 5: 28, 6: 9}, "a member that was paused may answer with old data"),
 )
-"""Bugs of leases: the patch of each minor version of etcd 3 that has the fix."""
+"""Bugs of leases: by minor version of etcd 3, the patch that has the fix, and the risk."""
 LASTS = (
     "a grant survives the failure of any minority of the members, and tokens stay unique and in "
     "order; a holder that is paused beyond its ttl may write on, unless a guard refuses its token"
@@ -38,7 +38,9 @@ BUGGY = (
 
 
 async def ask(transport: Transport, deadline: float) -> Guarantees:
-    """Ask who belongs to the cluster, and each of the members of the URL how it is."""
+    """Ask for the list of members, and each member in the URL for its state. Return the
+    guarantees that follow.
+    """
     listed = parts(await transport.call(MEMBERS, b"", deadline), 2)
     voters = sum(1 for member in listed if not numbers(member).get(5, 0))
     versions: set[str] = set()
@@ -98,8 +100,8 @@ async def ask(transport: Transport, deadline: float) -> Guarantees:
 
 
 def promised(voters: int, versions: Collection[str]) -> tuple[Level, str]:
-    """Tell the level, and what holds: consensus takes a majority, and members that are all known
-    to keep their leases.
+    """Return the level, and the promise in words. Consensus takes three voting members, all of a
+    version that is known to keep its leases.
     """
     if voters < MAJORITY:
         return Level.FENCED, ALONE
@@ -109,13 +111,13 @@ def promised(voters: int, versions: Collection[str]) -> tuple[Level, str]:
 
 
 def _known(version: str) -> bool:
-    """Return whether it is a version whose bugs are known: etcd 3 with a minor and a patch."""
+    """Return whether the bugs of a version are known: etcd 3, with a minor and a patch number."""
     numbered = _numbers(version)
     return len(numbered) == 3 and numbered[0] == 3  # noqa: PLR2004  # major, minor, patch of etcd 3
 
 
 def _alarms(reply: bytes) -> list[Finding]:
-    """Read what a member complains of: with NOSPACE it refuses every claim."""
+    """Return a finding for each alarm of a member. With NOSPACE it refuses every claim."""
     return [
         Finding(
             f"alarm = {said.decode(errors='replace')}",
@@ -136,7 +138,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _bugs(version: str) -> list[Finding]:
-    """Name the bugs of leases that a version has."""
+    """Return a finding for each bug of leases that a version has."""
     if not _known(version):
         return []
     _, minor, patch = _numbers(version)

@@ -1,4 +1,4 @@
-"""What `inspect` shows: the claims on a name, or on all names with a prefix, page by page."""
+"""Reads the claims for `inspect`: on one name, or page by page on names with a prefix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = 500
 
 
 async def one(transport: Transport, own: OwnClaims, base: int, name: str, deadline: float) -> Page:
-    """Show the claims on a name."""
+    """Return the claims on a name."""
     prefix = keys.CLAIMS + keys.encoded(name) + b"/"
     reply = await transport.call(RANGE, query(prefix, keys.end(prefix)), deadline)
     return Page(await _entries(transport, own, base, _readable(found(reply)), deadline), None)
@@ -32,8 +32,8 @@ async def one(transport: Transport, own: OwnClaims, base: int, name: str, deadli
 async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     transport: Transport, own: OwnClaims, base: int, names: str, cursor: str | None, deadline: float
 ) -> Page:
-    """Show the claims on the next names with a prefix: whole queues, since who holds is a matter
-    of the whole.
+    """Return the claims on the next names with a prefix. A page has only whole queues, because the
+    whole queue decides which of its claims are granted.
     """
     prefix = keys.CLAIMS + keys.encoded(names)
     start = bytes.fromhex(cursor) if cursor else prefix
@@ -45,7 +45,7 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     if len(reply.kvs) == PAGE:
         newest = max(key for key, *_ in reply.kvs)
         last = newest[: newest.rindex(b"/") + 1]
-        if last == keys.CLAIMS:  # no claim: it has no name of its own
+        if last == keys.CLAIMS:  # not a claim: the key has no part for a name
             more = (newest + b"\0").hex()
         else:
             rest = found(await transport.call(RANGE, query(last, keys.end(last)), deadline))
@@ -55,7 +55,7 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
 
 
 def _readable(reply: Found) -> list[Row]:
-    """Read claims. What somebody else has written there hides nothing else."""
+    """Decode claims. A key that lockfast did not write is logged, and does not hide the others."""
     read = []
     for entry in reply.kvs:
         try:
@@ -69,14 +69,14 @@ async def _entries(
     transport: Transport, own: OwnClaims, base: int, every: list[Row], deadline: float
 ) -> list[Entry]:
     now = transport.now()
-    # What its own client knows to be over is left out; others see it until it is deleted.
+    # A client leaves out its own claims whose time is over. Others see them until the deletion.
     shown = [
         row
         for row in every
         if not own.over(row.id) and ((mine := own.get(row.id)) is None or mine.until > now)
     ]
     shown.sort(key=lambda row: (row.prefix, row.revision))
-    # Found once: another may end one of ours while the others' leases are asked about.
+    # Looked up once: another thread may end one of ours during the request that follows.
     ours = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
     times = await _times_to_live(
         transport, {row.lease for row in shown if row.id not in ours}, deadline
@@ -105,7 +105,9 @@ async def _entries(
 async def _times_to_live(
     transport: Transport, leases: Collection[int], deadline: float
 ) -> dict[int, tuple[int, int]]:
-    """Ask how many seconds leases have left, and how many they had: all at once, one per client."""
+    """Return how many seconds each lease has left, and how many etcd granted. All are asked about
+    at once: a client has one for each ttl.
+    """
     asked = [number(1, lease) for lease in leases]
     told = map(numbers, await transport.call_all(TIME_TO_LIVE, asked, deadline))
     return {
@@ -114,10 +116,10 @@ async def _times_to_live(
 
 
 def _left(row: Row, left: int, whole: int) -> float:
-    """Return what another's claim has left. etcd counts in whole seconds, and rounds down; the
-    lease may be longer than the claim's own time, which its own client minds.
+    """Return how many seconds another client's claim has left, at most. etcd counts whole seconds,
+    rounded down. The lease may be longer than the claim's ttl, which the claim's client enforces.
     """
-    if left < 0:  # it is over, and about to be deleted
+    if left < 0:  # the lease has expired, and etcd is about to delete it
         return 0.0
     life = row.ttl if whole >= seconds(row.ttl) else row.wait_ttl
     return min(max(life - (whole - (left + 1)), 0.0), life)

@@ -1,4 +1,4 @@
-"""Keys and values: how names and claims are written. Any name is a path of its own.
+"""Encodes names and claims as keys and values. Each name has a path of its own.
 
 | key | what |
 | --- | --- |
@@ -28,22 +28,22 @@ _claim = re.compile(rb"(\d{1,10}) (\d{1,10}) (\d{1,8}) (.*)", re.DOTALL)
 
 
 def encoded(name: str) -> bytes:
-    """Write a name byte by byte, so that a prefix of a name is a prefix of its key."""
+    """Encode a name byte by byte, so that a prefix of a name is a prefix of its key."""
     return _special.sub(lambda found: b"%%%02X" % found[0][0], name.encode())
 
 
 def end(prefix: bytes) -> bytes:
-    """Return the first key behind all that begin with a prefix: it ends in a byte below 255."""
+    """Return the first key after all keys with a prefix, which must end in a byte below 255."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def gate(lease: int) -> bytes:
-    """Name the gate of a session."""
+    """Return the key of a session's gate."""
     return GATES + b"%x" % lease
 
 
 def value(shape: Shape, payload: bytes) -> bytes:
-    """Write a claim."""
+    """Encode the value of a claim."""
     head = b"%d %d %d " % (shape.capacity, shape.weight, round(shape.ttl * 1000))
     return head + payload
 
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
     key: bytes
     revision: int
-    """When it was created: its ticket, without the base."""
+    """The create revision: its ticket, without the base."""
     lease: int
     capacity: int
     weight: int
@@ -72,17 +72,17 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The resource. Only shown: a key that is not ours must not hide all the others."""
+        """The lock's name, for display. This never raises: a foreign key must not hide others."""
         return unquote_to_bytes(self.key[len(CLAIMS) : -33]).decode(errors="replace")
 
     @property
     def wait_ttl(self) -> float:
-        """How long it lives while it waits."""
+        """How many seconds it lives as a waiter without a renewal."""
         return min(self.ttl, LONGEST_WAIT)
 
 
 def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
-    """Read a claim."""
+    """Decode a claim. Raise `EngineRefused` if lockfast did not write it."""
     said = _claim.fullmatch(stored)
     if said is None or _key.fullmatch(key) is None:
         raise _foreign(key)
@@ -93,7 +93,7 @@ def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
 
 
 def base(key: bytes, stored: bytes) -> int:
-    """Read the highest base."""
+    """Decode the highest `token_base`. Raise `EngineRefused` if lockfast did not write it."""
     if not (stored.isdigit() and len(stored) < 17):  # noqa: PLR2004  # 2**52 has 16 digits
         raise _foreign(key)
     return int(stored)

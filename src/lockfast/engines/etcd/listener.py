@@ -1,4 +1,4 @@
-"""Listens for one client: its waiters, and the one stream on which etcd reports what they watch."""
+"""Listens for the waiters of one client, on one stream of watches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from lockfast.engines.etcd.waiters import Wait, Waits
 from lockfast.engines.etcd.watch_stream import Stream
 from lockfast.port import Wake
 
-CALM = 0.1  # seconds between a stream that broke and the next
-CALMEST = 3.0  # seconds, if etcd refuses watch after watch: a waiter is looked at as often
+CALM = 0.1  # seconds between the break of a stream and the next stream
+# Seconds between streams if etcd refuses watch after watch. The heart renews a waiter about as
+# often, and reads its queue then.
+CALMEST = 3.0
 
 
 class Listener:
-    """Opens its stream with the first waiter: a client that never waits has none."""
+    """Reports which waiters may be granted. Opens no stream before the first waiter comes."""
 
     def __init__(self, transport: Transport, base: int) -> None:
-        """Begin closed."""
+        """Start without a stream. `base` is added to every ticket."""
         self._transport = transport
         self._waits = Waits(base)
         self._stream: Stream | None = None
@@ -28,42 +30,42 @@ class Listener:
         self._pause = CALM
 
     def next(self) -> float:
-        """Tell when to look again, if nothing is heard."""
+        """Return when to call `hear` again if nothing is heard: when it may open a stream."""
         return self._calm if self._waits and self._stream is None else math.inf
 
     def watch(self, wait: Wait) -> None:
-        """Watch what a waiter waits for, from where its snapshot ended."""
+        """Watch for a waiter, from the revision at which its snapshot was read."""
         told = self._waits.add(wait)
         stream = self._stream
         if stream is None or stream.broken:
-            self._transport.rouse()  # the heart opens one, and watches for all that wait
+            self._transport.rouse()  # the heart opens one, for all waiters
         else:
             stream.send(told)
 
     def unwatch(self, ids: Iterable[str]) -> None:
-        """Watch no longer for these."""
+        """Watch no longer for these waiters."""
         if self._waits:
             told = self._waits.drop(ids)
             if self._stream is not None:
                 self._stream.send(told)
 
     async def hear(self) -> tuple[list[Wake], list[Wait]]:
-        """Take in what the watches say: who is let in, and who has to look.
+        """Return the wakes, and the waiters that have to read their queue.
 
-        A stream that broke, or leads to a member that is no longer asked, is replaced by one that
-        goes on where each watch began. So is one whose login is over: etcd begins no watch on it
-        any more, and of those that it has begun nobody knows how long it keeps them.
+        A stream that broke, or leads to a member that is no longer current, is replaced by one that
+        continues each watch after the revision it has reached. So is a stream whose login has
+        expired: etcd begins no more watches on it, and may end those that it has begun.
         """
         stream = self._stream
         if stream is not None and stream.broken:
-            self._transport.doubt(stream.address)  # the member has gone, or has lost its leader
+            self._transport.doubt(stream.address)  # the member is down, or has lost its leader
             self._calm = self._transport.now() + CALM
         if stream is not None and (stream.broken or not self._transport.leads(stream)):
             stream.close()
             stream = self._stream = None
         if stream is None:
             if self._waits and self._transport.now() >= self._calm:
-                # Known before it is told of all: who comes meanwhile is told of twice, not never.
+                # Set before it gets the watches: a waiter that comes now is sent twice, not never.
                 stream = self._stream = await self._transport.stream()
                 stream.send(self._waits.again())
             return [], []
@@ -82,7 +84,7 @@ class Listener:
         return wakes, unsure
 
     def _refused(self, stream: Stream, why: str) -> None:
-        """Note that etcd refuses watches: open another stream, later and later."""
+        """Note that etcd refused a watch. Open another stream, each time after a longer pause."""
         self._transport.suspect(why)
         stream.close()
         self._stream = None

@@ -1,4 +1,4 @@
-"""etcd's messages, by their field numbers: only those that a lock needs."""
+"""Encodes and decodes etcd's messages by field number: only those that lockfast needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ TXN = "/etcdserverpb.KV/Txn"
 RANGE = "/etcdserverpb.KV/Range"
 DELETE = "/etcdserverpb.KV/DeleteRange"
 GRANT = "/etcdserverpb.Lease/LeaseGrant"
-# A stream to etcd, and one request with one reply to us: on the wire there is no difference.
+# etcd defines a stream here. lockfast sends one request and reads one reply, and on the wire that
+# is the same.
 KEEP = "/etcdserverpb.Lease/LeaseKeepAlive"
 REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
 TIME_TO_LIVE = "/etcdserverpb.Lease/LeaseTimeToLive"
@@ -35,9 +36,9 @@ MOST_REVISIONS = 2**52
 
 
 def compare(what: int, how: int, revision: int, key: bytes, end: bytes = b"") -> bytes:
-    """Compare the creation or the last change of a key, or of each in a range, to a revision.
+    """Return a condition on the create or mod revision of a key, or of each key in a range.
 
-    A key that is not there has revision 0, and so has an empty range.
+    A key that does not exist has revision 0, and so has an empty range.
     """
     said = (
         number(1, how)
@@ -49,24 +50,24 @@ def compare(what: int, how: int, revision: int, key: bytes, end: bytes = b"") ->
 
 
 def put(key: bytes, value: bytes, lease: int) -> bytes:
-    """Write a key, as an operation of a transaction."""
+    """Return the operation of a transaction that writes a key."""
     return text(2, text(1, key) + text(2, value) + number(3, lease))
 
 
 def touch(key: bytes) -> bytes:
-    """Write a key that is there again, on the lease that it has."""
+    """Return the operation that writes an existing key again, empty, on the lease that it has."""
     return text(2, text(1, key) + number(6, 1))
 
 
 class Slice(NamedTuple):
-    """What to read of a range: in an order of creation, created at most at a revision."""
+    """What to read of a range: how many keys, in which order of creation. 0: all, any order."""
 
     limit: int = 0
     order: int = 0
     bare: bool = False
-    """Without the values."""
+    """Whether to leave the values out."""
     local: bool = False
-    """As the member that is asked knows it: consistent, perhaps old."""
+    """Whether the asked member answers alone, without a majority: consistent, perhaps old."""
 
 
 ALL = Slice()
@@ -75,12 +76,12 @@ LAST_TWO = Slice(limit=2, order=DESCENDING, bare=True)
 
 
 def find(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
-    """Read a range, as an operation of a transaction."""
+    """Return the operation of a transaction that reads a range."""
     return text(1, query(key, end, what))
 
 
 def query(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
-    """Read a range."""
+    """Return the request that reads a range."""
     said = text(1, key)
     if end:
         said += text(2, end)
@@ -96,30 +97,30 @@ def query(key: bytes, end: bytes = b"", what: Slice = ALL) -> bytes:
 
 
 def delete(key: bytes) -> bytes:
-    """Delete a key, as an operation of a transaction."""
+    """Return the operation of a transaction that deletes a key."""
     return text(3, text(1, key))
 
 
 def txn(compares: bytes, then: list[bytes], otherwise: list[bytes]) -> bytes:
-    """Do one or the other, in one step."""
+    """Return a transaction: `then` if all `compares` hold, else `otherwise`, in one atomic step."""
     return b"".join(
         [compares, *(text(2, each) for each in then), *(text(3, each) for each in otherwise)]
     )
 
 
 def inner(transaction: bytes) -> bytes:
-    """Make a transaction an operation of another."""
+    """Return a transaction as an operation of another one."""
     return text(4, transaction)
 
 
 def watch(ident: int, key: bytes, end: bytes, revision: int) -> bytes:
-    """Watch for deletions from a revision on; a stream has many watches, told apart by idents."""
+    """Return the request to watch deletions from a revision on. `ident` is unique in its stream."""
     said = text(1, key) + number(3, revision) + text(5, b"\0") + number(7, ident)
     return text(1, said + text(2, end) if end else said)
 
 
 def unwatch(ident: int) -> bytes:
-    """End a watch."""
+    """Return the request to cancel a watch."""
     return text(2, number(1, ident))
 
 
@@ -130,9 +131,9 @@ class Found(NamedTuple):
     """The reply to a range."""
 
     kvs: list[tuple[bytes, int, int, int, bytes]]
-    """Key, created, changed, lease, value."""
+    """Of each key: the key, create revision, mod revision, lease, value."""
     total: int
-    """How many there are, read or not."""
+    """How many keys the range has, whether or not they were read."""
 
 
 class Done(NamedTuple):
@@ -144,11 +145,11 @@ class Done(NamedTuple):
 
     @property
     def revision(self) -> int:
-        """The revision of the store: no token (trap 28)."""
+        """The revision of the store. It is not a token (trap 28)."""
         return numbers(self.header).get(3, 0)
 
     def of(self, count: int) -> list[bytes]:
-        """Return the replies to so many operations."""
+        """Return the replies to the operations. Raise `Malformed` if they are not `count`."""
         if len(self.replies) != count:
             raise Malformed(f"{len(self.replies)} replies to {count} operations")
         return self.replies
@@ -160,7 +161,7 @@ class Done(NamedTuple):
 
 
 def kv(message: bytes) -> tuple[bytes, int, int, int, bytes]:
-    """Read a key: itself, created, changed, its lease, its value."""
+    """Decode a key: the key, its create revision, mod revision, lease and value."""
     key = value = b""
     created = changed = lease = 0
     for field, said in fields(message):
@@ -179,7 +180,7 @@ def kv(message: bytes) -> tuple[bytes, int, int, int, bytes]:
 
 
 def found(message: bytes) -> Found:
-    """Read the reply to a range."""
+    """Decode the reply to the read of a range."""
     kvs = []
     count = 0
     for field, said in fields(message):
@@ -191,7 +192,7 @@ def found(message: bytes) -> Found:
 
 
 def rows(reply: Found) -> list[keys.Row]:
-    """Read claims, in the order of their creation."""
+    """Decode claims, and return them in the order of their creation."""
     return sorted(
         (
             keys.row(key, revision(created), lease, value)
@@ -202,14 +203,14 @@ def rows(reply: Found) -> list[keys.Row]:
 
 
 def revision(said: int) -> int:
-    """Check what is going to be a token: above 0, and below 2**53 with any base."""
+    """Check and return a revision that becomes a token: above 0, and with any base below 2**53."""
     if not 0 < said < MOST_REVISIONS:
         raise Malformed(f"a revision of {said}")
     return said
 
 
 def done(message: bytes) -> Done:
-    """Read the reply to a transaction. The reply to each operation is one field inside its own."""
+    """Decode the reply to a transaction. Each operation's reply is a field in its own message."""
     header, succeeded, replies = b"", False, []
     for field, said in fields(message):
         if field == 3 and isinstance(said, bytes):  # noqa: PLR2004  # by field number
@@ -222,37 +223,37 @@ def done(message: bytes) -> Done:
 
 
 def term(message: bytes) -> int:
-    """Read the raft term in the header of any reply; 0 if there is none."""
+    """Return the raft term in the header of any reply; 0 if there is none."""
     headers = parts(message, 1)
     return numbers(headers[0]).get(4, 0) if headers else 0
 
 
 def deleted(message: bytes) -> bool:
-    """Return whether a deletion found something."""
+    """Return whether a deletion found a key to delete."""
     return numbers(message).get(2, 0) > 0
 
 
 class Heard(NamedTuple):
-    """What a watch says."""
+    """A message on a watch."""
 
     ident: int
-    """-1 for one that etcd did not begin."""
+    """The watch that it is about; -1 for a watch that etcd did not begin."""
     begun: bool
     ended: bool
-    """Canceled: what it asked for was compacted, or we have canceled it ourselves."""
+    """Canceled, because its revision was compacted, or because lockfast canceled it."""
     refused: str | None
-    """Canceled by etcd for a reason of its own, and that reason."""
+    """The reason, if etcd canceled the watch for any other reason."""
     gone: list[tuple[bytes, int]]
-    """Keys that were deleted, and when."""
+    """The deleted keys, each with the revision of its deletion."""
 
 
 def heard(message: bytes) -> Heard:
-    """Read what a watch says."""
+    """Decode a message on a watch."""
     said = numbers(message)
     events = [kv(part(event, 2)) for event in parts(message, 11)]
     canceled, compacted = bool(said.get(4, 0)), bool(said.get(5, 0))
     why = b" ".join(parts(message, 6)).decode(errors="replace")
-    # The answer to our own cancellation has no reason: it must not cost the stream.
+    # The answer to our own cancellation has no reason. It must not make us replace the stream.
     refused = why if canceled and not compacted and why else None
     return Heard(
         said.get(2, 0),

@@ -1,4 +1,4 @@
-"""One claim of this client, as it is stored."""
+"""One claim of this client that is stored in etcd."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lockfast.port import Ask
 
 
 class OwnClaim:
-    """A claim of this client that etcd has."""
+    """A claim of this client that is stored in etcd."""
 
     __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
 
     def __init__(self, ask: Ask, form: Form, revision: int, session: Session) -> None:
-        """`revision`: of its creation, which is its ticket."""
+        """Describe a stored claim. `revision`: its create revision, the ticket without the base."""
         self.id = ask.id
         self.form = form
         self.payload = ask.payload
@@ -23,15 +23,17 @@ class OwnClaim:
         self.revision = revision
         self.session = session
         self.until = 0.0
-        """When it is over, unless it is renewed."""
+        """When its time is over, by the local clock, unless it is renewed."""
 
     def row(self) -> Row:
-        """Return it as etcd stores it."""
+        """Return the claim as etcd stores it."""
         shape, lease = self.form.shape, self.session.lease
         ttl, payload = shape.ttl, self.payload
         return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)
 
     def put(self, session: Session) -> bytes:
-        """Put it on another lease, if it is there: it keeps its ticket."""
+        """Return the operation that moves the claim, if it exists, to another lease. It keeps its
+        ticket.
+        """
         there = compare(CREATE, EQUAL, self.revision, self.key)
         return inner(txn(there, [put(self.key, self.form.head + self.payload, session.lease)], []))

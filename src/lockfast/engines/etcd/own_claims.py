@@ -1,7 +1,7 @@
-"""The claims of this client at the servers, by id, each with a local deadline.
+"""The claims of this client in etcd, by id, each with a local deadline.
 
-A lease lives as long as the process that keeps it. A claim that was not renewed must end all the
-same, so its own client deletes it when its time is over.
+An etcd lease lives as long as its process keeps it alive. A claim on it that is not renewed must
+end all the same, so its own client deletes it when its time is over.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
 
 
 class OwnClaims:
-    """The claims of this client at the servers, by id, each with a local deadline. Thread-safe."""
+    """The claims of this client in etcd, by id, each with a local deadline. Thread-safe."""
 
     def __init__(self, transport: Transport, sessions: Sessions) -> None:
-        """Begin with none."""
+        """Start without claims."""
         self._transport = transport
         self._sessions = sessions
         self._by_id: dict[str, OwnClaim] = {}
-        # Re-entrant: a signal handler or a finalizer may come between any two steps of a thread
-        # that is inside, and use the same client. Every loop under it runs over a copy, and what
-        # was counted is thrown away if anything came in between: see `_sooner`.
+        # Re-entrant: a signal handler or a finalizer may interrupt a thread that is inside between
+        # any two steps, and use the same client. So every loop inside runs over a copy, and a
+        # result that an interruption may have made wrong is discarded: see `_sooner`.
         self._lock = threading.RLock()
         self._ticks = count()
         self._changed = next(self._ticks)
         self._over: dict[str, bytes] = {}
-        """The keys of those whose time is over, by id, until they are known to be deleted. They are
-        renewed no more: a deletion that is under way would take from a holder what it was just told
-        it has. And those that were never answered: nothing else would ever end what comes to life
-        of them, as it is on a lease that this process keeps."""
-        self._copies: dict[str, int] = {}  # how many were sent of a claim and not answered
+        """The keys of claims whose time is over, by id, until they are known to be deleted. They
+        are not renewed: a deletion under way would remove a claim that was just reported as held.
+        Claims that were never answered are here too. If a copy of one is applied later, nothing
+        else would end it, because it is on a lease that this process keeps alive."""
+        self._copies: dict[str, int] = {}  # by id: copies sent and not answered
         self._unsure: dict[str, tuple[float, bytes]] = {}
-        """Those of them whose outcome is not known: until when another copy may be sent, and the
-        key. Whoever asked may have given up by then without having been able to tell us: it counts
-        on a claim to end by itself."""
+        """Claims with a copy whose outcome is unknown: until when another copy may be sent, and the
+        key. After that time they are deleted. The caller may have given up without being able to
+        resign, and relies on the claim to end by itself."""
         self.tombs: dict[str, float] = {}
-        """Ids that must not come to life: all copies of them are sent from here."""
+        """Ids that must not be claimed again, and until when. All copies are sent from here."""
         self._pause = PAUSE
         self.soonest = math.inf
-        """No claim is over before that."""
+        """No claim is over before this time, so `prune` need not run before it."""
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of claims, including those that are still to be deleted."""
         return len(self._by_id) + len(self._over)
 
     def get(self, id_: str) -> OwnClaim | None:
-        """Find one."""
+        """Return the claim with this id, or None."""
         return self._by_id.get(id_)
 
     def add(self, mine: OwnClaim) -> None:
-        """Take one in."""
+        """Add a claim that etcd has."""
         with self._lock:
             self._by_id[mine.id] = mine
             self._sooner(mine.until)
 
     def _sooner(self, when: float, *, anew: bool = False) -> None:
-        """Note when a claim is over, or, anew, when the first of all of them is. What an
-        interruption has noted in between would be overwritten: then all are counted at once.
+        """Lower `soonest` to `when`, or, with `anew`, set it to `when`. If an interruption changed
+        it in between, that change may be lost. Then `soonest` is 0, and `prune` looks at all.
         """
         before = self._changed
         self.soonest = when if anew else min(self.soonest, when)
@@ -89,8 +89,8 @@ class OwnClaims:
         self._changed = next(self._ticks)
 
     def drop(self, id_: str) -> None:
-        """Forget one that is not there any more. A copy of it that was never answered may still
-        come, after an operator's break for one: it is deleted, and the gates move.
+        """Forget a claim that etcd no longer has. A copy that was never answered may still arrive,
+        for example after an operator broke the claim. So `prune` deletes it and moves the gates.
         """
         mine = self._by_id.pop(id_, None)
         if mine is not None and id_ in self._copies:
@@ -99,11 +99,11 @@ class OwnClaims:
                 self._sooner(0.0)
 
     async def send(self, ask: Ask, request: bytes, deadline: float) -> bytes:
-        """Send a copy of a claim, and know for how many there was no answer."""
+        """Send a copy of a claim, return the reply, and count the copies without an answer."""
         return await self.send_all((ask,), request, deadline)
 
     async def send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
-        """Send a copy of several claims, in one transaction."""
+        """Send a copy of several claims in one transaction, and return the reply."""
         try:
             return await self._transport.in_turn(
                 partial(self._send_all, asks, request, deadline), deadline
@@ -130,11 +130,11 @@ class OwnClaims:
         return reply
 
     def knows(self, id_: str) -> bool:
-        """Return whether a claim was taken in, or is dead."""
+        """Return whether a claim is in this table, or dead."""
         return id_ in self._by_id or self.dead(id_)
 
     def dead(self, id_: str) -> bool:
-        """Return whether a claim must not come to life: it was buried, or its time is over."""
+        """Return whether a claim must not be sent again: it was buried, or its time is over."""
         return id_ in self.tombs or id_ in self._over
 
     def over(self, id_: str) -> bool:
@@ -142,7 +142,7 @@ class OwnClaims:
         return id_ in self._over
 
     async def ask(self, request: bytes, deadline: float) -> Done:
-        """Send a transaction that reads, or moves what is there: twice is as good as once."""
+        """Send a transaction that is harmless if sent twice: it reads, or moves existing keys."""
         return done(await self._transport.call(TXN, request, deadline, harmless=True))
 
     def _answered(self, ids: Sequence[str]) -> None:
@@ -154,38 +154,38 @@ class OwnClaims:
                 self._copies.pop(id_, None)
 
     def bury(self, asks: Iterable[Ask]) -> None:
-        """Send no copy of these any more."""
+        """Leave a tombstone for each claim, so that no copy of it is sent any more."""
         now = self._transport.now()
         if len(self.tombs) > AT_ONCE:
             self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
         for ask in asks:
-            # Not by what the asker knows of the clock alone, and never shorter than before.
+            # Do not rely on the caller's `not_after` alone, and never shorten a tombstone.
             until = max(ask.not_after, now + LONGEST_WAIT) + TOMB_MARGIN
             self.tombs[ask.id] = max(self.tombs.get(ask.id, 0.0), until)
 
     def unread(self, asks: Sequence[Ask]) -> None:
-        """Note that the answer to these claims could not be read: as if there were none."""
+        """Note that the reply to these claims could not be decoded. They count as not answered."""
         for ask in asks:
             self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
         self._doubt(asks)
 
     def _doubt(self, asks: Iterable[Ask]) -> None:
-        """See to it that nothing stays of a copy that was not answered."""
+        """Have `prune` delete these claims after their `not_after`, if no answer comes."""
         with self._lock:
             for ask in asks:
                 self._unsure[ask.id] = (ask.not_after, form_of(ask.shape).key(ask.id))
                 self._sooner(ask.not_after)
 
     async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
-        """Delete claims by id and key. If a copy of one may still be on its way, the gates move in
-        the same step: it will not be let in.
+        """Delete claims by id and key, and return whether each was there. If a copy of one may
+        still be under way, move the gates in the same step, so that etcd does not apply the copy.
         """
         if len(claims) == 1 and claims[0][0] not in self._copies:
             there = deleted(await self._transport.call(DELETE, text(1, claims[0][1]), deadline))
             self._over.pop(claims[0][0], None)
             return [there]
-        # The gates first: should it take several transactions, a copy that comes in between finds
-        # its gate moved, and one that came before is deleted.
+        # The gates come first. If there are several transactions, a copy that arrives in between
+        # finds its gate moved, and a copy that arrived before is deleted.
         gates = list(self._sessions) if any(id_ in self._copies for id_, _ in claims) else []
         operations = [gate.move() for gate in gates] + [delete(key) for _, key in claims]
         replies: list[bytes] = []
@@ -202,7 +202,7 @@ class OwnClaims:
         return [deleted(said) for said in replies[len(gates) :]]
 
     async def reject(self, id_: str, key: bytes, deadline: float) -> None:
-        """Delete a claim that must never be granted: now, or else when claims are next pruned."""
+        """Delete a claim that must never be granted. If that fails, the next `prune` deletes it."""
         with self._lock:
             self._over[id_] = key
         try:
@@ -213,7 +213,7 @@ class OwnClaims:
                 raise
 
     async def prune(self, deadline: float) -> list[str]:
-        """Delete the claims that are over though their session lives; give their ids."""
+        """Delete the claims whose time is over though their session lives. Return their ids."""
         now = self._transport.now()
         with self._lock:
             before = self._changed
@@ -242,10 +242,10 @@ class OwnClaims:
         return [id_ for id_, _ in over]
 
     async def extend(self, mines: Sequence[OwnClaim], now: float, deadline: float) -> Seen:
-        """Renew: each for its life from now, as far as its lease goes. Never shorter.
+        """Renew claims: each for its life from now, but not beyond its lease, and never shorten it.
 
-        Give the queues of those whose lease lives. They are read through the quorum, after the
-        keepalives were answered, and that read proves them: see `sessions`.
+        Return the queues of the claims whose lease lives. They are read through the quorum after
+        the keepalives were answered, so this read proves the keepalives: see `sessions`.
         """
         sessions = {mine.session for mine in mines}
         for session in sessions:
@@ -260,7 +260,7 @@ class OwnClaims:
                 break
         else:
             raise unproven()
-        with self._lock:  # what is over at this moment is over for good
+        with self._lock:  # a claim that `prune` has ended by now stays ended
             for mine in mines:
                 shape = mine.form.shape
                 life = shape.ttl if mine.session.size == mine.form.size else shape.wait_ttl
@@ -268,7 +268,7 @@ class OwnClaims:
         return seen
 
     async def promote(self, mines: Iterable[OwnClaim], now: float, deadline: float) -> list[str]:
-        """Move new holders from the waiters' lease to that of their ttl; give who was not there."""
+        """Move new holders from the waiters' lease to that of their ttl. Return the missing ids."""
         gone: list[str] = []
         by_size: dict[int, list[OwnClaim]] = {}
         for mine in mines:
@@ -278,13 +278,13 @@ class OwnClaims:
             session = await self._sessions.open(size, deadline)
             kept = None if session.fresh(now) else await self._sessions.beat(session, deadline)
             if session.dead:
-                continue  # they stay on the waiters' lease until they are renewed again
+                continue  # they stay on the waiters' lease until their next renewal
             for start in range(0, len(risen), AT_ONCE):
                 chunk = risen[start : start + AT_ONCE]
                 request = txn(b"", [mine.put(session) for mine in chunk], [])
                 reply = await self.ask(request, deadline)
                 if kept is not None:
-                    kept.prove(reply.term)  # it was sent after the keepalive was answered
+                    kept.prove(reply.term)  # sent after the keepalive was answered
                 for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
                     if done(said).succeeded:
                         mine.session = session

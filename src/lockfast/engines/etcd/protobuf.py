@@ -1,7 +1,7 @@
 """The wire format of protobuf, as far as etcd needs it: numbers and bytes by field number.
 
-Our own forty lines and not protobuf's: generated code pins its users to one version of that
-library, which programs that use another generator already quarrel about.
+lockfast does not use the protobuf library. Generated code would tie the program to one version of
+it, and packages whose code comes from another version of the generator conflict with that.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from lockfast.errors import EngineUnavailable
 
 SIGN = 1 << 63
-LONGEST = 10  # bytes of a number
+LONGEST = 10  # bytes of an encoded number
 Value = int | bytes
 
 
 def varint(number: int) -> bytes:
-    """Write a number, seven bits at a time; a negative one as etcd's int64 has it."""
+    """Encode a number, seven bits in a byte. A negative one is encoded as a 64-bit integer."""
     if 0 <= number < 128:  # noqa: PLR2004  # one byte
         return bytes((number,))
     number &= 2 * SIGN - 1
@@ -29,25 +29,25 @@ def varint(number: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Write a field that is a number."""
+    """Encode a field that is a number."""
     return varint(field << 3) + varint(value)
 
 
 def text(field: int, value: bytes) -> bytes:
-    """Write a field that is bytes, text or a message."""
+    """Encode a field that is bytes, text or a message."""
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 class Malformed(EngineUnavailable):
-    """A reply that cannot be read. What it answers was done, or was not: nobody knows."""
+    """A reply that cannot be decoded. Whether its request was carried out is unknown."""
 
     def __init__(self, what: str) -> None:
-        """Say what is wrong with it."""
+        """Describe in `what` what is wrong with the reply."""
         super().__init__(f"etcd sent a malformed reply: {what}", sent=True)
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Read a message: each field's number and value, in the order of the wire."""
+    """Decode a message: yield each field's number and value, in the order of the message."""
     at, end = 0, len(message)
     while at < end:
         tag = message[at]
@@ -64,15 +64,15 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
             if at > end:
                 raise Malformed("a field ends behind its message")
             yield tag >> 3, message[begin:at]
-        elif kind in (1, 5):  # of a later version: no field of ours is fixed
+        elif kind in (1, 5):  # from a later etcd: lockfast reads no such field
             at += 8 if kind == 1 else 4
         else:
             raise Malformed(f"wire type {kind}")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read a number of 64 bits: ten bytes at most. Without that limit, reading a long one costs
-    the square of its length.
+    """Decode a number of 64 bits, in ten bytes at most. Return it and the place after it. Without
+    the limit, decoding a long number would take time in the square of its length.
     """
     if at < len(message) and message[at] < 128:  # noqa: PLR2004  # one byte, as most
         return message[at], at + 1
@@ -87,17 +87,17 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def numbers(message: bytes) -> dict[int, int]:
-    """Read the fields that are numbers; a missing one is 0, as protobuf has it."""
+    """Return the fields that are numbers. protobuf omits a 0, so read them with `get(field, 0)`."""
     return {field: value for field, value in fields(message) if isinstance(value, int)}
 
 
 def parts(message: bytes, field: int) -> list[bytes]:
-    """Read all values of a field that is bytes."""
+    """Return all values of a field that is bytes."""
     return [value for each, value in fields(message) if each == field and isinstance(value, bytes)]
 
 
 def part(message: bytes, field: int) -> bytes:
-    """Read a field that must be there."""
+    """Return the first value of a field that is bytes. Raise `Malformed` without one."""
     found = parts(message, field)
     if not found:
         raise Malformed(f"there is no field {field}")

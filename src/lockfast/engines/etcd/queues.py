@@ -1,4 +1,4 @@
-"""Where the claims of this client stand: queues are read, and what matters to a waiter watched."""
+"""Standings of this client's claims: reads their queues, and has waiters watch them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from lockfast.port import Standing, Wake
 
 
 class Places:
-    """The places of all claims of this client."""
+    """The places of this client's claims in their queues."""
 
     def __init__(self, own: OwnClaims, listener: Listener, base: int) -> None:
-        """Begin with none."""
+        """Use these parts of the engine. `base` is added to every ticket."""
         self._own = own
         self._listener = listener
         self._base = base
 
     def _ends(self, row: Row, now: float) -> float:
-        """Tell in how many seconds a claim is over, at the latest, unless it is renewed. Should
-        another's end later than that, the watch tells.
+        """Return in how many seconds, at most, a claim ends unless it is renewed. If another
+        client's claim ends later, the watch reports that.
         """
         mine = self._own.get(row.id)
         return mine.until - now if mine is not None else row.ttl
 
     def among(self, mine: OwnClaim, queue: Sequence[Row], revision: int, now: float) -> Standing:
-        """Return where a claim stands in a queue that has it."""
+        """Return the standing of a claim in a queue that contains it. If it waits, watch for it."""
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
         found = standing(
             queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
@@ -41,7 +41,7 @@ class Places:
             self._listener.unwatch([mine.id])
         else:
             room = mine.form.shape.capacity
-            # A claim of another capacity leaves no room beside it: see `granted`.
+            # A claim of another capacity counts as all the room: see `granted`.
             ahead = [
                 (row.key, row.revision, row.weight if row.capacity == room else room)
                 for row in queue[:place]
@@ -78,7 +78,7 @@ class Places:
     async def look(
         self, mines: Sequence[OwnClaim], now: float, deadline: float, *, local: bool = False
     ) -> list[Standing | None]:
-        """Read the queues of some claims; None for one that is not there any more."""
+        """Read the queues of claims and return their standings; None for one that is gone."""
         forms = [mine.form for mine in mines]
         seen = await read_queues(self._own.ask, forms, deadline, local=local)
         return self.tell(mines, seen, now, local=local)
@@ -86,23 +86,24 @@ class Places:
     def tell(
         self, mines: Sequence[OwnClaim], seen: Seen, now: float, *, local: bool = False
     ) -> list[Standing | None]:
-        """Return where claims stand in queues that were read; None for one that is not there."""
+        """Return the standings of claims in queues that were read; None for one not found."""
         standings: list[Standing | None] = []
         for mine in mines:
             queue = seen.queues[mine.form.prefix]
             if any(row.key == mine.key for row in queue):
                 standings.append(self.among(mine, queue, seen.revision, now))
             else:
-                if not local:  # a member that lags may not have it yet
+                if not local:  # a member that lags behind may not have it yet
                     self.gone([mine.id])
                 standings.append(None)
         return standings
 
     async def look_again(self, wait: Wait, now: float) -> list[Wake]:
-        """Look who is there, now that the claim before a waiter, which was not the head, has gone.
+        """Read the queue again after the claim before a waiter, which was not the head, is deleted.
+        Return a wake if the waiter is granted, or if that is not certain.
 
-        The member that told so is asked for what it knows: that has the waiter's claim in it, so
-        it may only say too much.
+        The member that reported the deletion answers alone, without a majority. Its data has the
+        waiter's claim in it, so it can only overstate what is ahead.
         """
         mine = self._own.get(wait.id)
         if mine is None:
@@ -118,12 +119,12 @@ class Places:
         return [Wake(wait.id, granted=True, floor=said.floor)]
 
     def gone(self, ids: Iterable[str]) -> None:
-        """Forget claims that are not there any more."""
+        """Forget claims that etcd no longer has, and watch no longer for them."""
         ids = list(ids)
         for id_ in ids:
             self._own.drop(id_)
         self._listener.unwatch(ids)
 
     async def prune(self, deadline: float) -> None:
-        """End the claims whose time is over."""
+        """Delete the claims whose time is over, and watch no longer for them."""
         self._listener.unwatch(await self._own.prune(deadline))

@@ -1,31 +1,31 @@
-"""A session: one lease of this client for all its claims of like ttl, and the gate beside it.
+"""Sessions: a session is one etcd lease for all claims of similar ttl, and a key, its gate.
 
 A lease per lock would drown etcd's leader in keepalives (trap 35). The gate is a key on the same
-lease; every claim compares its last change. Whoever resigns in doubt moves it, so that a copy of
-the claim which is still on its way finds it moved, and does nothing (trap 47).
+lease, and every claim compares its mod revision. A client that resigns a claim in doubt moves the
+gate, by writing it again. A copy of the claim that is still under way then does nothing (trap 47).
 
 A keepalive does not go through raft. A leader that was paused or cut off answers it before it
 learns that it was replaced, and its successor does not know of the extension. So an answered
 keepalive counts only once it is proven: a read through the quorum, sent after the answer was
 received, must carry the same raft term T in its header.
 
-Why that is enough. etcd reads the term in a header from the last entry that the asked member has
-applied; for a keepalive it does so before it extends the lease, or passes it on to the leader.
-1. The asked member had applied an entry of T. So the leader of T was elected by then, the member
-   itself was no leader of an earlier term any more, and the leader to whom it passes a keepalive
-   is that of T or of a later term.
-2. A majority confirmed a leader for the read after it was sent, and the member that answered had
-   applied an entry of that leader's term: the term is at most T. So no leader of a later term was
-   elected before the read was sent, which is after the keepalive was answered.
-3. So the leader of T extended the lease. It revokes the lease no earlier than the whole time after
-   the keepalive was sent. A later leader was elected after that, and begins every lease anew.
-The term of a serializable read proves nothing: no majority is asked. A term of 0 is that of a
-member that has applied nothing since its start.
+Why that is enough. etcd takes the term in a header from the last entry that the asked member has
+applied. For a keepalive it does so before it extends the lease, or passes it on to the leader.
+1. The asked member had applied an entry of T. So the leader of T was elected by then, and the
+   member itself was no longer the leader of an earlier term. If it passes a keepalive on, then to
+   the leader of T or of a later term.
+2. After the read was sent, a majority confirmed a leader for it. The member that answered had
+   applied an entry of that leader's term, so that term is at most T. So no leader of a later term
+   was elected before the read was sent, which is after the keepalive was answered.
+3. So the leader of T extended the lease. It revokes the lease no earlier than its whole duration
+   after the keepalive was sent. A later leader was elected after that, and restarts every lease.
+The term of a serializable read proves nothing, because no majority is asked. A term of 0 comes from
+a member that has applied nothing since its start.
 
-What is left open is in etcd (3.4 to 3.7). A member notes the index of an entry that it has applied
-and then, in the next instruction, its term: a read that is answered between the two carries the
-term before. And a member that receives a snapshot keeps its old term until the next entry: two
-snapshots in a row, one on each side of a keepalive, would hide a leader.
+Two gaps remain in etcd (3.4 to 3.7). A member notes the index of an entry that it has applied and
+then, in the next instruction, its term. A read that is answered between the two carries the term
+before. And a member that receives a snapshot keeps its old term until the next entry. Two snapshots
+in a row, one on each side of a keepalive, would hide a leader.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.runtime.base import Crowded
 
-DUE = 3.0  # keepalives in the life of a lease
-IDLE = 2.0  # lives after which a lease that nobody uses is left to expire
+DUE = 3.0  # keepalives in the duration of a lease
+IDLE = 2.0  # durations after which a lease that nobody uses is left to expire
 TRIES = 3  # keepalives of one renewal: the leader may change between a keepalive and its proof
 
 
 def seconds(ttl: float) -> int:
-    """Round a ttl up to what etcd counts in."""
+    """Return a ttl rounded up to whole seconds, in which etcd counts."""
     return math.ceil(ttl)
 
 
@@ -77,7 +77,7 @@ class Session:
     __slots__ = ("anchor", "dead", "gate", "gate_key", "granted", "lease", "size", "used")
 
     def __init__(self, size: int, lease: int, granted: int, anchor: float) -> None:
-        """Take in a lease that was granted: `size` seconds were asked for, etcd may give more."""
+        """Describe a lease: `size` seconds were asked for, and etcd `granted` as many or more."""
         self.size = size
         self.lease = lease
         self.granted = float(granted)
@@ -88,43 +88,45 @@ class Session:
 
     @property
     def until(self) -> float:
-        """When etcd may drop it, unless it is kept alive."""
+        """When etcd may drop the lease, unless it is kept alive."""
         return self.anchor + self.granted
 
     @property
     def due(self) -> float:
-        """When it should be kept alive."""
+        """When the next keepalive is due."""
         return self.anchor + self.granted / DUE
 
     def fresh(self, now: float) -> bool:
-        """Return whether it was kept alive just now: the claims of one beat share a keepalive, and
-        a renewal that has failed half-way does not begin with another.
+        """Return whether it was kept alive just now. So the claims that the heart renews together
+        share a keepalive, and a renewal that failed half-way is repeated without another one.
         """
         return now < self.anchor + self.granted / 6.0
 
     def idle(self, now: float) -> bool:
-        """Return whether nobody has put a claim on it for long."""
+        """Return whether no claim has used it for `IDLE` durations."""
         return now > self.used + IDLE * self.granted
 
     def same(self) -> bytes:
-        """Compare: the session lives, and its gate has not moved."""
+        """Return the condition that the session lives and its gate has not moved."""
         return compare(MOD, EQUAL, self.gate, self.gate_key)
 
     def move(self) -> bytes:
-        """Move the gate, if there is one: without it the lease is gone, and its claims too."""
+        """Return the operation that moves the gate. Without a gate, lease and claims are gone."""
         there = compare(CREATE, GREATER, 0, self.gate_key)
         return inner(txn(there, [touch(self.gate_key)], []))
 
 
 class Kept(NamedTuple):
-    """A keepalive that was answered. Nothing may be counted on it before it is proven."""
+    """A keepalive that was answered. Nothing may rely on it before it is proven."""
 
     session: Session
     sent: float
     term: int
 
     def prove(self, term: int) -> bool:
-        """Process the term of a read through the quorum that was sent after the answer came."""
+        """Extend the session and return True if `term` proves the keepalive. `term` must come from
+        a read through the quorum that was sent after the keepalive was answered.
+        """
         if not self.term or self.term != term:
             return False
         self.session.anchor = max(self.session.anchor, self.sent)
@@ -135,7 +137,7 @@ class Sessions:
     """The sessions of one client: at most one for each number of seconds."""
 
     def __init__(self, transport: Transport, base: int) -> None:
-        """Begin with none. `base` is added to every ticket."""
+        """Start without sessions. `base` is added to every ticket."""
         self._transport = transport
         self._base = base
         self._same_base = compare(MOD, EQUAL, 0, keys.BASE)
@@ -144,17 +146,17 @@ class Sessions:
         self._by_lease: dict[int, Session] = {}
 
     def __iter__(self) -> Iterator[Session]:
-        """Go through those that live. A signal handler may have opened a second one of a size
-        while the first was being opened: claims are on both.
+        """Iterate over the live sessions. A signal handler may have opened a second one of a size
+        while the first was being opened. Then both have claims.
         """
         return iter(list(self._by_lease.values()))
 
     def get(self, lease: int) -> Session | None:
-        """Find the session of a lease."""
+        """Return the live session of a lease, or None."""
         return self._by_lease.get(lease)
 
     def ready(self, size: int, now: float) -> Session | None:
-        """Return a session that has two thirds of its time, if there is one."""
+        """Return the session of a size if it has at least two thirds of its time left."""
         session = self._by_size.get(size)
         if session is None or now >= session.due:
             return None
@@ -162,7 +164,7 @@ class Sessions:
         return session
 
     async def open(self, size: int, deadline: float) -> Session:
-        """Keep a session alive, or make one. Many who come at once get the same."""
+        """Return a session, kept alive or new. Callers that come at once get the same one."""
         try:
             return await self._opening.hold(lambda: self._open(size, deadline), deadline)
         except Crowded:
@@ -202,14 +204,14 @@ class Sessions:
             (read,) = reply.of(1)
 
     def same_base(self) -> bytes:
-        """Compare: nobody has named a higher base since."""
+        """Return the condition that the stored `token_base` has not changed since it was read."""
         return self._same_base
 
     def _base_is(self, changed: int) -> None:
         self._same_base = compare(MOD, EQUAL, changed, keys.BASE)
 
     def read_base(self, reply: bytes) -> int:
-        """Learn the highest base; refuse to go on below it: our tokens would go back."""
+        """Return the stored base. Raise if ours is below it, because our tokens would go back."""
         kvs = found(reply).kvs
         stored, changed = (keys.base(keys.BASE, kvs[0][4]), kvs[0][2]) if kvs else (0, 0)
         self._base_is(changed)
@@ -221,7 +223,7 @@ class Sessions:
         return stored
 
     def read_gate(self, session: Session, reply: bytes) -> None:
-        """Learn where a gate stands; without one, the session is over."""
+        """Read the mod revision of a session's gate. Without a gate, the session is lost."""
         kvs = found(reply).kvs
         if kvs:
             session.gate = max(session.gate, kvs[0][2])
@@ -229,9 +231,9 @@ class Sessions:
             self.lose(session)
 
     async def beat(self, session: Session, deadline: float) -> Kept | None:
-        """Send a keepalive; None if the lease is gone. It is for the caller to prove it.
+        """Send a keepalive; None if the lease is gone. The caller must prove the result.
 
-        Nothing else refreshes a lease: a claim that is put on it has what is left of it
+        Only a keepalive extends a lease. A claim that is put on it has the time that is left of it
         (trap 43).
         """
         sent = self._transport.now()
@@ -257,19 +259,19 @@ class Sessions:
         raise unproven()
 
     def lose(self, session: Session) -> None:
-        """Note that a lease is gone, and everything on it."""
+        """Forget a session whose lease is gone, or is left to expire."""
         session.dead = True
         self._by_lease.pop(session.lease, None)
         if self._by_size.get(session.size) is session:
             del self._by_size[session.size]
 
     def next(self) -> float:
-        """Tell when one should be kept alive."""
+        """Return when the next keepalive of any session is due."""
         return min((session.due for session in self), default=math.inf)
 
     async def tend(self, now: float) -> None:
-        """Keep those alive that are due, so that a claim finds one that has time; let go of idle
-        ones: with claims on it, a session is kept by their renewals.
+        """Keep the sessions alive that are due, so that the next claim finds one with time left.
+        Let idle ones expire. A session with claims is never idle, because their renewals use it.
         """
         for session in self:
             if now >= session.due:
@@ -279,7 +281,7 @@ class Sessions:
                     await self.keep(session, now + min(session.granted / 6.0, 1.0))
 
     async def revoke(self, deadline: float) -> None:
-        """Release the leases; whatever is on them goes too."""
+        """Revoke all leases. etcd deletes the keys on them."""
         for session in self:
             self.lose(session)
             with suppress(Leaseless):
@@ -287,7 +289,7 @@ class Sessions:
 
 
 def unproven() -> EngineUnavailable:
-    """Make the error for a keepalive of which nobody knows whether the present leader has it."""
+    """Return the error for a keepalive that the present leader may not have applied."""
     return EngineUnavailable(
         "etcd is changing its leader. lockfast could not confirm the renewal and tries again.",
         sent=False,

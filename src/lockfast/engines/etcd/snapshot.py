@@ -1,4 +1,4 @@
-"""Reads queues, several in one transaction."""
+"""Reads queues, many in one transaction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Seen(NamedTuple):
     queues: dict[bytes, list[Row]]
     """By the prefix of their keys."""
     revision: int
-    """At which they were so: the lowest, if they were read in several steps."""
+    """The revision at which they were read: the lowest, if there were several transactions."""
     term: int
-    """The raft term of the first reply; 0 if no majority was asked."""
+    """The raft term of the first reply; 0 if no majority confirmed the read."""
 
 
 async def read_queues(
@@ -31,7 +31,9 @@ async def read_queues(
     *,
     local: bool = False,
 ) -> Seen:
-    """Read the queues of some claims; `local`: as the member that is asked knows them."""
+    """Read the queues of some claims. `local`: the asked member answers alone, perhaps with old
+    data.
+    """
     by_prefix = {form.prefix: form for form in forms}
     prefixes = list(by_prefix)
     read: dict[bytes, list[Row]] = {}

@@ -1,7 +1,7 @@
-"""Standings: the rule, evaluated on a snapshot that has the own claim in it.
+"""Standings: the client evaluates the rule on a snapshot of a queue that has its claim in it.
 
-What such a snapshot says to be ahead can only be too much: later claims stand behind, and those
-ahead can only leave. So it is as safe here as it would be in etcd.
+Such a snapshot can only overstate what is ahead of the claim: later claims are behind it, and
+claims ahead can only leave. So evaluating the rule here is as safe as it would be in etcd.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lockfast.port import Blocker, Standing
 
 
 def granted(queue: Sequence[Row]) -> int:
-    """Count the holders: the first so many of a queue.
+    """Return how many claims are granted: they are the first ones of the queue.
 
-    A claim of another capacity than the head's is of another kind of lock. It is put before its
-    client can see that, and deleted then, which may fail or be late: until it is gone it holds
-    nothing, and lets nobody behind it in.
+    A claim of another capacity than the head's is of another kind of lock. Its client can see that
+    only after it has put the claim, and deletes it then, which may fail or be late. Until it is
+    deleted, it is not granted, and neither is any claim behind it.
     """
     weight = 0
     for place, row in enumerate(queue):
@@ -28,15 +28,15 @@ def granted(queue: Sequence[Row]) -> int:
 
 
 def blocker(head: Row, base: int) -> Blocker:
-    """Name who stands in the way."""
+    """Return the head of a queue as a blocker."""
     return Blocker(head.id, head.revision + base, head.payload)
 
 
 def standing(
     queue: Sequence[Row], place: int, left: float, base: int, ends: Callable[[Row], float]
 ) -> Standing:
-    """Return where the claim at a place of its queue stands. `ends` tells in how many seconds a
-    claim is over unless it is renewed, at most.
+    """Return the standing of the claim at a place of its queue. `ends` returns in how many seconds,
+    at most, a claim ends unless it is renewed.
     """
     holders = granted(queue)
     head = queue[0]

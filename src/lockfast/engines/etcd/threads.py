@@ -12,21 +12,22 @@ from lockfast.engines.etcd.transport import Link, Login, Transport
 from lockfast.runtime.base import T
 from lockfast.runtime.threads import Threads
 
-_buried: list[
-    Link
-] = []  # a parent's channels, in a child: their end would tell the parent's server
+# A parent's channels, in a forked child. They are kept, because closing them would tell the
+# parent's server.
+_buried: list[Link] = []
 
 
-AT_ONCE = 16  # claims under way: of five hundred threads that ask at once, none had its answer read
-# within a second
+# Claims under way at once. When five hundred threads sent claims at once, none of the replies was
+# read within a second.
+AT_ONCE = 16
 
 
-_greened: list[bool] = []  # whether grpc was told of gevent
+_greened: list[bool] = []  # not empty once grpc works with gevent
 
 
 def _work_with_gevent() -> None:
-    """Have grpc wait in gevent's loop, if gevent stands in for threads. Otherwise its C code blocks
-    the one thread in which everything runs, for ever.
+    """Make grpc wait in gevent's loop, if gevent has patched `threading`. Otherwise grpc's C code
+    would block the one thread in which everything runs, for ever.
     """
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and not _greened and monkey.is_module_patched("threading"):
@@ -37,10 +38,10 @@ def _work_with_gevent() -> None:
 
 
 class ThreadTransport(Transport):
-    """Channels of a blocking client."""
+    """The transport of a blocking client."""
 
     def __init__(self, login: Login, runtime: Threads) -> None:
-        """Nothing is opened yet."""
+        """Connect to nothing yet."""
         _work_with_gevent()
         super().__init__(login, runtime)
         self._turns = runtime.turns(AT_ONCE)
@@ -56,7 +57,7 @@ class ThreadTransport(Transport):
         return channel
 
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
-        """Wait for a turn."""
+        """Run `work` once fewer than `AT_ONCE` claims are under way."""
         return await self._turns.hold(work, deadline)
 
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
@@ -68,7 +69,7 @@ class ThreadTransport(Transport):
         return [each.result() for each in sent]
 
     def reset(self) -> None:
-        """Leave the parent's channels as they are, for ever."""
+        """Forget the parent's channels without closing them."""
         _buried.extend(self._links.values())
         self._links = {}
 

@@ -1,7 +1,7 @@
-"""What both transports share: endpoints and failover, and the login.
+"""The base of both transports: endpoints, failover and login.
 
-Over gRPC with requests and replies as plain bytes. The driver retries nothing by itself: a claim
-that is sent twice must be known to have been.
+gRPC carries requests and replies as plain bytes. Its own retries are off, because lockfast must
+know whether a claim was sent twice.
 """
 
 from __future__ import annotations
@@ -29,40 +29,41 @@ from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Crowded, Runtime, T
 from lockfast.url import Secret
 
-IO = 1.0  # seconds after which an unanswered request is given up: another member may answer
-LOGIN = 5.0  # seconds for a login: etcd makes checking a password slow, on purpose
+IO = 1.0  # seconds to wait for a reply: after that, another member may answer
+LOGIN = 5.0  # seconds to wait for a login: etcd checks passwords slowly, on purpose
 OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    # How long making a connection may take: three round trips with TLS, and less than IO.
+    # The time to make a connection: enough for three round trips with TLS, and less than IO.
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.keepalive_time_ms", 10_000),  # etcd takes offence at pings within five seconds
+    ("grpc.keepalive_time_ms", 10_000),  # etcd rejects pings less than five seconds apart
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_receive_message_length", -1),
 )
-ELECTION = 0.05  # seconds between questions whether there is a leader again
+ELECTION = 0.05  # seconds between attempts while the members elect a leader
 HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
-"""A lease that was granted twice expires once; the others change nothing, or nothing more."""
+"""Methods that may be sent twice. Of a lease that was granted twice, the unused one expires. The
+others change nothing, or nothing more the second time."""
 STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
-LEADER = ("hasleader", "true")  # a member that has lost its leader says so at once
+LEADER = ("hasleader", "true")  # makes a member that has lost its leader say so at once
 
 Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where the members are, and how to greet them."""
+    """The addresses of the members, and the credentials for them."""
 
     addresses: tuple[str, ...]
     username: str | None = None
     secret: Secret = field(default=lambda: None, repr=False)
     credentials: grpc.ChannelCredentials | None = None
     certified: bool = False
-    """Whether it has a certificate of its own."""
+    """Whether the client has a certificate of its own."""
 
     def channel(self) -> Callable[[str], grpc.Channel]:
-        """Return what opens a blocking channel to a member."""
+        """Return a function that opens a blocking channel to an address."""
         return lambda address: (
             grpc.insecure_channel(address, OPTIONS)
             if self.credentials is None
@@ -71,7 +72,7 @@ class Login:
 
 
 class Link:
-    """The calls that a member takes."""
+    """The channel to one member, and its gRPC calls by method."""
 
     __slots__ = ("address", "calls", "channel")
 
@@ -83,17 +84,19 @@ class Link:
 
 
 def whole(reply: bytes | None) -> bytes:
-    """Check that there is a reply: gRPC gives None for a stream that ends well and without one."""
+    """Return the reply. Raise `Malformed` if it is None, which gRPC returns for a stream that ends
+    without an error and without a reply.
+    """
     if reply is None:
         raise Malformed("none")
     return reply
 
 
 class Transport(ABC):
-    """A transport. The abstract methods wait: in a thread, or in asyncio."""
+    """Calls to the members. Subclasses implement how a call waits: in a thread, or in asyncio."""
 
     def __init__(self, login: Login, runtime: Runtime) -> None:
-        """Nothing is opened yet."""
+        """Connect to nothing yet."""
         self._login = login
         self.now = runtime.now
         self.mutex = runtime.mutex
@@ -107,38 +110,42 @@ class Transport(ABC):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All members that the URL names."""
+        """The addresses of all members in the URL."""
         return self._login.addresses
 
     @property
     def known(self) -> bool:
-        """Whether it says who it is."""
+        """Whether the client identifies itself, by a user name or a certificate."""
         return self._login.username is not None or self._login.certified
 
     @property
     def exposed(self) -> bool:
-        """Whether it sends a password that anybody on the way can read."""
+        """Whether the client sends a password without TLS."""
         return self._login.username is not None and self._login.credentials is None
 
     @property
     def address(self) -> str:
-        """The member that is asked at present."""
+        """The address of the current member, to which requests go."""
         return self._login.addresses[self._current]
 
     async def in_turn(
         self,
         work: Callable[[], Coroutine[Any, Any, T]],
-        deadline: float,  # noqa: ARG002  # that of threads
+        deadline: float,  # noqa: ARG002  # the blocking transport uses it
     ) -> T:
-        """Send a claim once not too many others are under way. Tasks need no such limit."""
+        """Run `work`, which sends a claim. The blocking transport first waits until fewer claims
+        are under way. Tasks need no such limit.
+        """
         return await work()
 
     async def call(
         self, method: str, request: bytes, deadline: float, *, harmless: bool = False
     ) -> bytes:
-        """Return the reply. A request that was not sent goes to the next member, and so on; while
-        they elect a leader, again and again. One that is harmless when sent twice is sent again
-        also if its outcome is not known.
+        """Send a request to the current member, or to the next if that fails. Return the reply.
+
+        A request that was not sent goes to the next member. While the members elect a leader, it is
+        tried again until the deadline. A request whose outcome is unknown is sent again only if it
+        is harmless to send it twice.
         """
         harmless = harmless or method in HARMLESS
         tried, electing = 0, False
@@ -170,7 +177,7 @@ class Transport(ABC):
             return whole(await self._send(link.calls[method], request, min(left, patience)))
         except grpc.RpcError as error:
             said = str(error.details())
-            if self.suspect(said):  # refused unread: greet, and say it again
+            if self.suspect(said):  # etcd did not read it: log in, and send it again
                 raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
             failure = failed(error, address)
             if isinstance(failure, EngineUnavailable) and not isinstance(failure, Leaseless):
@@ -180,7 +187,9 @@ class Transport(ABC):
     async def call_all(
         self, method: str, requests: Sequence[bytes], deadline: float
     ) -> list[bytes]:
-        """Send several requests that are harmless all at once, when one was answered."""
+        """Send several harmless requests, and return the replies. The first goes out alone, as it
+        may have to find a member that answers. The others then go to that member, all at once.
+        """
         replies = [await self.call(method, request, deadline) for request in requests[:1]]
         if len(requests) > 1:
             link = self._links[self.address]
@@ -193,7 +202,7 @@ class Transport(ABC):
         return replies
 
     async def call_on(self, address: str, method: str, request: bytes, deadline: float) -> bytes:
-        """Ask one member and no other."""
+        """Send a request to one member and no other, and return the reply."""
         if self._strange:
             await self._greet(deadline)
         channel = self._links.get(address) or self._open(address)
@@ -205,12 +214,12 @@ class Transport(ABC):
             raise failed(error, address) from error
 
     def doubt(self, address: str) -> None:
-        """Note that a member has failed: the next one is asked from now on."""
+        """Note that a member has failed. If it is the current one, move on to the next."""
         if address == self.address:
             self._current = (self._current + 1) % len(self._login.addresses)
 
     async def _greet(self, deadline: float) -> None:
-        """Log in; the token that comes of it expires."""
+        """Log in. This is done again whenever the token that etcd returns has expired."""
         try:
             await self._greeting.hold(lambda: self._authenticate(deadline), deadline)
         except Crowded:
@@ -218,7 +227,7 @@ class Transport(ABC):
 
     async def _authenticate(self, deadline: float) -> None:
         if not self._strange:
-            return  # another has, while this one waited
+            return  # another caller logged in while this one waited
         name, password = self._login.username or "", self._login.secret() or ""
         request = text(1, name.encode()) + text(2, password.encode())
         self._metadata = (LEADER,)
@@ -229,34 +238,35 @@ class Transport(ABC):
             if not token.isprintable() or not token.isascii():
                 raise Malformed("a token that no header can carry")
         except EngineUnavailable as error:
-            raise EngineUnavailable(str(error), sent=False) from error  # what waits was not sent
+            # The request that needs the login was not sent.
+            raise EngineUnavailable(str(error), sent=False) from error
         self._metadata = (LEADER, ("token", token))
         self._strange = False
 
     def suspect(self, said: str) -> bool:
-        """Take in what etcd has said when it refused something; tell whether the login is over."""
+        """Return whether a refusal means that the login has expired. If so, log in again later."""
         over = self._login.username is not None and any(each in said for each in STALE_LOGIN)
         self._strange = self._strange or over
         return over
 
     def leads(self, stream: Stream) -> bool:
-        """Return whether a stream goes to the member that is asked, with the login that is used."""
+        """Return whether a stream goes to the current member with the current login."""
         known = self._strange or stream.metadata == self._metadata
         return known and stream.address == self.address
 
     async def stream(self) -> Stream:
-        """Open a stream of watches to the member that is asked at present."""
+        """Open a stream of watches to the current member."""
         if self._strange:
             await self._greet(self.now() + LOGIN)
         return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
 
     @abstractmethod
     def _blocking(self, address: str) -> grpc.Channel:
-        """Return a channel whose streams a thread reads."""
+        """Return a blocking channel, whose streams a thread reads."""
 
     @abstractmethod
     def _open(self, address: str) -> Link:
-        """Make the calls of a member."""
+        """Return a new link to a member."""
 
     @abstractmethod
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Where the members are, and how to log in: what a URL says."""
+"""Reads an etcd URL: the addresses of the members, the login and the TLS files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lockfast.engines.etcd.transport import Login
 from lockfast.url import Target, unreadable
 
 OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
-"""What a URL may say; the names are those of redis-py."""
+"""The options that a URL may have. Those of TLS have the names that redis-py uses."""
 PEM = b"-----BEGIN "
 
 
 def login_of(target: Target) -> Login:
-    """Read where the members are, and how to log in."""
+    """Return the addresses and the credentials in a URL. Raise `ValueError` if it is wrong."""
     options = target.take(*OPTIONS)
     if target.scheme not in ("etcd", "etcds"):
         raise ValueError(f"no such way to etcd: {target.scheme}://")
@@ -46,7 +46,7 @@ def _credentials(options: dict[str, str]) -> grpc.ChannelCredentials:
             text = Path(path).read_bytes()
         except OSError as error:
             raise ValueError(unreadable(name, path, error)) from None
-        if PEM not in text:  # gRPC would say nothing, and never connect
+        if PEM not in text:  # gRPC would report no error, and never connect
             wanted = "a key" if name == "ssl_keyfile" else "a certificate"
             raise ValueError(f"{name}, {path!r}, cannot be used: put {wanted} in PEM format there")
         return text

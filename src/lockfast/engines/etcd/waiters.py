@@ -1,11 +1,11 @@
-"""The waiters of a client, and what they watch: nobody is woken who cannot be granted.
+"""The waiters of a client, and what they watch, so that only those that may be granted are woken.
 
-A waiter for a lock watches the claim before it and nothing else, until it is the first in line. The
-first in line, and those for many sharers, watch the deletions on their name, all of a client with
-one watch: a departure is told to a client once, however many of its waiters it concerns. Their own
-claims are among them: a waiter that an operator has removed is not let in when the lock is free. A
-watch goes on where the oldest snapshot of its waiters ended, so nothing
-is missed, however late it begins.
+A waiter for a lock watches only the claim before it, until it is the first in line. The first in
+line, and all waiters for shared locks, watch the deletions on their name. The waiters of a client
+share one watch per name, so etcd reports a deletion to a client once, however many waiters it
+concerns. This watch covers their own claims too: a waiter that an operator has removed must not be
+granted when the lock becomes free. A watch begins where the oldest snapshot of its waiters ended,
+so it misses nothing, however late it begins.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from lockfast.port import Wake
 
 
 class Wait:
-    """One waiter. `ahead` is what stands before it, as far as that is known: for a lock the claim
-    just before it. `alone`: it watches that one claim, and has to look when that is gone.
+    """One waiter.
+
+    `ahead`: the claims before it, as far as they are known. For a lock that is the one just before.
+    `alone`: it watches that one claim, and has to read the queue when that claim is deleted.
     """
 
     __slots__ = ("ahead", "alone", "capacity", "id", "key", "load", "revision", "since", "target")
@@ -29,8 +31,10 @@ class Wait:
     def __init__(
         self, row: Row, ahead: Sequence[tuple[bytes, int, int]], since: int, *, sure: bool
     ) -> None:
-        """`ahead`: key, revision and weight of each; `since`: the revision of the snapshot; `sure`:
-        nobody else stands ahead.
+        """Describe a waiter.
+
+        `ahead`: key, revision and weight of each claim before it. `since`: the revision of the
+        snapshot that showed them. `sure`: there are no other claims before it.
         """
         self.id = row.id
         self.key = row.key
@@ -43,45 +47,45 @@ class Wait:
         self.since = since
 
     def gone(self, key: bytes) -> None:
-        """Note that a claim has gone. Nothing is counted anew: each of many sharers hears of
-        each that leaves.
+        """Note that a claim was deleted. The load is not summed up again, because each of many
+        sharers hears of each deletion.
         """
         _, weight = self.ahead.pop(key, (0, 0))
         self.load -= weight
 
     def let_in(self) -> bool:
-        """Apply the rule to what is left ahead of it."""
+        """Return whether the rule grants it, beside the claims that are left ahead of it."""
         return self.load <= self.capacity
 
 
 class Watch:
-    """One watch, and the waiters for whom it is."""
+    """One watch, and the waiters that share it."""
 
     __slots__ = ("alone", "at", "ident", "target", "waits")
 
     def __init__(self, ident: int, wait: Wait) -> None:
-        """Watch what a waiter waits for."""
+        """Make a watch for what a waiter waits for, without the waiter."""
         self.ident = ident
         self.target = wait.target
         self.alone = wait.alone
-        self.at = wait.since  # the revision up to which all of them know what has gone
+        self.at = wait.since  # the revision up to which all its waiters know the deletions
         self.waits: dict[str, Wait] = {}
 
     def request(self) -> bytes:
-        """Ask etcd to watch, from where it is."""
+        """Return the request to etcd to watch from the revision after `at`."""
         until = b"" if self.alone else end(self.target)
         return watch(self.ident, self.target, until, self.at + 1)
 
 
 class Waits:
-    """All waiters of one client. Shared between threads; nothing here waits."""
+    """All waiters of one client. Thread-safe, and no method blocks."""
 
     def __init__(self, base: int) -> None:
-        """Begin with nobody."""
+        """Start without waiters. `base` is added to every ticket."""
         self._base = base
-        # Re-entrant, for signal handlers and finalizers that come between any two steps of a
-        # thread that is inside. They may add and drop waiters, so a watch that was found is
-        # looked at again after each step: none is left without a watch.
+        # Re-entrant: a signal handler or a finalizer may interrupt a thread that is inside between
+        # any two steps, and add and drop waiters. So a watch that was found is looked up again
+        # after each step, and no waiter is left without a watch.
         self._lock = threading.RLock()
         self._idents = count(1)
         self._waits: dict[str, Wait] = {}
@@ -89,7 +93,7 @@ class Waits:
         self._by_ident: dict[int, Watch] = {}
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of waiters."""
         return len(self._waits)
 
     def add(self, wait: Wait) -> list[bytes]:
@@ -97,30 +101,30 @@ class Waits:
         with self._lock:
             old = self._waits.get(wait.id)
             if old is not None and old.target == wait.target:
-                # The watch of the older entry goes on: it reports every departure since then.
+                # The watch of the older entry continues, and reports all deletions since then.
                 return []
             told = self._drop(wait.id)
             watch = self._by_target.setdefault(wait.target, Watch(0, wait))
             watch.waits[wait.id] = self._waits[wait.id] = wait
             if self._by_target.setdefault(wait.target, watch) is not watch:
-                self._waits.pop(wait.id, None)  # its watch has ended, and there is another
+                self._waits.pop(wait.id, None)  # an interruption has replaced its watch
                 return told + self.add(wait)
             if self._by_ident.get(watch.ident) is not watch or wait.since < watch.at:
-                # What has gone in between was told before this one came. To hear of a departure
-                # twice is harmless.
+                # The watch is new, or has reported deletions that this waiter's snapshot does not
+                # know. It begins again there. To hear of a deletion twice is harmless.
                 watch.at = min(watch.at, wait.since)
                 told += self._begin(watch)
             return told
 
     def _begin(self, watch: Watch) -> list[bytes]:
-        """Begin a watch, or begin it anew."""
+        """Begin a watch, or begin it again. Return the requests to send to etcd."""
         told = [unwatch(watch.ident)] if self._by_ident.pop(watch.ident, None) else []
         watch.ident = next(self._idents)
         self._by_ident[watch.ident] = watch
         return [*told, watch.request()]
 
     def drop(self, ids: Iterable[str]) -> list[bytes]:
-        """Forget waiters; give what to tell etcd."""
+        """Forget waiters; return the requests to send to etcd."""
         with self._lock:
             return [said for id_ in ids for said in self._drop(id_)]
 
@@ -136,19 +140,19 @@ class Waits:
             return []
         self._by_target.pop(watch.target, None)
         told = [unwatch(watch.ident)] if self._by_ident.pop(watch.ident, None) else []
-        for late in list(watch.waits.values()):  # it came between the last two looks
+        for late in list(watch.waits.values()):  # an interruption has added it since
             self._waits.pop(late.id, None)
             told += self.add(late)
         return told
 
     def again(self) -> list[bytes]:
-        """Watch everything anew, on another stream, from where each watch is."""
+        """Return the requests that begin all watches on another stream, each from where it is."""
         with self._lock:
             return [watch.request() for watch in list(self._by_ident.values())]
 
     def hear(self, messages: Iterable[Heard]) -> tuple[list[Wake], list[Wait], list[bytes]]:
-        """Take in what the watches say: who is let in, who has to look, what to tell etcd. Those
-        that were refused stay: they are for another stream.
+        """Process messages of the watches. Return the wakes, the waiters that have to read their
+        queue, and the requests to send to etcd. Refused watches stay, for another stream.
         """
         wakes: list[Wake] = []
         unsure: list[Wait] = []
@@ -162,7 +166,7 @@ class Waits:
                 for wait in list(watch.waits.values()):
                     for key, _ in gone:
                         wait.gone(key)
-                    if ended:  # compacted, or given up by the server: only a look can tell
+                    if ended:  # compacted or canceled: only a read can tell
                         self._drop(wait.id)
                         wakes.append(Wake(wait.id, granted=False))
                     elif any(key == wait.key for key, _ in gone):

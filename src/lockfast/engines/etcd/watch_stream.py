@@ -1,7 +1,7 @@
-"""A stream of watches: read by a thread for threads and asyncio.
+"""A gRPC stream of watches, which a thread reads, for blocking and asyncio clients.
 
-In asyncio too: a reader task would be cancelled by Ctrl-C beside the bodies that need it
-(trap 52), and what grpc.aio has open does not survive a fork.
+asyncio clients need the thread too. Ctrl-C would cancel a reader task beside the bodies that need
+it (trap 52), and open calls of grpc.aio do not survive a fork.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stream:
         metadata: tuple[tuple[str, str], ...],
         ring: Callable[[], object],
     ) -> None:
-        """Open it, and ring whenever something was heard."""
+        """Open the stream. It calls `ring` after each message, and when it breaks."""
         self.address = address
         self.metadata = metadata
         self.broken = False
@@ -36,7 +36,7 @@ class Stream:
         self._to_send: SimpleQueue[bytes | None] = SimpleQueue()
         call: Any = channel.stream_stream(WATCH, None, None)
         self._call = call(self._requests(), metadata=metadata)
-        # A daemon: it must not keep a finished program alive.
+        # A daemon, because it must not keep a finished program alive.
         self._thread = threading.Thread(target=self._read, name="lockfast-watch", daemon=True)
         self._thread.start()
 
@@ -50,24 +50,24 @@ class Stream:
                 self._heard.append(message)
                 self._ring()
         except grpc.RpcError:
-            pass  # what it was is of no interest: another stream goes on where this one ended
+            pass  # the error does not matter: another stream continues where this one ended
         self.broken = True
         self._ring()
 
     def send(self, requests: list[bytes]) -> None:
-        """Send, without waiting."""
+        """Send requests without waiting: grpc takes them from a queue."""
         for request in requests:
             self._to_send.put(request)
 
     def take(self) -> list[bytes]:
-        """Take what was heard."""
+        """Remove and return the messages that have arrived."""
         taken = []
         while self._heard:
             taken.append(self._heard.popleft())
         return taken
 
     def close(self) -> None:
-        """End it."""
+        """Cancel the stream, and count it as broken."""
         self.broken = True
         self._to_send.put(None)
         self._call.cancel()

@@ -23,8 +23,9 @@ OURS = ("listen", "token_base")
 REACHING = 10  # seconds for `install` to connect to each host
 PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
 WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
-"""An ALTER that waits for a long transaction holds up everybody who comes after it."""
-AT_ONCE = 10  # connections for callers: a server has a hundred for everybody; the others wait
+"""Limits the wait for a lock, if nothing else does. An ALTER that waits for a long transaction
+blocks all later users of its table."""
+AT_ONCE = 10  # connections for callers; other callers wait, as a server has 100 for all clients
 
 
 def schema() -> str:
@@ -33,11 +34,11 @@ def schema() -> str:
 
 
 def install(url: str, *, role: str | None = None) -> None:
-    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once.
+    """Install or upgrade the schema. Blocking. Safe to run again, and in several processes at once.
 
     Args:
-        url: The database, as a role that may create a schema in it.
-        role: A role that may take and release locks from then on, and nothing else.
+        url: The URL of the database, with a role that may create a schema in it.
+        role: A role that gets the right to take and release locks, and no other right.
 
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
@@ -51,7 +52,7 @@ def install(url: str, *, role: str | None = None) -> None:
         with psycopg.connect(
             address.conninfo, connect_timeout=REACHING, autocommit=True
         ) as connection:
-            # Bytes: this text is ours, and has several statements, which are one transaction.
+            # The text is our own, so it is passed as bytes. Its statements are one transaction.
             connection.execute(f"{PATIENCE}; {schema()}".encode())
             if role is not None:
                 connection.execute("SELECT lockfast.grant_v1(%s)", [role])
@@ -64,13 +65,13 @@ def _failed(error: psycopg.Error, where: str) -> EngineError:
     said = " ".join(part for part in parts if part) or " ".join(str(error).split())
     if error.sqlstate is not None:
         return failed(error.sqlstate, said, where)
-    if error.pgconn is None:  # not from the attempt to connect
+    if error.pgconn is None:  # the error is not from connecting
         return EngineUnavailable(f"PostgreSQL at {where}: {said}", sent=True)
     return unconnected(said, where)
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Read a URL; the engine that comes out connects on first use."""
+    """Return a function that opens the engine for a URL. The engine connects on first use."""
     options = target.take(*LIBPQ, *OURS)
     base = base_of(options)
     address = Address.of(target)

@@ -1,7 +1,7 @@
 """The asyncio transport: a few connections for all tasks.
 
-A socket is waited for by callbacks, not by a reader task: `asyncio.run` cancels every task on
-Ctrl-C, and a cancelled reader would hang the bodies whose release needs it (trap 52).
+Callbacks of the event loop wait for a socket, and no reader task does. `asyncio.run` cancels every
+task on Ctrl-C. Without the reader, the bodies whose release needs it would hang (trap 52).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lockfast.runtime.base import Bell, Clock, Turns
 
 
 class AioTransport(Transport):
-    """Connections of an asyncio client."""
+    """The connections of an asyncio client."""
 
     def __init__(
         self, address: Address, ear: Address | None, bell: Bell, turns: Turns, clock: Clock
     ) -> None:
-        """Belong to the running loop."""
+        """Bind to the running event loop."""
         super().__init__(address, ear, bell, turns, clock)
         self._loop = asyncio.get_running_loop()
 
@@ -52,6 +52,6 @@ class AioTransport(Transport):
         try:
             async with asyncio.timeout(deadline - self._now()):
                 infos = await self._loop.getaddrinfo(host, None, type=SOCK_STREAM)
-        except (OSError, UnicodeError):  # a timeout is one too
+        except (OSError, UnicodeError):  # TimeoutError is an OSError
             return []
         return [str(info[4][0]) for info in infos]

@@ -1,4 +1,4 @@
-"""A request to the server to drop what a connection is waiting for there."""
+"""Asks the server to cancel the statement that a connection waits for."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lockfast.engines.postgres.steps import READ, WRITE, Steps
 
 
 class Cancel:
-    """One request. A server closes it without an answer: what came of it is not known."""
+    """One cancel request. The server closes it without an answer, so its effect is not known."""
 
     def __init__(self, pgconn: PGconn) -> None:
-        """Nothing is sent yet."""
+        """Prepare the request, and send nothing yet."""
         self._request = pgconn.cancel_conn() if capabilities.has_cancel_safe() else None
 
     def fileno(self) -> int:
-        """Return the socket to wait for."""
+        """Return the descriptor to wait for."""
         return -1 if self._request is None else self._request.socket
 
     def send(self) -> Steps:
-        """Connect as the connection did, with TLS where that has it, and ask."""
+        """Connect in the same way as the connection did, also by TLS, and send the request."""
         if self._request is None:  # a libpq before 17 would block
             return
         try:

@@ -1,7 +1,7 @@
-"""One connection, for threads and asyncio: each step says what to wait for.
+"""One connection to a server, for threads and asyncio. Each step says what to wait for.
 
-libpq is used through psycopg's own wrapper, below its connections: these cannot be bounded by a
-deadline, and a finalizer of theirs in a forked child would speak to the parent's server.
+It uses libpq through psycopg's low-level wrapper, without psycopg's connections. A deadline cannot
+bound those, and their finalizers would send to the parent's server from a forked child.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 Row = list[bytes | None]
 
-# Qualified, operators too: see schema.sql on what stands in the caller's search_path.
+# Functions and operators are qualified, because a schema on the caller's search_path may contain
+# others with the same names: see schema.sql.
 GREETING = (
     b"SELECT pg_catalog.pg_backend_pid(), pg_catalog.floor(pg_catalog.date_part('epoch', "
     b"pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, "
     b"pg_catalog.current_setting('transaction_isolation')"
 )
-END = 2**53  # of a clock in µs
+END = 2**53  # every server time in µs is below it
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-# Another isolation; a standby, which may be promoted; a server in recovery; a lock that was not to
-# be had.
+# SQLSTATEs after which a later try may succeed: another isolation level; a standby, which may be
+# promoted; a server in recovery; a lock that was not free in time.
 NOT_NOW = frozenset(["25000", "25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or not this version of it: run "
     "lockfast.engines.postgres.install(url) once"
 )
-OURS = (  # said by libpq itself: the URL has to be changed, and no time helps
+OURS = (  # messages of libpq after which only another URL helps, and no later try
     "no password supplied",
     "does not support SSL",
     "certificate verify failed",
     "root certificate file",
 )
-# Read here once: to look a member of an enum up takes longer than to compare two numbers.
+# Read once here, because looking up a member of an enum takes longer than comparing two numbers.
 OK, DONE = int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK)
 BAD, FREE = int(pq.ConnStatus.BAD), int(pq.TransactionStatus.IDLE)
 
@@ -49,22 +50,22 @@ class Link:
     """A connection that is open, or being opened."""
 
     def __init__(self, conninfo: str, where: str) -> None:
-        """Begin to connect."""
+        """Start to connect. `where` names the server in messages."""
         self.where = where
         self.channel: str | None = None
         self.pooled = False
-        """Whether something between us and the server hands its connections around."""
+        """Whether a pooler between us and the server shares its connections among clients."""
         self.micros = 0
-        """The server's clock when it was greeted."""
+        """The server's clock in µs, when the connection was made."""
         self._careful = False
-        """Whether the isolation is not the one we need, and so is said in front of each statement:
-        in the same message, where it costs no round trip and suits every pooler."""
+        """Whether the default isolation level is not READ COMMITTED. Then each message sets the
+        level in front of its statement, which costs no round trip and suits every pooler."""
         self._rows: list[Row] = []
         self._error: EngineError | None = None
         self._pgconn: abc.PGconn = pq.PGconn.connect_start(conninfo.encode())
 
     def fileno(self) -> int:
-        """Return the socket to wait for. While connecting, it may be another after each step."""
+        """Return the descriptor to wait for. While connecting, it may change after each step."""
         try:
             return self._pgconn.socket
         except psycopg.Error as broken:
@@ -77,7 +78,7 @@ class Link:
 
     @property
     def idle(self) -> bool:
-        """Whether it may be used again: the last exchange came to its end."""
+        """Whether the connection may be used again, because the last exchange is complete."""
         return self._pgconn.transaction_status == FREE
 
     def connect(self) -> Steps:
@@ -110,8 +111,8 @@ class Link:
         self._careful = isolation != b"read committed"
 
     def send(self, sql: bytes) -> int:
-        """Send statements by the simple protocol, which prepares nothing and so suits every pooler.
-        Say what to wait for.
+        """Send statements, and return what to wait for. The simple protocol prepares nothing, so it
+        suits every pooler.
         """
         self._rows, self._error = [], None
         try:
@@ -121,8 +122,8 @@ class Link:
             raise self._broken(broken) from broken
 
     def receive(self) -> tuple[list[Row] | None, int]:
-        """Go on once the socket is ready: give the rows of the last statement when all is there.
-        Until then, say what to wait for.
+        """Read from the socket, once it is ready. Return the rows of the last statement when all
+        have arrived. Until then, return None and what to wait for.
         """
         pgconn = self._pgconn
         try:
@@ -156,7 +157,7 @@ class Link:
         return EngineUnavailable(f"PostgreSQL at {self.where}: {error}", sent=True)
 
     def pushes(self) -> list[bytes]:
-        """Return the notifications that have arrived with what was read."""
+        """Return the notifications that were read from the socket so far."""
         pushes = []
         while (push := self._pgconn.notifies()) is not None:
             pushes.append(push.extra)
@@ -170,17 +171,17 @@ class Link:
             raise EngineUnavailable(f"PostgreSQL at {self.where}: {broken}", sent=False) from broken
 
     def cancel(self) -> Cancel:
-        """Make the request to drop what is under way: a server does not notice that its client has
-        hung up while it waits for a lock or for a standby, and keeps the connection for that long.
+        """Return a request to cancel the statement under way. While a server waits for a lock or a
+        standby, it does not notice that its client has hung up, and keeps the connection.
         """
         return Cancel(self._pgconn)
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection, and tell the server."""
         self._pgconn.finish()
 
     def forget(self) -> None:
-        """Close the descriptor alone, in a forked child: a goodbye would end the parent's."""
+        """Close only the descriptor, in a forked child. `close` would end the parent's session."""
         if self._pgconn.status != BAD:
             os.close(self._pgconn.socket)
 
@@ -191,13 +192,13 @@ class Link:
         )
         if code in {"25006", "55000"}:  # another server is the primary now
             self.close()
-        if code == "25000":  # the default was changed behind our back
+        if code == "25000":  # the server's default was changed meanwhile
             self._careful = True
         return failed(code, text or result.get_error_message(), self.where)
 
 
 def failed(code: str, text: str, where: str) -> EngineError:
-    """Tell by its SQLSTATE whether a statement may succeed later, or was refused."""
+    """Return the error for an SQLSTATE: unavailable if a later try may succeed, else refused."""
     said = f"PostgreSQL at {where}: {text} [{code}]"
     if code in NOT_NOW or code[:2] in {"40", "53"}:
         return EngineUnavailable(said, sent=False)
@@ -207,7 +208,9 @@ def failed(code: str, text: str, where: str) -> EngineError:
 
 
 def unconnected(text: str, where: str) -> EngineError:
-    """Tell a server that is not there, or not yet, from one that said no. libpq gives no code."""
+    """Return the error for a failed connection: refused if the server said no, unavailable if it is
+    not there or not ready. Only the text tells, because libpq gives no SQLSTATE.
+    """
     text = " ".join(text.split())
     later = ("starting", "shutting", "recovery", "accepting", "too many", "slots", "terminat")
     fatal = "FATAL:" in text and not any(word in text for word in later)

@@ -17,15 +17,15 @@ from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
-GLANCE = 0.5  # seconds between looks at the waiters where nothing can be heard
+GLANCE = 0.5  # seconds between reads of the waiters' standings, where no notifications arrive
 MARGIN = int(TOMB_MARGIN * UNITS)
 
 
 class PostgresEngine:
-    """One client's engine."""
+    """The engine of one client on a PostgreSQL database."""
 
     def __init__(self, transport: Transport, clock: Clock, base: int) -> None:
-        """Add `base` to every new ticket."""
+        """Connect to nothing yet. `base` is added to the clock in new tickets."""
         self._transport = transport
         self._now = clock
         self._base = base
@@ -34,7 +34,7 @@ class PostgresEngine:
         self._waiting = 0.0  # the time until which a claim of ours may wait
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Append and report, in one round trip."""
+        """Append a claim and report its standing, in one round trip."""
         clock = await self._begin(ask, deadline)
         sql = messages.claim(ask, clock.latest(ask), self._base, self._pushes.word(ask.id))
         micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
@@ -46,7 +46,7 @@ class PostgresEngine:
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several: one call, one transaction."""
+        """Append several claims: one call, one transaction."""
         clock = await self._begin(asks[0], deadline)
         lates = [clock.latest(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]
@@ -57,7 +57,7 @@ class PostgresEngine:
         return [found for _, found in answers]
 
     async def _begin(self, ask: Ask, deadline: float) -> ServerClock:
-        """Learn the server's clock; from the first claim on there is something to hear."""
+        """Return the server's clock. At the first claim, also make the heart listen for pushes."""
         if self._channel is None:
             self._channel = f"lockfast_{ask.id[:22]}"
             self._transport.bell.ring()
@@ -65,7 +65,7 @@ class PostgresEngine:
 
     def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
         if found is None:
-            # The id is dead, or the server's clock was moved: learn, so that the next id lives.
+            # The id is dead, or the server's clock was moved. Note the clock for the next id.
             self._transport.clock = ServerClock(micros, self._now(), UNITS)
         elif isinstance(found, Standing) and found.ticket and not found.granted:
             self._wait(ask)
@@ -76,16 +76,16 @@ class PostgresEngine:
         self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
 
     async def _clock(self, deadline: float) -> ServerClock:
-        """Return the server's clock; connect if it is not known yet."""
+        """Return the server's clock. Connect first if it is not known yet."""
         if self._transport.clock is None:
             await self._transport.call(b"SELECT 1", deadline, len)
-        assert self._transport.clock is not None  # noqa: S101  # every connection begins with it
+        assert self._transport.clock is not None  # noqa: S101  # connecting sets it
         return self._transport.clock
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend: one call, one transaction."""
+        """Extend claims: one call, one transaction."""
         if not asks:
             return []
         read = partial(replies.renewed, asks=asks)
@@ -98,7 +98,7 @@ class PostgresEngine:
         return [standing for _, standing in answers]
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove for good: one call, one transaction."""
+        """Remove claims for good, in one transaction. Then notify the waiters that it lets in."""
         if not asks:
             return []
         untils = None
@@ -109,17 +109,18 @@ class PostgresEngine:
         read = partial(replies.resigned, asks=asks)
         removed, notes = await self._transport.call(sql, deadline, read)
         if notes:
-            with suppress(EngineError):  # they are gone all the same
+            with suppress(EngineError):  # the claims are removed all the same
                 await self._transport.call(messages.tell(notes), deadline, len)
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Leave it to the heart: nothing can be written behind a claim that is under way."""
+        """Do nothing. No statement can follow a claim under way, so the heart resigns it later."""
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep on the heart's connection. One that was cut is made anew.
+        """Wait for notifications on the heart's connection. Connect again if it was lost.
 
-        Behind a pooler nothing can be heard: while somebody waits, look at all every half second.
+        No notifications come through a pooler. There, while a claim of ours waits, return
+        `EVERYONE` every half second.
         """
         try:
             if self._channel is None:
@@ -136,11 +137,11 @@ class PostgresEngine:
         return [EVERYONE] if pushes is None else self._pushes.read(pushes)
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._transport.bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims on one name, or the next five hundred on names with a prefix."""
+        """Return the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
             found = await self._transport.call(messages.show_one(names), deadline, replies.entries)
@@ -149,25 +150,25 @@ class PostgresEngine:
         return await self._transport.call(sql, deadline, replies.page)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
-        """Keep it: one call, one transaction."""
+        """Keep the record of a break: one call, one transaction."""
         await self._transport.call(messages.record(name, claim, record), deadline, len)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read them."""
+        """Return the records of a name, the newest first."""
         return await self._transport.call(messages.records(name), deadline, replies.records)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask the server."""
+        """Ask the server for its settings, and return what it promises."""
         transport = self._transport
 
-        def read(rows: list[Row]) -> Guarantees:  # once connected, these are known
+        def read(rows: list[Row]) -> Guarantees:  # called once connected, when these are known
             return guarantees.guarantees(rows, deaf=transport.deaf, unverified=transport.unverified)
 
         await transport.try_ear(deadline)
         return await transport.call(guarantees.ASK, deadline, read)
 
     def reset(self) -> None:
-        """Forget every connection."""
+        """Forget every connection in a forked child, without sending anything to the server."""
         self._transport.reset()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a PostgreSQL promises, read from its settings."""
+"""Derives the guarantees of a PostgreSQL server from its settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WAITS = (
 
 
 def guarantees(rows: list[Row], *, deaf: bool, unverified: str | None) -> Guarantees:
-    """Judge a server by its settings; `deaf`: a pooler swallows the notifications; `unverified`:
-    with this sslmode it got a password over the network.
+    """Return the guarantees of a server with these settings. `deaf`: a pooler swallows its
+    notifications. `unverified`: the sslmode with which it got a password over the network.
     """
     version, fsync, pages, standbys = ((value or b"").decode() for value in rows[0])
     findings = []

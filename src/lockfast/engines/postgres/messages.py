@@ -1,7 +1,7 @@
-"""Statements: what is sent. For threads and asyncio alike.
+"""Writes the SQL statements of all operations, for threads and asyncio.
 
-Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
-nothing to quote.
+Only numbers, ids and hexadecimal digits are ever written into a statement, so there is nothing to
+quote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ PAGE = 500
 
 
 def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
-    """Write a claim: its latest time by the server's clock, in µs; the word that signs its push."""
+    """Return the statement for a claim. `late`: its latest time by the server's clock, in µs.
+    `word`: the secret that signs its push.
+    """
     shape = ask.shape
     name, numbers = _shape(shape.name, shape.capacity, shape.weight, shape.ttl, shape.wait_ttl)
     return (
@@ -28,14 +30,14 @@ def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
 
 @lru_cache(1024)
 def _shape(name: str, capacity: int, weight: int, ttl: float, wait_ttl: float) -> tuple[str, str]:
-    """Write what all claims of a lock have in common."""
+    """Return the SQL of what all claims of a lock have in common."""
     numbers = f"{capacity:d}, {weight:d}, {ttl * 1e6:.0f}, {wait_ttl * 1e6:.0f}"
     return _bytes(name.encode()), numbers
 
 
 def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Sequence[str]) -> bytes:
-    """Write several claims. Their buckets are locked in the order in which a renewal locks them,
-    so that no two transactions wait for each other: a call in a SELECT goes along its rows.
+    """Return the statement for several claims. A function in a SELECT runs row by row, so the rows
+    are in the order in which a renewal locks buckets. Then no two transactions deadlock.
     """
     order = sorted(range(len(asks)), key=lambda place: _bucket(asks[place]))
     some = [asks[place] for place in order]
@@ -58,7 +60,7 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Seque
     return (
         "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::pg_catalog.int4, "
         "a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, a.late, "
-        # With several arrays this is syntax, which always means PostgreSQL's own `unnest`.
+        # With several arrays, `unnest` is syntax, which always means PostgreSQL's own.
         f"{base:d}, a.payload, a.word) FROM unnest({arrays}) "
         "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload, word)"
     ).encode()
@@ -69,52 +71,56 @@ def _numbers(numbers: Iterable[int]) -> str:
 
 
 def _bucket(ask: Ask) -> int:
-    """Find a name's bucket, as bucket_v1 does."""
+    """Return the bucket of a name, computed as bucket_v1 in schema.sql does."""
     digest = sha256(ask.shape.name.encode()).digest()
     return digest[0] % 4 * 256 + digest[1]
 
 
 def renew(asks: Sequence[Ask]) -> bytes:
-    """Write a renewal of all."""
+    """Return the statement that renews all of these claims."""
     return f"SELECT lockfast.renew_v1({_names(asks)}, {_ids(asks)})".encode()
 
 
 def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
-    """Write a resignation of all; with doubt, until when their tombstones must stand."""
+    """Return the statement that resigns all of these claims. `untils`: in doubt, the server times
+    until which their tombstones must stay.
+    """
     each = ["NULL"] * len(asks) if untils is None else [f"{until:d}" for until in untils]
     words = ",".join(each)
     return f"SELECT lockfast.resign_v1({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
 
 
 def tell(notes: Sequence[str]) -> bytes:
-    """Write the notifications of those whom a resignation has let in. They need not be on disk: who
-    misses one looks by itself before long.
+    """Return the statement that notifies the waiters that a resignation has let in. It does not
+    wait for the disk, because a waiter that misses its notification soon looks by itself.
     """
     calls = [f"pg_catalog.pg_notify('lockfast_{note[:22]}', '{note}')" for note in notes]
     return f"SET LOCAL synchronous_commit = off; SELECT {', '.join(calls)}".encode()
 
 
 def record(name: str, claim: str, line: bytes) -> bytes:
-    """Write the record of a break."""
+    """Return the statement that keeps the record of a break."""
     return (
         f"SELECT lockfast.record_v1({_bytes(name.encode())}, '{_checked(claim)}', {_bytes(line)})"
     ).encode()
 
 
 def records(name: str) -> bytes:
-    """Ask for the records of a name."""
+    """Return the statement that reads the records of a name."""
     return f"SELECT * FROM lockfast.records_v1({_bytes(name.encode())})".encode()
 
 
 def show_one(name: str) -> bytes:
-    """Ask for the claims on one name."""
+    """Return the statement that reads the claims on one name."""
     return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
 
 
 def show_page(prefix: str, cursor: str | None) -> bytes:
-    """Ask for the next claims on names with that prefix, in the order of names and queues."""
+    """Return the statement that reads the next claims on names with that prefix, in the order of
+    names and queues.
+    """
     raw = prefix.encode()
-    # No byte of UTF-8 is 0xff, so this is the first name behind all that have the prefix.
+    # No byte of UTF-8 is 0xff, so this sorts behind all names that have the prefix.
     below = _bytes(raw + bytes([255]))
     if cursor is None:
         return _show(_bytes(raw), f"{below}, NULL, NULL", PAGE)
@@ -148,7 +154,7 @@ def _names(asks: Sequence[Ask]) -> str:
 
 @lru_cache(1024)
 def _name(name: str) -> str:
-    # Once for the string and once for the array, in which a backslash is one too.
+    # The backslash is escaped twice, for the string and for the array literal in it.
     return f"\\\\\\\\x{name.encode().hex()}"
 
 

@@ -1,7 +1,7 @@
-"""Pushes: notifications of a grant, signed by a word that only its client and the server know.
+"""Reads notifications of grants, signed with a word that only the client and the server know.
 
-Every user of a database may notify every channel, and everybody is shown the ids of claims: a
-notification that is not signed is no more than a hint to look.
+Every user of a database may notify every channel, and every lock user can list the ids of claims.
+So a notification without a valid signature is only a hint to read the queue.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from hashlib import blake2b, sha256
 
 from lockfast.port import Wake
 
-END = 2**53  # of tickets
+END = 2**53  # every ticket is below it
 
 
 class Pushes:
-    """What one client can believe."""
+    """Makes the words of one client's claims, and checks its notifications with them."""
 
     def __init__(self) -> None:
-        """Choose the secret from which all words are made: there is nothing to keep per claim."""
+        """Choose the secret from which all words are made, so that no word has to be kept."""
         self._secret = secrets.token_bytes(32)
 
     def word(self, ident: str) -> str:
-        """Return the word of a claim, in hexadecimal digits."""
+        """Return the word that signs the notification of a claim, in hexadecimal digits."""
         return blake2b(ident.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def read(self, messages: Iterable[bytes]) -> list[Wake]:
-        """Read notifications: an id, a floor, a signature of both."""
+        """Return the wakes for notifications. Each has an id, a floor and a signature of both."""
         return [wake for message in messages if (wake := self._read(message)) is not None]
 
     def _read(self, message: bytes) -> Wake | None:

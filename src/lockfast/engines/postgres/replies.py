@@ -1,8 +1,8 @@
-"""Replies: what comes back. For threads and asyncio alike.
+"""Parses the replies to all operations, for threads and asyncio.
 
-An operation answers with one value, a text of words: it costs both sides less than a row of as many
-columns. Nothing is believed that no server of ours would say: it raises a ValueError or the like,
-of which the transport makes an error, and drops the connection.
+An operation returns one value, a text of words, which costs both sides less than a row with as many
+columns. A reply that our SQL functions never give raises a ValueError or the like. The transport
+turns that into an `EngineUnavailable`, and closes the connection.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lockfast.errors import CapacityMismatch
 from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 
 CAPACITY = 2**31
-HOLDER, WAITER = 6, 10  # words of a standing
+HOLDER, WAITER = 6, 10  # how many words their standings have
 NOTE = re.compile(rb"[0-9A-Za-z]{1,64} [0-9]{1,16} [0-9a-f]{64}")
 
 
 def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
-    """Read the reply to a claim: the server's clock in µs, and the standing; None: it is dead."""
+    """Read the reply to a claim: the server's clock in µs, and the standing, None for a dead id."""
     ((line,),) = rows
     return _claimed(line, ask)
 
@@ -39,7 +39,7 @@ def claimed_all(
 def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
     words = _words(line)
     micros = _within(words[0], END)
-    if len(words) == 2:  # noqa: PLR2004  # the clock, and the capacity that rules
+    if len(words) == 2:  # noqa: PLR2004  # the clock, and the queue's capacity
         found = _within(words[1], CAPACITY)
         return micros, CapacityMismatch(ask.shape.name, ask.shape.capacity, found)
     return micros, _standing(words[1:], ask.shape)
@@ -47,7 +47,7 @@ def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | CapacityMism
 
 def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Standing | None]]:
     """Read the reply to a renewal, in the order of the claims: the server's clock in µs, and the
-    standing. A claim that is missing there is not known to be gone.
+    standing. A missing line is an error, because it does not mean that the claim is gone.
     """
     ((text,),) = rows
     found: dict[int, tuple[int, Standing | None]] = {}
@@ -62,7 +62,7 @@ def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Standing | 
 
 
 def resigned(rows: list[Row], asks: Sequence[Ask]) -> tuple[list[bool], list[str]]:
-    """Read the reply to a resignation: a letter for each claim, and the notes to send."""
+    """Read the reply to a resignation: whether each claim was there, and notifications to send."""
     ((text,),) = rows
     letters, *notes = (text or b"").split(b"\n")
     if len(letters) != len(asks) or letters.strip(b"tf"):
@@ -85,7 +85,7 @@ def entries(rows: list[Row]) -> list[Entry]:
 def _entry(row: Row) -> Entry:
     name, id_, ticket, granted, weight, capacity, left, payload = row
     return Entry(
-        # A name that is not UTF-8 is not ours, and must not hide the others.
+        # lockfast writes names in UTF-8. Another name must not keep the rest from being shown.
         name=bytes.fromhex((name or b"").decode()).decode("utf-8", "backslashreplace"),
         id=(id_ or b"").decode("ascii"),
         ticket=_within(ticket, END),
@@ -98,7 +98,7 @@ def _entry(row: Row) -> Entry:
 
 
 def page(rows: list[Row]) -> Page:
-    """Read a page of them, and where the next one begins."""
+    """Read a page of `inspect`, with the cursor of the next page."""
     return Page(entries(rows), _after(rows[-1]) if len(rows) == PAGE else None)
 
 
@@ -107,7 +107,7 @@ def _after(row: Row) -> str:
 
 
 def _standing(words: Sequence[bytes], shape: Shape) -> Standing | None:
-    """Read nothing, six words of a holder, or ten of one that waits."""
+    """Read a standing: six words of a holder, ten of a waiter. None if there are no words."""
     if not words:
         return None
     ticket, granted, left, ahead, behind, floor = words[:HOLDER]
@@ -121,7 +121,7 @@ def _standing(words: Sequence[bytes], shape: Shape) -> Standing | None:
         blocker = Blocker(
             head.decode("ascii"), _within(head_ticket, END), bytes.fromhex(payload.decode())
         )
-    # A millisecond: what it lasts is rounded here and there.
+    # One millisecond more, because times are rounded in several places.
     longest = round(shape.ttl * 1e6) + 1000
     standing = Standing(
         _within(ticket, END),
@@ -149,7 +149,7 @@ def _truth(letter: bytes | None) -> bool:
 
 
 def _within(digits: bytes | None, end: int) -> int:
-    """Read a number from 0 up to an end. Not every text that `int` takes is one of a server's."""
+    """Read a number from 0 to below `end`. `int` alone accepts texts that no server sends."""
     if digits is None or not digits.isdigit() or not 0 <= (number := int(digits)) < end:
         raise ValueError(f"not a number below {end}: {digits!r}")
     return number

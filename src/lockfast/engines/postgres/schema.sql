@@ -1,41 +1,42 @@
--- What lockfast needs in a PostgreSQL database (13 or later). Safe to run again.
+-- The tables and functions of lockfast in a PostgreSQL database (13 or later). Safe to run again.
 --
--- bucket     1,024 rows. A row is the mutex of all names that fall on it, and mints their tickets:
+-- bucket     1,024 rows. Each row is the mutex of all names in its bucket, and mints their tickets. So
 --            the order of tickets is the order of commits. Nothing is kept per name.
 -- claim      the live claims. Times are in microseconds, by this server's clock.
 -- broken     records of claims that were broken, for a day.
--- tombstone  ids that must not come to life again, until their last copy is too late anyway.
+-- tombstone  ids that are refused until every copy of their claim is too late anyway.
 --
--- Each operation is one VOLATILE function in a transaction of its own, READ COMMITTED: only there
--- does every statement see what was committed before the bucket's row was locked. The clock is read
--- under that lock. Expiry is deletion: as a filter it would grant twice when the clock goes back.
+-- Each operation is one VOLATILE function in a transaction of its own, in READ COMMITTED. Only at that
+-- level does every statement see what was committed before the bucket's row was locked. The clock is read
+-- under that lock. Expired claims are deleted. If queries only filtered them out, a lock could be granted
+-- twice when the clock goes back.
 --
--- Who is let in stands in front of who waits, so the queue of a name is its claims in the order of
--- (waits, ticket). Its last claim carries the totals of the whole queue: nothing is ever counted
--- that could be long. Every query below finds its rows by exactly one index, in its order, whatever
--- the planner believes; and never by a bitmap, which would walk over the dead rows of the past.
+-- Granted claims are ahead of waiting ones, so the queue of a name is its claims in the order of
+-- (waits, ticket). The last claim of a queue carries the totals of the whole queue, so no query has to
+-- count a long queue. Every query below finds its rows by exactly one index and in the order of that index,
+-- whatever the planner estimates. None uses a bitmap scan, which would visit old dead rows.
 --
--- They wait for a lock for two seconds at most, and the client tries again until its own deadline: a
--- server does not notice that a client has given up, and the connections of those would add up.
+-- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
+-- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
--- Who may do what: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1, show_v1, record_v1 and
--- records_v1 (grant_v1 gives it), and no right to the tables. Those six are SECURITY DEFINER with a
--- fixed search_path, because whoever may CREATE in a schema on the caller's path could otherwise put a
--- function or an operator of his own in front of PostgreSQL's, and have it run as the caller, or as the
--- owner. All the others are for the owner alone, run beneath one of the six, and so on the same path.
--- They do not set it themselves: a SET on every function took 30 % of the pairs of acquire and release,
--- on those alone less than 5.
+-- Rights: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1, show_v1, record_v1 and records_v1
+-- (by grant_v1), and no right to the tables. These six are SECURITY DEFINER with a fixed search_path.
+-- Otherwise a user who may CREATE in a schema on the caller's path could put a function or an operator in
+-- front of PostgreSQL's own, and have it run with the rights of the caller or of the owner. All other
+-- functions are for the owner alone. Except for grant_v1, they are called by the six, and so run on the
+-- same path. They do not set it themselves, because a SET on every function cost 30 % of the rate of
+-- acquire and release, and a SET on the six alone costs less than 5 %.
 
--- The installation itself runs on a fixed path too, and leaves the transaction's own behind.
+-- The installation itself runs on a fixed search_path too. Its last statement restores the transaction's own.
 SELECT pg_catalog.set_config('lockfast.path', pg_catalog.current_setting('search_path'), true);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
-SELECT pg_advisory_xact_lock(7812736409123); -- two installations at once would disturb each other
+SELECT pg_advisory_xact_lock(7812736409123); -- two concurrent installations would collide
 
 CREATE SCHEMA IF NOT EXISTS lockfast;
 
--- The owner of a schema can replace what is in it: one whom the installer has no reason to trust may have
--- made it beforehand.
+-- The owner of a schema can replace what is in it. So refuse a schema that somebody has created beforehand
+-- whom the installer has no reason to trust.
 DO $$
 DECLARE
   v_owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'lockfast');
@@ -51,8 +52,9 @@ BEGIN
 END
 $$;
 
--- The timeline of this server, which is another after a promotion; '' where that is not known: on a standby,
--- which cannot write anyway, and wherever the functions are forbidden or missing (Aurora has no WAL files).
+-- Return the timeline of this server, which changes with a promotion. Return '' if it is not known: on a
+-- standby, which cannot write anyway, and where the functions are forbidden or missing (Aurora has no WAL
+-- files).
 CREATE OR REPLACE FUNCTION lockfast.line_v1() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_is_in_recovery() THEN
@@ -64,19 +66,20 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- How many promotions lie between two timelines, one at least where that is not known.
+-- Return how many promotions lie between two timelines: 0 if they are equal or the new one is not known,
+-- else at least 1.
 CREATE OR REPLACE FUNCTION lockfast.promotions_v1(p_from text, p_to text) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_to IN (p_from, '') THEN 0 WHEN p_from = '' THEN 1
     ELSE greatest(1, ('x' || p_to)::bit(32)::bigint - ('x' || p_from)::bit(32)::bigint) END
 $$;
 
--- Room in every page, so that an update stays in its page and touches no index.
+-- The fillfactor leaves room in every page, so that an updated row stays in its page and no index changes.
 CREATE TABLE IF NOT EXISTS lockfast.bucket (
   b    integer PRIMARY KEY,
-  last bigint NOT NULL DEFAULT 0, -- the highest ticket given
-  seen bigint NOT NULL DEFAULT 0, -- the clock, when an expiry was last set
-  line text   NOT NULL DEFAULT lockfast.line_v1() -- the timeline on which it was last used
+  last bigint NOT NULL DEFAULT 0, -- the highest ticket that it has minted
+  seen bigint NOT NULL DEFAULT 0, -- the clock when its row was last locked
+  line text   NOT NULL DEFAULT lockfast.line_v1() -- the timeline of its last ticket, if known
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 INSERT INTO lockfast.bucket (b) SELECT generate_series(0, 1023) ON CONFLICT DO NOTHING;
@@ -84,26 +87,27 @@ INSERT INTO lockfast.bucket (b) SELECT generate_series(0, 1023) ON CONFLICT DO N
 CREATE TABLE IF NOT EXISTS lockfast.claim (
   id       text PRIMARY KEY,
   b        integer NOT NULL,
-  name     bytea   NOT NULL, -- UTF-8; a text cannot hold NUL
+  name     bytea   NOT NULL, -- UTF-8; the type text cannot hold NUL
   ticket   bigint  NOT NULL,
-  waits    boolean NOT NULL, -- or it is let in
+  waits    boolean NOT NULL, -- false: it is granted
   capacity integer NOT NULL,
   weight   integer NOT NULL,
   ttl      bigint  NOT NULL,
   wait_ttl bigint  NOT NULL,
   expires  bigint  NOT NULL,
-  place    bigint  NOT NULL, -- one more than that of the claim in front of it, when it came
-  claims   integer NOT NULL, -- the totals, true in the last claim of a queue: how many there are,
+  place    bigint  NOT NULL, -- one more than the place of the queue's last claim when it was appended
+  claims   integer NOT NULL, -- the totals, valid only in the last claim of a queue: how many there are,
   waiting  integer NOT NULL, -- how many of them wait,
-  held     bigint  NOT NULL, -- the weight of those that are let in
+  held     bigint  NOT NULL, -- the weight of those that are granted
   payload  bytea   NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- The role that logged in to make the claim: resign_v1 asks. Empty in claims from before there was this.
+-- The role that logged in to make the claim, which resign_v1 checks. Empty in claims of an earlier version,
+-- which did not have this column.
 ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
 
--- A secret between its client and the server, which signs the notification of its grant: every user of a
--- database may notify every channel, and ids are shown to all.
+-- A secret of the client and the server, which signs the notification of the grant. Every user of a
+-- database may notify every channel, and every lock user can list the ids.
 ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS word text NOT NULL DEFAULT '';
 
 CREATE UNIQUE INDEX IF NOT EXISTS claim_queue ON lockfast.claim (name, waits, ticket);
@@ -113,12 +117,12 @@ CREATE TABLE IF NOT EXISTS lockfast.tombstone (
   id    text NOT NULL,
   b     integer NOT NULL,
   until bigint  NOT NULL,
-  owner name    NOT NULL DEFAULT '', -- who resigned: claim_v1 asks whether that counts
+  owner name    NOT NULL DEFAULT '', -- the role that resigned: claim_v1 checks whether that counts
   PRIMARY KEY (id, owner)
 );
 
--- An earlier version had one tombstone per id. With one per role, a stranger's, which does not count,
--- cannot stand in the place of one that does.
+-- An earlier version had one tombstone per id. With one per id and role, the tombstone of a role that does
+-- not count cannot take the place of one that counts.
 ALTER TABLE lockfast.tombstone ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
 
 DO $$
@@ -133,7 +137,7 @@ $$;
 CREATE INDEX IF NOT EXISTS tombstone_expiry ON lockfast.tombstone (b, until);
 
 CREATE TABLE IF NOT EXISTS lockfast.broken (
-  id     text   PRIMARY KEY, -- of the claim
+  id     text   PRIMARY KEY, -- of the claim that was broken
   name   bytea  NOT NULL,
   at     bigint NOT NULL,
   record bytea  NOT NULL
@@ -142,7 +146,8 @@ CREATE TABLE IF NOT EXISTS lockfast.broken (
 CREATE INDEX IF NOT EXISTS broken_name ON lockfast.broken (name, at);
 CREATE INDEX IF NOT EXISTS broken_at ON lockfast.broken (at);
 
--- These two are written into the statements that call them, which a SET would prevent.
+-- PostgreSQL inlines these two into the statements that call them, which a SET would prevent. So they
+-- qualify every name.
 CREATE OR REPLACE FUNCTION lockfast.micros_v1() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
           OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8
@@ -154,8 +159,8 @@ CREATE OR REPLACE FUNCTION lockfast.bucket_v1(p_name bytea) RETURNS integer LANG
          OPERATOR(pg_catalog.+) pg_catalog.get_byte(pg_catalog.sha256(p_name), 1)
 $$;
 
--- Whether what a role says counts for what another has claimed: it is the same one or a member of it, or
--- a member of the schema's owner.
+-- Return whether a role may act on a claim of another: if it is the same role, a member of that role, or a
+-- member of the schema's owner. Empty names are from rows of an earlier version, and always may.
 CREATE OR REPLACE FUNCTION lockfast.may_v1(p_who name, p_whose name) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   IF p_who = p_whose OR p_who = '' OR p_whose = '' THEN
@@ -169,7 +174,7 @@ BEGIN
 END
 $$;
 
--- Refuse the one that logged in to end the claim of a role for which what it says does not count.
+-- Raise an error if the role that logged in may not end a claim of this owner.
 CREATE OR REPLACE FUNCTION lockfast.permit_v1(p_id text, p_owner name) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT lockfast.may_v1(session_user, p_owner) THEN
@@ -180,7 +185,8 @@ BEGIN
 END
 $$;
 
--- Refuse where the rule would not hold, and make sure that a grant is on disk before it is told.
+-- Raise an error outside of READ COMMITTED, where the rule would not hold. Make sure that a grant is on disk
+-- before it is reported.
 CREATE OR REPLACE FUNCTION lockfast.enter_v1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -193,9 +199,12 @@ BEGIN
 END
 $$;
 
--- Take leave of claims that were deleted from a queue: so many, so many of them waiting, and the
--- weight of the others. If the last of the queue was among them, it is `p_last`, and its totals are
--- the queue's. Then let in whoever fits now, in the order of tickets, and give the notes for tell_v1.
+-- Update the totals of a queue after claims were deleted from it. Then grant the waiters that fit now, in
+-- the order of tickets, and return the notes for tell_v1.
+--
+-- p_claims   how many were deleted                 p_waiting  how many of these waited
+-- p_held     the weight of those that did not      p_last     the one of them with the highest ticket. If it
+--            was the last claim of the queue, its totals are those of the queue
 DROP FUNCTION IF EXISTS lockfast.leave_v1(bytea, bigint, bigint, bigint, lockfast.claim);
 
 CREATE FUNCTION lockfast.leave_v1(
@@ -243,16 +252,17 @@ BEGIN
 END
 $$;
 
--- Tell those who were let in. Only where that is rare: all commits with a NOTIFY in them come one after
--- the other, on the whole server, each with its wait for the disk. A client that resigns gets the notes
--- and sends them itself, in a transaction that does not wait.
+-- Notify the waiters that were granted. This is only for rare cases, because a server runs all commits with a
+-- NOTIFY one after the other, each with its wait for the disk. A client that resigns gets the notes and sends
+-- them itself, in a transaction that does not wait for the disk.
 CREATE OR REPLACE FUNCTION lockfast.tell_v1(p_notes text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_notify('lockfast_' || left(n.note, 22), n.note) FROM unnest(p_notes) n(note);
 END
 $$;
 
--- Count a queue anew: its first claim waits, so somebody has deleted rows by hand.
+-- Recompute the totals of a queue whose first claim waits, because somebody has deleted rows by hand. Then
+-- grant the waiters that fit.
 CREATE OR REPLACE FUNCTION lockfast.recount_v1(p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE lockfast.claim c SET claims = n.claims, waiting = n.waiting, held = n.held
@@ -266,8 +276,8 @@ BEGIN
 END
 $$;
 
--- Read the clock in a locked bucket that saw `p_seen` before. Where the clock went back, no expiry
--- stays further away than one life.
+-- Return the time, in a locked bucket that was last locked at `p_seen`. If the clock went back since, shorten
+-- every expiry in the bucket to at most one ttl from now, or one wait_ttl for a waiter.
 CREATE OR REPLACE FUNCTION lockfast.clock_v1(p_b integer, p_seen bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_now bigint := lockfast.micros_v1();
@@ -281,7 +291,7 @@ BEGIN
 END
 $$;
 
--- Lock a bucket, and give the time.
+-- Lock a bucket, and return the time.
 CREATE OR REPLACE FUNCTION lockfast.lock_v1(p_b integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seen bigint;
@@ -291,7 +301,7 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'lockfast.bucket has lost its row %', p_b USING ERRCODE = 'undefined_table';
   END IF;
-  -- That clock may have been read before a wait for the lock.
+  -- The UPDATE may have read the clock before it waited for the lock, or the clock went back.
   IF lockfast.micros_v1() - v_seen BETWEEN 0 AND 1000 THEN
     RETURN v_seen;
   END IF;
@@ -299,7 +309,7 @@ BEGIN
 END
 $$;
 
--- Delete what has expired in a locked bucket, and let in whom that lets in.
+-- Delete the expired claims and tombstones of a locked bucket. Grant and notify the waiters that fit then.
 CREATE OR REPLACE FUNCTION lockfast.sweep_v1(p_b integer, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_gone record;
@@ -325,12 +335,12 @@ BEGIN
 END
 $$;
 
--- Where a claim stands, as words: ticket, granted, time left, ahead, behind, floor; and for one that
--- waits, until when to wait for an expiry (of the first in line; '-' for others), and the head's id,
--- ticket and payload in hexadecimal digits. NULL if it is gone.
+-- Return the standing of a claim as words: ticket, granted, time left, ahead, behind, floor. For a waiter,
+-- these follow: the time until the next expiry in the bucket (only for the first waiter; '-' for others), and
+-- the head's id, its ticket, and its payload in hexadecimal digits. NULL if the claim is gone.
 --
--- `ahead` is exact for the first hundred and for the first in line, and wherever nobody has left the
--- queue from its middle; otherwise those who have are counted as if they stood ahead.
+-- `ahead` is exact for the first hundred and for the first waiter, and if no claim has left the queue from
+-- its middle. Otherwise it is an upper bound, because claims that have left count as if they were ahead.
 CREATE OR REPLACE FUNCTION lockfast.standing_v1(p_name bytea, p_id text, p_now bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -380,13 +390,14 @@ BEGIN
 END
 $$;
 
--- Append a claim, or find it, and report its standing.
+-- Append a claim, or find it by its id, and return the time and its standing.
 --
 -- p_late  its latest time, by this server's clock      p_base  added to the clock in new tickets
 -- p_word  signs the notification of its grant
 --
--- One line of words: the time, and the standing; with ticket 0 it was not to queue, and did not fit.
--- The time alone: the id is dead. The time and one number: the capacity that rules, another one.
+-- Returns one line of words: the time, and the standing. Ticket 0 means that the claim did not fit and was
+-- not to wait. The time alone means that the id is dead. The time and one number mean that the queue has
+-- that capacity, and not the one of the claim.
 DROP FUNCTION IF EXISTS lockfast.claim_v1( -- of an earlier version
   bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea
 );
@@ -408,9 +419,9 @@ DECLARE
   v_fits   boolean := true;
 BEGIN
   PERFORM lockfast.enter_v1();
-  -- Not by our clients: a role that may only execute could else overfill a lock for others by a negative
-  -- weight, use up the tickets, have their replies read wrong, or made as large as it likes: the payload
-  -- of the first is part of what each of those behind it is told.
+  -- Our clients send no such values. But a role that may only execute could otherwise overfill a lock by a
+  -- negative weight, use up the tickets, or make other clients misread their replies. It could also make
+  -- these replies as large as it likes, because the reply to each waiter contains the head's payload.
   IF p_weight NOT BETWEEN 1 AND p_capacity OR p_ttl NOT BETWEEN 1 AND 4503599627370495
     OR p_wait_ttl NOT BETWEEN 1 AND 4503599627370495 OR p_base NOT BETWEEN 0 AND 4503599627370495
     OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL OR p_word IS NULL
@@ -421,9 +432,10 @@ BEGIN
       quote_nullable(left(p_id, 65)), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base,
       length(p_name), length(p_payload) USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  -- Lock and mint in one. On a new timeline a replica was promoted that may have missed tickets, and
-  -- its clock may be behind: an hour is more than either. An hour for each promotion: what it missed
-  -- may be that the one before it was raised, from the same number.
+  -- Lock the bucket and mint the ticket in one statement. On a new timeline, a replica was promoted that may
+  -- have missed tickets, and whose clock may be behind. An hour is more than either. Each promotion adds an
+  -- hour, because the replica may have missed that the server before it had already added one to the same
+  -- ticket.
   UPDATE lockfast.bucket k
   SET seen = greatest(k.seen, lockfast.micros_v1()),
       last = greatest(k.last + 1, lockfast.micros_v1() + p_base)
@@ -433,7 +445,7 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'lockfast.bucket has lost its row %', v_b USING ERRCODE = 'undefined_table';
   END IF;
-  -- That clock may have been read before a wait for the lock.
+  -- The UPDATE may have read the clock before it waited for the lock, or the clock went back.
   IF lockfast.micros_v1() - v_now NOT BETWEEN 0 AND 1000 THEN
     v_now := lockfast.clock_v1(v_b, v_now);
   END IF;
@@ -450,8 +462,8 @@ BEGIN
   IF FOUND THEN
     v_found := lockfast.standing_v1(p_name, p_id, v_now);
     IF v_found IS NOT NULL THEN
-      -- Another role has made a claim of this id. Whoever asks now would hold what that role can
-      -- resign: the id is of no use to it.
+      -- Another role has made a claim with this id, and can resign it. The caller must not take that
+      -- claim for its own, so the id is dead for it.
       IF EXISTS (SELECT FROM lockfast.claim c WHERE c.id = p_id AND c.owner <> session_user) THEN
         RETURN v_now;
       END IF;
@@ -482,7 +494,7 @@ BEGIN
      coalesce(v_tail.held, 0) + CASE WHEN v_fits THEN p_weight ELSE 0 END, p_payload,
      session_user, p_word)
   ON CONFLICT (id) DO NOTHING;
-  IF NOT FOUND THEN -- the id is in use on another name, and so of no use here
+  IF NOT FOUND THEN -- the id is in use on another name, so it is dead on this one
     RETURN v_now;
   END IF;
   IF v_tail.id IS NULL THEN
@@ -492,10 +504,10 @@ BEGIN
 END
 $$;
 
--- Extend claims to their full life from now, never shortening, and report their standings.
+-- Extend claims to their full ttl or wait_ttl from now, never shorten them, and return their standings.
 --
--- One line per claim: its place in the arrays, the time, and the standing unless it is gone. Buckets
--- are locked in their order, so that two batches cannot block each other.
+-- Returns one line per claim: its place in the arrays, the time, and the standing unless the claim is gone.
+-- Buckets are locked in the order of their numbers, so that two batches cannot deadlock.
 CREATE OR REPLACE FUNCTION lockfast.renew_v1(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
@@ -516,7 +528,7 @@ BEGIN
       v_now := lockfast.lock_v1(v_b);
       PERFORM lockfast.sweep_v1(v_b, v_now);
     END IF;
-    -- Not "=", which the planner might take for a way to find it: the id alone is that.
+    -- Not "=" for the name: the planner might use it to find the row, and the id alone must do that.
     UPDATE lockfast.claim c
     SET expires = greatest(c.expires, v_now + CASE WHEN c.waits THEN c.wait_ttl ELSE c.ttl END)
     WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name;
@@ -527,15 +539,16 @@ BEGIN
 END
 $$;
 
--- Remove claims for good, and give the notes to send to those whom that lets in.
+-- Remove claims for good, and return the notes that notify the waiters which this lets in.
 --
--- p_untils  per claim NULL or, when a copy may still be on its way, the time until which its
---           tombstone must stand, by this server's clock. It stands for 11 seconds at least, and is
---           never shortened: no copy may be applied later than 10 seconds, the longest wait, after it
---           was sent. Who breaks another's claim knows neither when that was, nor the clock by then
+-- p_untils  for each claim NULL or, if a copy may still be under way, the time until which its tombstone
+--           must stay, by this server's clock. The tombstone stays for at least 11 seconds, for at most a
+--           day, and is never shortened. No copy may be applied later than 10 seconds, the longest wait,
+--           after it was sent. A client that breaks another's claim knows neither when that was, nor the
+--           clock at that time
 --
--- Whether each was there, as letters t and f in the order of the arrays; then the notes, a line each.
--- An error if one is another role's, of which the one that logged in is no member.
+-- Returns whether each claim was there, as letters t and f in the order of the arrays, and then the notes,
+-- one per line. Raises an error for a claim that may_v1 does not let the role that logged in end.
 DO $$
 BEGIN
   IF EXISTS (
@@ -592,8 +605,8 @@ BEGIN
 END
 $$;
 
--- Keep the record of a break: the newest 16 of a name, for a day. It is a note for people, which every lock
--- user can write of a claim that is over. The first record of a claim counts.
+-- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
+-- lock user can write one about a claim that no longer exists. The first record of a claim counts.
 CREATE OR REPLACE FUNCTION lockfast.record_v1(p_name bytea, p_id text, p_record bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
@@ -620,7 +633,7 @@ BEGIN
 END
 $$;
 
--- The records of a name in hexadecimal digits, the newest first.
+-- Return the records of a name in hexadecimal digits, the newest first.
 CREATE OR REPLACE FUNCTION lockfast.records_v1(p_name bytea) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
@@ -632,8 +645,9 @@ BEGIN
 END
 $$;
 
--- Show claims: those on one name, or where `p_below` is given the names from `p_name` up to it, and there
--- only those behind a ticket if that is given too. Names and payloads in hexadecimal digits.
+-- Return the claims on one name. If `p_below` is given, return those on the names from `p_name` to below
+-- it, and only those behind (p_waits, p_ticket), if these are given too. Names and payloads are in
+-- hexadecimal digits.
 CREATE OR REPLACE FUNCTION lockfast.show_v1(
   p_name bytea, p_below bytea, p_waits boolean, p_ticket bigint, p_most integer
 ) RETURNS TABLE (
@@ -663,8 +677,8 @@ BEGIN
 END
 $$;
 
--- Let a role take and release locks, and nothing else: whatever it was granted on the tables is revoked,
--- but not the right to read them.
+-- Grant a role the right to take and release locks, and nothing else. Revoke its rights to the tables, except
+-- the right to read them.
 CREATE OR REPLACE FUNCTION lockfast.grant_v1(p_role text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -687,8 +701,8 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM PUBLIC;
 
--- An earlier version had its users write to the tables: give those their new rights for the old. And give
--- its users the rights to what was made anew above.
+-- In an earlier version, users wrote to the tables. Replace their old rights by the new ones. Also grant all
+-- users of an earlier version the functions that were created anew above.
 DO $$
 DECLARE
   v_role text;

@@ -1,4 +1,4 @@
-"""What a connection waits for, step by step."""
+"""Types of code that runs in steps, and says after each step what it waits for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 READ, WRITE = 1, 2
 Steps = Generator[int, None, None]
-"""Yields READ, WRITE or both: go on once the socket is ready for one of them."""
+"""Yields READ, WRITE or both. Continue it once the socket is ready for one of them."""
 
 
 class Socket(Protocol):
-    """What can be waited for."""
+    """An object with a descriptor that a transport can wait for."""
 
     def fileno(self) -> int:
-        """Return its descriptor. While connecting, it may be another after each step."""
+        """Return the descriptor. While connecting, it may change after each step."""

@@ -1,4 +1,4 @@
-"""The blocking transport: a thread waits for its own connection."""
+"""The blocking transport: each calling thread waits for the connection that it uses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLI
 
 
 class ThreadTransport(Transport):
-    """Connections of a blocking client: one per thread at work, ten at most, and one for the
-    heart.
+    """The connections of a blocking client: one for each calling thread, ten at most, and one for
+    the heart.
     """
 
     async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
@@ -21,7 +21,7 @@ class ThreadTransport(Transport):
         poll.register(socket.fileno(), EVENTS[events])
         return bool(poll.poll(max(deadline - self._now(), 0.0) * 1000))
 
-    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # nobody can bound it
+    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # getaddrinfo has no timeout
         try:
             infos = getaddrinfo(host, None, type=SOCK_STREAM)
         except (OSError, UnicodeError):

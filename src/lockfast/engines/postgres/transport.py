@@ -1,4 +1,4 @@
-"""The connections of one client: some for its callers, and one for its heart. Subclasses wait."""
+"""The connections of one client: some for its callers, and one for its heart."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Crowded, Turns
 
 Reply = TypeVar("Reply")
-UNITS = 10**6  # the server tells its time in µs
+UNITS = 10**6  # in a second: the server's times are in µs
 IO = 5.0  # seconds after which an attempt to connect is given up
-GRACE = 0.05  # seconds for what has to be done when a deadline is over
+GRACE = 0.05  # seconds for work that remains when a deadline is over
 
 
 class Transport(ABC):
-    """What threads and asyncio share: all but the waiting."""
+    """The connections of one client, for threads and asyncio. Subclasses implement the waiting."""
 
     def __init__(
         self, address: Address, ear: Address | None, bell: Bell, turns: Turns, clock: Clock
     ) -> None:
-        """`ear` is where the heart connects, if not where the others do; `turns` are for them."""
+        """Open nothing yet. `ear`: where the heart connects, if not to `address`. `turns`: limits
+        how many callers have a connection at once.
+        """
         self.bell = bell
         self._turns = turns
         self.clock: ServerClock | None = None
-        """What to add to our clock for at most the server's; None before the first connection."""
+        """Estimates the server's clock, never ahead of it; None before the first connection."""
         self.deaf = False
-        """Whether a pooler stands in between, which would swallow the notifications."""
+        """Whether notifications do not arrive, because a pooler swallows them."""
         self.unverified: str | None = None
-        """The sslmode with which a password went to a host that did not have to prove itself."""
+        """The sslmode with which a password went to a host that was not verified; else None."""
         self._address = address
         self._ear_address = ear
         self._now = clock
@@ -47,7 +49,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
-        """Wait for a socket; False when the deadline came first."""
+        """Wait until a socket is ready for one of `events`; False if the deadline comes first."""
 
     @abstractmethod
     async def _look_up(self, host: str, deadline: float) -> list[str]:
@@ -61,8 +63,8 @@ class Transport(ABC):
         *,
         heart: bool = False,
     ) -> Reply:
-        """Run statements and read the rows of the last: on the heart's own connection, or on one of
-        the others when it is the caller's turn.
+        """Run statements, and return what `read` makes of the rows of the last one. Use the heart's
+        connection if `heart`, or else wait for a turn and use one of the callers' connections.
         """
         if heart:
             ear = self._ear or await self._open_ear(deadline)
@@ -97,19 +99,19 @@ class Transport(ABC):
             self._put_back(link)
 
     async def _cancel(self, link: Link) -> None:
-        """Have the server drop a statement that is late: nobody will read its answer."""
+        """Ask the server to cancel a statement that is late, since nobody will read its answer."""
         request, deadline = link.cancel(), self._now() + GRACE
         for events in request.send():
             if not await self._ready(request, events, deadline):
                 return
 
     def _put_back(self, link: Link) -> None:
-        """Keep a connection, unless it is broken or its caller went before the answer came."""
+        """Keep a connection. Close it if it is broken, or if its caller left before the answer."""
         if not link.idle:
             link.close()
             if link is self._ear:
                 self._ear = None
-            # The server may have gone: the others would only fail one by one.
+            # The server may be down. Then the idle connections would only fail one by one.
             idle, self._idle = self._idle, []
             for each in idle:
                 each.close()
@@ -117,8 +119,8 @@ class Transport(ABC):
             self._idle.append(link)
 
     async def _open(self, address: Address, deadline: float) -> Link:
-        """Connect to one of the hosts: to that which answered last, or one after the other. Each
-        has its share of the time: libpq would spend all of it on a host that drops packets.
+        """Connect to the host that answered last, or else to the others one by one. Each has its
+        share of the time, because libpq would spend all of it on a host that drops packets.
         """
         now = self._now()
         deadline = min(max(deadline, now + GRACE), now + IO)
@@ -140,20 +142,20 @@ class Transport(ABC):
                     continue
                 self._good[address] = place
                 return link
-        # Whatever they said: on a connection that was not made nothing can have happened.
+        # Whatever the errors say, no connection was made, so no request was sent.
         raise EngineUnavailable("; ".join(dict.fromkeys(found)), sent=False)
 
     def _share(self, deadline: float, among: int) -> float:
-        """Divide the time that is left among so many, and give the end of the first share."""
+        """Return the end of the first of `among` equal shares of the time that is left."""
         now = self._now()
         return now + max((deadline - now) / among, GRACE)
 
     async def _places(self, host: str, port: str, known: Place, deadline: float) -> list[Place]:
-        """Return all addresses of a host, the one that answered last in front.
+        """Return all addresses of a host, beginning with the one that answered last.
 
-        A host is looked up only when it is its turn: the name of a standby may take seconds. That
-        of the host that answered last is looked up every time, because a name that leads to
-        another server now must not leave some clients at the old one.
+        A host is looked up only when its turn comes, because the name of a standby may take
+        seconds. The host that answered last is looked up every time. Otherwise some clients would
+        stay at the old server after its name has moved to another one.
         """
         found = await self._look_up(host, deadline) if is_name(host) else [""]
         places = [(host, port, each) for each in dict.fromkeys(found)]
@@ -177,7 +179,7 @@ class Transport(ABC):
         return link
 
     async def try_ear(self, deadline: float) -> None:
-        """Find out whether notifications come from the server that `listen` names."""
+        """Connect to the server that the option `listen` names, and note if a pooler answers."""
         if self._ear_address is not None:
             link = await self._open(self._ear_address, deadline)
             self.deaf = link.pooled
@@ -189,7 +191,7 @@ class Transport(ABC):
         return ear
 
     async def listen(self, channel: str, deadline: float | None) -> list[bytes] | None:
-        """Sleep until notifications come; None when they have just begun to flow, or cannot."""
+        """Wait for notifications and return them. None: they begin now, or cannot arrive."""
         ear = self._ear
         if ear is None or ear.channel is None:
             soon = patience(deadline, self._now())
@@ -211,8 +213,8 @@ class Transport(ABC):
         return pushes
 
     def reset(self) -> None:
-        """Forget all connections: the process has forked. libpq's part is kept: its end would
-        tell the parent's server.
+        """Forget all connections, in a forked child. libpq's objects are kept, because freeing them
+        would send a message to the parent's server.
         """
         links = self._links()
         self._idle, self._ear = [], None
@@ -234,7 +236,7 @@ class Transport(ABC):
 
 
 def _read(link: Link, rows: list[Row], read: Callable[[list[Row]], Reply]) -> Reply:
-    """Read a reply. After one that makes no sense, the next on that connection may not either."""
+    """Parse a reply. If that fails, close the connection, as its next reply may be wrong too."""
     try:
         return read(rows)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:

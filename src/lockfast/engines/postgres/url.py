@@ -1,4 +1,4 @@
-"""Where a database is, and how to log in: what a URL says, in libpq's words."""
+"""The address of a database and the login for it, read from a URL for libpq."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIBPQ = (
     "tcp_user_timeout",
     "user",
 )
-"""What a URL may say beside our own options; libpq's names."""
+"""The options of libpq that a URL may contain, beside our own."""
 
 
 Place = tuple[str, str, str]
@@ -54,7 +54,7 @@ class Address:
 
     @staticmethod
     def of(target: Target) -> Address:
-        """Read a URL."""
+        """Return the address that a URL names."""
         words = {word: text for word, text in target.options.items() if word in LIBPQ}
         hosts = tuple((host, str(port or "")) for host, port in target.hosts)
         if "host" in words or not hosts:
@@ -72,18 +72,18 @@ class Address:
         return Address(hosts, words)
 
     def __str__(self) -> str:
-        """Show it without its password."""
+        """Return the hosts and the database, without the password."""
         hosts = ",".join(f"{host}:{port}" if port else host for host, port in self.hosts)
         return f"{hosts or 'localhost'}/{self.words.get('dbname', '')}"
 
     def shown(self, host: str, port: str) -> str:
-        """Show one of its hosts, without the password."""
+        """Return one of the hosts and the database, without the password."""
         return str(Address(((host, port),), self.words))
 
     @property
     def unverified(self) -> str | None:
-        """Return the sslmode, if it lets a stranger between us and another machine pass for the
-        server; None if it does not, or everything stays on this machine.
+        """Return the sslmode, if it lets another machine on the network path pass for the server.
+        None if it does not, or if all hosts are this machine.
         """
         default = "verify-full" if self.words.get("sslrootcert") == "system" else "prefer"
         mode = self.words.get("sslmode") or os.environ.get("PGSSLMODE") or default
@@ -93,11 +93,13 @@ class Address:
 
     @property
     def conninfo(self) -> str:
-        """Return the words in which libpq wants to hear it, names not resolved."""
+        """Return libpq's connection string, with host names that are not looked up."""
         return self.resolved([(host, port, "") for host, port in self.hosts])
 
     def resolved(self, hosts: list[Place]) -> str:
-        """Return the same with addresses that were looked up: libpq would block while it does."""
+        """Return libpq's connection string with addresses that were looked up, because libpq blocks
+        while it looks them up itself.
+        """
         where = {
             "host": ",".join(host for host, _, _ in hosts),
             "port": ",".join(port for _, port, _ in hosts),

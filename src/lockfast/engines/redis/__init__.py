@@ -16,7 +16,7 @@ from lockfast.url import Target
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Read a URL; the engine that comes out connects on first use."""
+    """Return a function that makes an engine for a URL. The engine connects on first use."""
     options = target.take(*OPTIONS)
     base = base_of(options)
     name, login = login_of(target, options)

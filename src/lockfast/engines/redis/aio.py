@@ -1,4 +1,4 @@
-"""The asyncio transport: one pipelined connection per server for all tasks, and the heart's own."""
+"""The asyncio transport: per server, a pipelined connection for all tasks and the heart's own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lockfast.runtime.base import Clock
 
 
 class AioTransport:
-    """Connections of an asyncio client."""
+    """The connections of an asyncio client."""
 
     def __init__(self, login: Login, clock: Clock) -> None:
-        """Nothing is open yet."""
+        """Create a transport without connections."""
         self._login = login
         self._now = clock
         self._buried: list[object] = []
@@ -38,8 +38,8 @@ class AioTransport:
         self._bell = TaskBell(self._now)
 
     def reset(self) -> None:
-        """Begin anew in a child. The parent's transports are kept from their finalizers, which
-        would act on a selector that both processes share.
+        """Keep the parent's transports alive in a forked child, because their finalizers would act
+        on a selector that both processes share.
         """
         self._buried += [self._work, self._hearts]
 
@@ -79,7 +79,7 @@ class AioTransport:
     async def _tried(
         self, connection: Connection | None, address: Address, seconds: float
     ) -> Connection:
-        """Return a connection that was idle for long if it answers, else a new one."""
+        """Return a connection that was idle for long if it answers a PING, else a new one."""
         if connection is not None and connection.silent():
             connection.drop("no answer in time")
         if connection is not None and connection.open:
@@ -102,13 +102,13 @@ class AioTransport:
         if heart:
             shelf[address] = await self._tried(connection, address, seconds)
             return shelf[address]
-        # In a task of its own: the first caller may be cancelled, and others wait for it too.
+        # Connect in a separate task: the first caller may be cancelled while others wait too.
         opening = self._opening.get(address)
         if opening is None:
             opening = self._loop.create_task(self._tried(connection, address, seconds))
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
-        # By the caller's own deadline: whoever began to connect may have had more time.
+        # Use this caller's deadline: the one that began to connect may have had more time.
         try:
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(opening)
@@ -123,20 +123,20 @@ class AioTransport:
             self._work[address] = task.result()
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
-        """Send one command and give its reply."""
+        """Send one command and return its reply."""
         connection = self._work.get(address)
         if connection is None or not connection.open or connection.stale(heart=False):
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
         left = deadline - self._now()
-        if left > IO * 0.9:  # the connection's own watch is near enough
+        if left > IO * 0.9:  # the connection's own check ends the wait near enough to the deadline
             return await future
         return await self._by(future, left, address)
 
     async def pipeline(
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
-        """Send commands together and give their replies."""
+        """Send commands together and return their replies."""
         connection = await self._connect(address, deadline, heart=heart)
         futures = [connection.send(packet) for packet in packets]
         return [await self._by(each, deadline - self._now(), address) for each in futures]
@@ -156,14 +156,14 @@ class AioTransport:
             timer.cancel()
 
     def forget(self, address: Address) -> None:
-        """Close the connections to a server: its name may lead to another one now."""
+        """Close the connections to a server, since its name may lead to another server now."""
         for shelf in (self._work, self._hearts):
             connection = shelf.pop(address, None)
             if connection is not None:
                 connection.drop("given up")
 
     def post(self, address: Address, packet: bytes) -> None:
-        """Write behind what was sent before: a claim's resignation arrives after the claim."""
+        """Send a command after all earlier ones, so that a resignation arrives after its claim."""
         connection = self._work.get(address)
         if connection is not None and connection.open:
             connection.post(packet)
@@ -171,7 +171,7 @@ class AioTransport:
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Sleep until a push."""
+        """Wait for messages on the heart's connection, or for the bell."""
         ear = self._hearts.get(address)
         if ear is None or not ear.open or ear.channel is None:
             await self._subscribe(address, channel, patience(deadline, self._now()))
@@ -191,11 +191,11 @@ class AioTransport:
         ear.channel = channel
 
     async def pause(self, deadline: float | None) -> None:
-        """Sleep until the bell."""
+        """Wait until the bell rings or the deadline passes."""
         await self._bell.wait(deadline)
 
     def rouse(self) -> None:
-        """Ring."""
+        """Ring the bell, which ends `listen` or `pause`."""
         self._bell.ring()
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
-"""One pipelined asyncio connection.
+"""A pipelined connection of the asyncio transport.
 
-An `asyncio.Protocol`, not a reader task: `asyncio.run` cancels every task on Ctrl-C, and a
-cancelled reader would hang the bodies whose release needs it (trap 52).
+It is an `asyncio.Protocol` and not a reader task. `asyncio.run` cancels every task on Ctrl-C, and
+`with` bodies that need the connection for their release would wait for the reader for ever (trap
+52).
 """
 
 from __future__ import annotations
@@ -18,41 +19,41 @@ from lockfast.engines.redis.reply_parser import MISSING, Parser
 from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_alive
 from lockfast.errors import EngineUnavailable
 
-LOOKS = 4  # times that a connection is looked at in the time that a request may take
+LOOKS = 4  # checks of a connection within IO, the time that a request may take
 
 
 class Pending(Protocol):
-    """Whoever takes a reply: a future, or what behaves like one."""
+    """The receiver of a reply: a future, or an object with these methods of a future."""
 
     def done(self) -> bool:
-        """Return whether nothing is wanted any more."""
+        """Return whether the reply is no longer wanted."""
         ...
 
     def set_result(self, result: Any, /) -> None:
-        """Take the reply."""
+        """Receive the reply."""
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Note that there is none."""
+        """Receive the reason why there is no reply."""
 
     def exception(self) -> BaseException | None:
-        """Return why there is none."""
+        """Return the reason why there is no reply."""
         ...
 
 
 class Confirmation(asyncio.Future[Any]):
-    """The answer to SUBSCRIBE, in its turn: a push if it was taken, an error if it was refused."""
+    """The future of a SUBSCRIBE: a push if the server accepts, an error reply if it refuses."""
 
 
 class Connection(asyncio.Protocol):
-    """One socket, its parser, and the futures of the replies to come."""
+    """One socket, its parser, and the futures of the replies that are due."""
 
     def __init__(self, address: Address, on_push: Callable[[list[Any]], None]) -> None:
-        """Begin unconnected."""
+        """Start unconnected. `on_push` gets each push, and an empty one when a connection ends."""
         self.address = address
         self.channel: str | None = None
         self.open = False
         self.served = False
-        """Whether it was greeted: who has not used it need not be told that it ended."""
+        """Whether the login succeeded. Before that, nobody needs to know that it has ended."""
         self._loop = asyncio.get_running_loop()
         self._on_push = on_push
         self._reader = Parser()
@@ -63,11 +64,11 @@ class Connection(asyncio.Protocol):
         self._heard = 0.0
         self._answers = 0
         self._sent: deque[int] = deque(maxlen=LOOKS - 1)
-        """How many requests had been sent at each of the last looks."""
+        """How many requests had been sent at each of the last checks."""
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Keep the transport, and start the regular checks."""
         # No `isinstance`: uvloop's transport is not a subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.open = True
@@ -78,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self, *, heart: bool) -> bool:
-        """Return whether it was idle for so long that the network may have dropped it.
+        """Return whether the connection was idle for so long that the network may have dropped it.
 
         For the heart, also return True if it is silent: leases may expire before `_check` closes
         the connection.
@@ -93,14 +94,14 @@ class Connection(asyncio.Protocol):
         return bool(self._pending) and self._loop.time() - since > DOUBT
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
-        """Send a command, together with all others of this turn of the loop."""
+        """Send a command, in one write with all others of this turn of the loop."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.put(packet, future)
         return future
 
     def put(self, packet: bytes, *pending: Pending | None) -> None:
-        """Send commands, and say who takes the reply to each."""
-        if not self.open:  # it ended before the task that waited for it went on
+        """Send packed commands. `pending` receive the replies in order; None ignores a reply."""
+        if not self.open:  # it ended before the task that waited for it could continue
             self._fail(pending, "the connection ended", sent=False)
             return
         if not self._pending:
@@ -111,13 +112,13 @@ class Connection(asyncio.Protocol):
         self._out.append(packet)
 
     def subscribe(self, channel: str) -> asyncio.Future[Any]:
-        """Subscribe."""
+        """Subscribe to a channel, and return the future of the answer."""
         future = Confirmation(loop=self._loop)
         self.put(command("SUBSCRIBE", channel), future)
         return future
 
     def post(self, packet: bytes) -> None:
-        """Send a command now, behind the others, and forget about its reply."""
+        """Send a command now, after the others, and ignore its reply."""
         self._pending.append(None)
         self._out.append(packet)
         self._flush()
@@ -128,7 +129,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def data_received(self, data: bytes) -> None:
-        """Hand out replies, in the order of the requests."""
+        """Pass replies to their receivers, in the order of the requests."""
         self._heard = self._loop.time()
         gets, pending = self._reader.gets, self._pending
         try:
@@ -141,7 +142,7 @@ class Connection(asyncio.Protocol):
                 future = pending.popleft()
                 if future is not None and not future.done():
                     future.set_result(reply)
-        except Exception as error:  # noqa: BLE001  # the parser raises much, and nobody else would catch it
+        except Exception as error:  # noqa: BLE001  # the parser raises many types, and no caller catches them
             self.drop(f"not the Redis protocol: {error}")
 
     def _confirms(self, push: list[Any]) -> bool:
@@ -150,11 +151,11 @@ class Connection(asyncio.Protocol):
         return turn and push[:1] == [b"subscribe"]
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail what is under way."""
+        """Fail the requests that are under way."""
         self.drop(str(error or "the server closed the connection"))
 
     def drop(self, why: str) -> None:
-        """Close the connection: the outcome of the requests under way is unknown."""
+        """Close the connection and fail the requests under way, whose outcome is unknown."""
         self.open = False
         if self._watch is not None:
             self._watch.cancel()
@@ -164,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._fail(pending, why, sent=True)
         if self.served:
             self.served = False
-            self._on_push([])  # whoever listens has to subscribe again, perhaps elsewhere
+            self._on_push([])  # the listener must subscribe again, perhaps to another server
 
     def _fail(self, pending: Iterable[Pending | None], why: str, *, sent: bool) -> None:
         for future in pending:
@@ -172,12 +173,13 @@ class Connection(asyncio.Protocol):
                 future.set_exception(
                     EngineUnavailable(f"Redis at {self.address}: {why}", sent=sent)
                 )
-                future.exception()  # seen, should its task be gone
+                future.exception()  # or asyncio logs it as never retrieved if its task is gone
 
     def _check(self) -> None:
-        """Give up when a request waits for nearly IO: one timer per connection, not per request.
+        """Close the connection if a request has waited for nearly IO.
 
-        Bytes that trickle in, and replies to others, win it no time.
+        This needs one timer per connection, not per request. Single bytes, and replies to other
+        requests, do not extend the time of a request.
         """
         if len(self._sent) == LOOKS - 1 and self._answers < self._sent[0]:
             self.drop("no answer in time")

@@ -1,7 +1,7 @@
-"""One blocking connection: a socket that never blocks, its parser, and poll with a deadline.
+"""A connection of the blocking transport: a non-blocking socket, its parser, and poll.
 
-A deadline holds for a whole exchange. The kernel's own timeouts (SO_RCVTIMEO) would begin anew
-after every signal and every byte that comes, and gevent's sockets do not know them.
+A deadline holds for a whole exchange. The kernel's own timeouts (SO_RCVTIMEO) would start again
+after every signal and every byte that arrives, and gevent's sockets do not support them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lockfast.engines.redis.transport import IO, Address, failure, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
-GRACE = 0.25  # seconds behind a deadline in which what has come already may still be read
-LEAST = 0.01  # seconds that an exchange has at the least: less would be no attempt at all
+GRACE = 0.25  # seconds after a deadline in which data that has already arrived may still be read
+LEAST = 0.01  # seconds that every exchange has, whatever its deadline: less would be no attempt
 
 
 class Place(Protocol):
-    """Where a connection belongs while nobody uses it."""
+    """The place to which a connection returns when nobody uses it."""
 
     def append(self, connection: Connection, /) -> None:
-        """Take it back."""
+        """Put an idle connection back."""
 
     def retire(self) -> None:
-        """Close all, and whatever is put back later."""
+        """Close all connections here, and those that are put back later."""
 
 
 class Connection:
@@ -56,7 +56,7 @@ class Connection:
     )
 
     one: Callable[[bytes, float], Any]
-    """Send a command and return its reply, by a deadline of the clock: the hot path."""
+    """Send a command and return its reply before a deadline. This is the hot path."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Connection:
         shelf: Place,
         clock: Clock,
     ) -> None:
-        """Connect."""
+        """Connect to a server. `shelf` is the place for the connection while it is idle."""
         self.address = address
         self.shelf = shelf
         self.channel: str | None = None
@@ -112,7 +112,7 @@ class Connection:
         return self._rest(MISSING, deadline)
 
     def _rest(self, reply: Any, deadline: float) -> Any:
-        """Read on to the end of a reply. Nothing but pushes may follow it."""
+        """Return the reply after reading the rest of it. Only pushes may follow it."""
         if reply is MISSING or type(reply) is PUSH:
             if type(reply) is PUSH:
                 self._take(reply)
@@ -121,14 +121,14 @@ class Connection:
         return reply
 
     def exchange(self, packet: bytes, count: int, deadline: float) -> list[Any]:
-        """Send, and read `count` replies."""
+        """Send packed commands, and return their `count` replies."""
         now = self._now()
         deadline = min(max(deadline, now + LEAST), now + IO)
         self._write(packet, deadline)
         return [self._read(deadline) for _ in range(count)]
 
     def subscribe(self, channel: str, deadline: float) -> None:
-        """Subscribe; the confirmation is itself a push."""
+        """Subscribe to a channel, and wait for the confirmation, which is a push."""
         self._write(command("SUBSCRIBE", channel), deadline)
         while self.channel is None:
             reply = self._next(deadline)
@@ -165,7 +165,7 @@ class Connection:
         return reply
 
     def _fill(self, deadline: float) -> None:
-        """Read what has come, or wait for it. Bytes that trickle in win no time."""
+        """Read data that has arrived, or wait for it. Arriving bytes do not extend the deadline."""
         while True:
             late = self._now() - deadline
             if late > GRACE:
@@ -185,7 +185,7 @@ class Connection:
                 return
 
     def _wait(self, event: int, deadline: float) -> None:
-        """Wait for the socket. poll goes on with the time that is left after a signal."""
+        """Wait until the socket is ready. After a signal, poll continues with the time left."""
         poll = select.poll()
         poll.register(self.sock.fileno(), event)
         left = deadline - self._now()
@@ -197,20 +197,21 @@ class Connection:
             self.pushes.append(push[2])
 
     def drain(self) -> None:
-        """Read what has arrived, after the socket was found readable."""
+        """Read and parse data after poll has found the socket readable."""
         try:
             data = self._recv(65536)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return  # a part of a TLS record
+            return  # only a part of a TLS record has arrived
         if not data:
             raise ConnectionResetError("the server closed the connection")
         self._feed(data)
         self.parse()
 
     def parse(self) -> None:
-        """Take pushes out of the parser: one may have come in one read with a reply.
+        """Move pushes from the parser to `pushes`. One may have arrived in one read with a reply.
 
-        A reply that nobody has asked for would be taken for the next one's.
+        Raise ProtocolError for a reply without a request: the next request would take it for its
+        own.
         """
         while (reply := self._gets()) is not MISSING:
             if type(reply) is not PUSH:
@@ -218,7 +219,7 @@ class Connection:
             self._take(reply)
 
     def readable(self) -> bool:
-        """Return whether something has come: on an idle connection, its end."""
+        """Return whether poll reports data. On an idle connection, this means that it has ended."""
         return bool(self._poll(0))
 
     def pending(self) -> bool:
@@ -227,7 +228,7 @@ class Connection:
 
 
 def dial(address: Address, deadline: float, clock: Clock) -> socket.socket:
-    """Connect to the first address of a name that answers; each has a share of the time."""
+    """Connect to the first address of a host that answers. Each gets a share of the time."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     why: OSError = OSError(f"{address.host} has no address")
     for number, (family, kind, protocol, _, where) in enumerate(found):
@@ -236,7 +237,7 @@ def dial(address: Address, deadline: float, clock: Clock) -> socket.socket:
             left = max(deadline - clock(), LEAST)
             sock.settimeout(left / (len(found) - number))
             sock.connect(where)
-            sock.settimeout(max(deadline - clock(), LEAST))  # for TLS's handshake
+            sock.settimeout(max(deadline - clock(), LEAST))  # for the TLS handshake
         except OSError as error:
             sock.close()
             why = error

@@ -25,7 +25,7 @@ from lockfast.runtime.base import Clock
 
 
 class RedisEngine(Inspection):
-    """One client's engine."""
+    """The Redis engine of one client."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class RedisEngine(Inspection):
         base: int,
         weak: Sequence[Finding] = (),
     ) -> None:
-        """Add `base` to every new ticket. `weak`: what is wrong with the way to the server."""
+        """Add `base` to every new ticket. `weak`: findings about unprotected connections."""
         super().__init__(transport, topology, clock, weak)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
@@ -44,7 +44,7 @@ class RedisEngine(Inspection):
         self._heard: Address | None = None
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Append and report, in one round trip."""
+        """Append a claim and return its standing, in one round trip."""
         shape = ask.shape
         form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket)
@@ -60,7 +60,7 @@ class RedisEngine(Inspection):
             if type(reply) is list:
                 told = messages.refusal(reply, ask)
                 if told is not None:
-                    # The id is dead, or the server's clock was moved: learn it for the next id.
+                    # The id is dead, or the server's clock has jumped. Learn it for the next id.
                     self._transport.clocks[address] = ServerClock(told, self._now(), UNITS)
                     return None
             return messages.standing(reply, ask)
@@ -70,7 +70,7 @@ class RedisEngine(Inspection):
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several: one round trip per server."""
+        """Append several claims, in one round trip per server."""
         found: list[Standing | Exception | None] = [None] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
@@ -97,12 +97,12 @@ class RedisEngine(Inspection):
         return None if dead else messages.standing(reply, ask)
 
     def _claim(self, form: messages.ClaimForm, ask: Ask, address: Address) -> bytes:
-        """Pack a claim as that server's clock has it."""
+        """Pack a claim with its `not_after` by that server's clock."""
         late = self._transport.clocks[address].latest(ask)
         return messages.claim(form, ask, late, self._base)
 
     async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, ServerClock]:
-        """Find the bucket's server and learn its clock; from here on there is something to hear."""
+        """Return the bucket's server and its clock. The first call lets `listen` subscribe."""
         if self._channel is None:
             self._channel = PREFIX + ask.id[:22]
             self._transport.rouse()
@@ -114,7 +114,7 @@ class RedisEngine(Inspection):
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend: one call per server where names may share a call, else one per bucket."""
+        """Renew claims, in one call per server where names may share it, else one per bucket."""
         found: list[Standing | Exception | None] = [None] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
@@ -136,10 +136,10 @@ class RedisEngine(Inspection):
     async def _renew_moving(
         self, ask: Ask, reply: Any, address: Address, deadline: float
     ) -> Standing | Exception | None:
-        """Renew a claim, after an error, whose slot moves or has moved; else return the error.
+        """Renew a claim after an error if its slot moves or has moved, else return the error.
 
-        While a slot moves, a script whose keys are not all there is refused with TRYAGAIN, and a
-        sole holder has one key alone. Where that has gone, ASK tells.
+        While a slot moves, a node answers TRYAGAIN to a script if some of its keys are absent. A
+        sole holder has one key only, so that key alone is enough. If it has moved, ASK says where.
         """
         part, alone, asking = messages.renewal(ask), False, False
         for _ in range(4):
@@ -166,7 +166,7 @@ class RedisEngine(Inspection):
         return messages.standing(reply, ask)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove for good: one round trip."""
+        """Remove claims for good, in one round trip per server."""
         if len(asks) == 1:
             form = messages.resign_form(asks[0].shape.name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
@@ -198,14 +198,14 @@ class RedisEngine(Inspection):
                 removed[i] = messages.resigned(reply)
 
         errors = await self._each(asks, deadline, work)
-        if errors:  # after all servers were asked: what can be freed is free
+        if errors:  # raised only now, so that the claims on all other servers are removed
             raise next(iter(errors.values()))
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Write the resignation behind the claim on the same connection, where that can be done.
+        """Send resignations after their claims on the same connection, where that can be done.
 
-        A server that has not seen the script yet answers NOSCRIPT, which nobody reads; the heart
+        A server that does not have the script yet answers NOSCRIPT, which nobody reads. The heart
         resigns the same claims again.
         """
         for ask in asks:
@@ -224,14 +224,14 @@ class RedisEngine(Inspection):
         return messages.resign(form, ask, self._tomb(ask, address) if doubt else 0)
 
     def _tomb(self, ask: Ask, address: Address) -> ServerTime:
-        """Return the server's time until which no copy of the claim may come to life. Not in the
-        past: such an expiry would delete the tombstone at once.
+        """Return the server's time until which a tombstone must refuse copies of the claim. It is
+        not in the past, because Redis would delete such a tombstone at once.
         """
         clock = self._transport.clocks[address]
         return max(clock.last(ask), clock.at(self._now()))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep on the heart's connection. A cut subscription is made anew."""
+        """Wait for pushes on the heart's connection. Subscribe again if the connection ended."""
         try:
             if self._channel is None:
                 await self._transport.pause(deadline)
@@ -249,15 +249,15 @@ class RedisEngine(Inspection):
         return wakes(pushes)
 
     async def _ear(self, deadline: float) -> Address:
-        """Choose the server to listen to: in a cluster any, since each hears what others publish.
+        """Return the server to listen to. In a Cluster any node gets what the others publish.
 
-        The last one, as long as it answers.
+        Keep the last one as long as it answers.
         """
         if self._topology.together:
             return self._topology.find(0) or await self._where(0, deadline)
         if self._heard is None or self._heard in self._silent:
             nodes = await self._nodes(deadline, again=False)
-            if self._heard is not None:  # nobody would read what it goes on to send
+            if self._heard is not None:  # nobody would read what it continues to send
                 self._transport.forget(self._heard)
             self._heard = min(nodes, key=lambda node: self._silent.get(node, 0.0))
         return self._heard
@@ -265,7 +265,7 @@ class RedisEngine(Inspection):
     async def _hear(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Listen to one server. One that refuses the channel is not asked again at once."""
+        """Wait for pushes from one server. If it refuses the channel, note when to ask again."""
         try:
             pushes = await self._transport.listen(address, channel, deadline)
         except EngineRefused as error:
@@ -279,11 +279,11 @@ class RedisEngine(Inspection):
         return pushes
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._transport.rouse()
 
     def reset(self) -> None:
-        """Forget every connection."""
+        """Forget every connection, because the process has forked."""
         self._transport.reset()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a Redis promises, read from its INFO."""
+"""Derives the guarantees of Redis servers from their replies to INFO."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROMISE = {
 
 
 def read(info: bytes) -> dict[str, str]:
-    """Read a reply of INFO."""
+    """Return the fields of a reply to INFO."""
     lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
     return {name: value.strip() for name, mark, value in lines if mark}
 
 
 def guarantees(nodes: Sequence[Mapping[str, str]], kind: str) -> Guarantees:
-    """Judge servers by what they said of themselves; the weakest counts."""
+    """Return the guarantees of servers, given their INFO fields. The weakest server decides."""
     first = nodes[0]
     product = "Valkey" if "valkey_version" in first else "Redis"
     version = first.get("valkey_version") or first.get("redis_version", "of unknown version")

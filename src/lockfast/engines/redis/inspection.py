@@ -1,4 +1,4 @@
-"""Reads what servers have, and changes nothing but records of breaks: `inspect`, `guarantees`."""
+"""Reads locks, records of breaks and settings from servers. It writes only the records."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SCANNED = 500  # keys per page of `inspect`
 
 
 class Inspection(Routes):
-    """The part of the engine that reads."""
+    """The part of the engine that inspects locks and servers, and keeps records of breaks."""
 
     def __init__(
         self, transport: Transport, topology: Topology, clock: Clock, weak: Sequence[Finding]
     ) -> None:
-        """`weak`: what is wrong with the way to the server."""
+        """Keep `weak`, the findings about unprotected connections, for `guarantees`."""
         super().__init__(transport, topology, clock)
         self._weak = weak
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims on one name, or those that one page of the key space holds."""
+        """Return the claims on one name, or one page of those on names with a prefix."""
         deadline = self._now() + 5.0
         if exact:
             packet = messages.inspect(names, SHOWN)
@@ -54,7 +54,7 @@ class Inspection(Routes):
         read: Callable[[Any], T],
         deadline: float,
     ) -> T:
-        """Run a script that is about one name, and read its reply."""
+        """Run a script that is about one name, and return what `read` makes of its reply."""
         bucket = keys(name).bucket
         address = self._topology.find(bucket) or await self._where(bucket, deadline)
         reply = await self._transport.call(address, packet, deadline)
@@ -68,19 +68,20 @@ class Inspection(Routes):
             raise self._malformed(error, address) from error
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
-        """Keep it in front of the others, in one round trip."""
+        """Keep the record of a break, in one round trip."""
         packet = messages.record(keys(name).records, record)
         await self._look(name, RECORD, packet, messages.records, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read them."""
+        """Return the records of breaks of a name, the newest first."""
         packet = messages.record(keys(name).records)
         return await self._look(name, RECORD, packet, messages.records, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
-        """Show a page whose names are known, and find the names of the next: one round trip.
+        """Return one page of claims, and find the names of the next page in the same round trip.
 
-        The cursor is a server's number, where to scan on there, and names that were found already.
+        The cursor is the server's number, where to continue its scan, and the names that the scan
+        has found for this page, or null at the start of a server.
         """
         nodes = await self._nodes(deadline, again=cursor is None)
         number, position, names = json.loads(cursor or '[0, "0", null]')
@@ -101,7 +102,9 @@ class Inspection(Routes):
         names: list[str] | None,
         deadline: float,
     ) -> tuple[list[Entry], list[Any] | None]:
-        """Show the names that were found on one server, and look for more; None if that was all."""
+        """Return the claims on these names of one server, and where to continue with which names.
+        The second is None at the end of the server.
+        """
 
         def scan() -> bytes:
             pattern = f"{PREFIX}{{*}}={_literal(prefix)}*"
@@ -118,12 +121,12 @@ class Inspection(Routes):
             following = list(_scanned(replies.pop(), prefix, address))
         entries: list[Entry] = []
         for name, reply in zip(shown, replies, strict=True):
-            if not isinstance(reply, hiredis.ReplyError):  # a slot that just moved away
+            if not isinstance(reply, hiredis.ReplyError):  # such as of a slot that just moved
                 entries += messages.entries(name, reply)
         return entries, following
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask every server that has locks."""
+        """Return the guarantees, from the INFO of every server that has buckets."""
         nodes = []
         for address in await self._nodes(deadline, again=True):
             reply = await self._transport.call(address, command("INFO"), deadline)
@@ -137,16 +140,16 @@ class Inspection(Routes):
 
 
 def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]:
-    """Read what SCAN found: where to go on, and names."""
+    """Return where SCAN continues, and the names that it has found."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
     with messages.reading():
-        # A `}=` inside of a name matches the pattern too. What is no text is no lock of ours: one
-        # such key of somebody else's must not hide all the others.
+        # The pattern also matches a `}=` inside a name, so the prefix is checked again. A key that
+        # is not UTF-8 belongs to another program, and must not hide all the locks.
         every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]
         return reply[0].decode(), [name for name in every if name.startswith(prefix)]
 
 
 def _literal(text: str) -> str:
-    """Escape what SCAN's pattern would take for a wildcard."""
+    """Escape the characters that SCAN's pattern would take for wildcards."""
     return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)

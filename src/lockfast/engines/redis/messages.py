@@ -1,4 +1,4 @@
-"""What is sent to Redis, and what comes back: claims to bytes, replies to standings. No I/O."""
+"""Packs calls of the Redis engine's scripts, and reads their replies. No I/O."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lockfast.port import (
 from lockfast.port import RECORD as RECORD_SIZE
 
 IDENT = re.compile(rb"[0-9A-Za-z]{32}")
-TOP = 2**53  # what a ticket stays below
-ROUNDING = 0.002  # seconds: the ttl is sent, and counted by Redis, in whole milliseconds
-SLACK = 1000  # ms by which a reply may say more than the ttl before it is taken for nonsense
+TOP = 2**53  # every ticket is below this
+ROUNDING = 0.002  # seconds: we send the ttl, and Redis counts it, in whole milliseconds
+SLACK = 1000  # ms by which a reply may exceed the ttl before it counts as malformed
 MARGIN = int(TOMB_MARGIN * 1000)  # ms
 ID = 32  # bytes of an id
 NO_STONE = b"$1\r\n0\r\n"
@@ -34,31 +34,32 @@ FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
 
 
 class ClaimForm:
-    """A claim's packet, but for what differs from one claim to the next."""
+    """The parts of a claim's packet that are the same for all claims of one shape."""
 
     __slots__ = ("bucket", "middle", "said", "start", "tail", "ttl")
 
     def __init__(self, name: str, ttl: float, capacity: int, weight: int) -> None:
-        """Write what claims of one shape have in common."""
+        """Pack these parts."""
         where = keys(name)
         life = b"%d" % (ttl * 1000)
         self.bucket = where.bucket
         self.start = CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb)
         self.middle = b"\r\n" + where.queue + b"$32\r\n"
-        self.ttl = b"\r\n" + bulk(life) + b"$13\r\n"  # what follows has 13 digits until 2286
+        self.ttl = b"\r\n" + bulk(life) + b"$13\r\n"  # `not_after` follows: 13 digits until 2286
         self.said = b"%d %d %b %d " % (capacity, weight, life, min(ttl, LONGEST_WAIT) * 1000)
         self.tail: tuple[bytes | None, bytes] = (None, b"")
-        """The last payload, and a packet's end with it: a worker's is the same for a second."""
+        """The last payload, and the end of a packet with it. A worker's payload changes only once
+        a second."""
 
     def end(self, payload: bytes) -> bytes:
-        """Write the end of a packet."""
+        """Pack the end of a packet, and keep it for the next claim with this payload."""
         tail = bulk(self.said + payload)
         self.tail = (payload, tail)
         return tail
 
 
 claim_form = lru_cache(maxsize=16384)(ClaimForm)
-"""Return the form of claims; the last 16,384 shapes are remembered."""
+"""Return the form for claims of one shape. A cache keeps those of the last 16,384 shapes."""
 
 
 def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
@@ -83,7 +84,7 @@ def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
 
 
 class ResignForm(NamedTuple):
-    """A resignation's packet, but for the id."""
+    """The start of a resignation's packet, up to the id, and the bucket of its name."""
 
     bucket: int
     start: bytes
@@ -91,17 +92,18 @@ class ResignForm(NamedTuple):
 
 @lru_cache(maxsize=16384)
 def resign_form(name: str) -> ResignForm:
-    """Write what resignations from one name have in common."""
+    """Return the start of the packet that all resignations from one name share."""
     where = keys(name)
     rest = b"$1\r\n4\r\n" + where.lock + where.queue + where.tomb
     return ResignForm(where.bucket, RESIGN.packet(7, rest))
 
 
 def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
-    """Pack a call of resign.lua for one claim; `until` is the tombstone's end, or 0 for none.
+    """Pack a call of resign.lua for one claim. `until` is the server time until which a copy of
+    the claim could be applied, or 0 for no tombstone.
 
-    It stands from the server's now on for as long as a copy of the claim could be applied: what is
-    known of the server's clock here may be wrong, as it is when somebody breaks another's claim.
+    The tombstone outlives `until`, and also one wait_ttl from the server's now. The client's idea
+    of the server's clock may be wrong, as it is when a client breaks another client's claim.
     """
     ident, stone = sent(ask.id), NO_STONE
     if until:
@@ -111,7 +113,9 @@ def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
 
 
 def sent(ident: str) -> bytes:
-    """Pack an id. Its length stands in the packets: another one would begin another command."""
+    """Encode an id, and raise ValueError unless it has 32 bytes. The packets state that length, so
+    Redis would read the rest of a longer id as another command.
+    """
     raw = ident.encode()
     if len(raw) != ID:
         raise ValueError("not the id of a claim")
@@ -119,7 +123,7 @@ def sent(ident: str) -> bytes:
 
 
 class Renewal(NamedTuple):
-    """A claim's part of a renewal. It is kept on the claim: 100,000 of them would drown a cache."""
+    """A claim's part of a renewal. The claim keeps it, since 100,000 claims would fill a cache."""
 
     bucket: int
     keys: bytes
@@ -127,7 +131,7 @@ class Renewal(NamedTuple):
 
 
 def renewal(ask: Ask) -> Renewal:
-    """Return a claim's part of a renewal, made once."""
+    """Return a claim's part of a renewal. It is packed once and kept in `ask.packed`."""
     packed = ask.packed
     if not isinstance(packed, Renewal):
         where, ttl = Keys(ask.shape.name), b"%d" % (ask.shape.ttl * 1000)
@@ -137,7 +141,7 @@ def renewal(ask: Ask) -> Renewal:
 
 
 def renew(parts: Sequence[Renewal]) -> bytes:
-    """Pack a call of renew.lua."""
+    """Pack a call of renew.lua for several claims."""
     rest = [bulk(b"%d" % (3 * len(parts)))]
     rest += [part.keys for part in parts]
     rest += [part.args for part in parts]
@@ -145,7 +149,7 @@ def renew(parts: Sequence[Renewal]) -> bytes:
 
 
 def renew_alone(ask: Ask) -> bytes:
-    """Pack a call of renew.lua for a sole holder, by the lock's key alone, with the script."""
+    """Pack a call of renew.lua for a sole holder, with the lock's key alone and the source."""
     rest = b"$1\r\n1\r\n" + keys(ask.shape.name).lock + renewal(ask).args
     return RENEW.whole(RENEW.packet(4, rest))
 
@@ -160,24 +164,24 @@ _KEPT = bulk(b"%d" % RECORDS) + bulk(b"%d" % (REMEMBERED * 1000))
 
 
 def record(key: bytes, line: bytes = b"") -> bytes:
-    """Pack a call of record.lua: keep a line, or without one read what is kept."""
+    """Pack a call of record.lua that adds a line to the records, or without a line reads them."""
     start = b"$1\r\n1\r\n" + key
     return RECORD.packet(5, start + bulk(line) + _KEPT) if line else RECORD.packet(2, start)
 
 
 def records(reply: Any) -> list[bytes]:
-    """Read the reply of record.lua."""
+    """Return the records in a reply of record.lua, the newest first."""
     if reply is not None and type(reply) is not bytes:
         raise Malformed("not the records of breaks")
     return reply[: RECORDS * (RECORD_SIZE + 1)].split(b"\n", RECORDS)[:RECORDS] if reply else []
 
 
 class Malformed(Exception):
-    """A reply that no script of ours gives: what has sent it is not to be trusted."""
+    """A reply is not one that lockfast's scripts give, so its sender cannot be trusted."""
 
 
 def standing(reply: Any, ask: Ask) -> Standing:
-    """Read a standing; one number alone means a sole holder with its whole ttl before it."""
+    """Return the standing in a reply. One number alone means a sole holder with its whole ttl."""
     if type(reply) is bytes:
         try:
             ticket = int(reply)
@@ -185,16 +189,16 @@ def standing(reply: Any, ask: Ask) -> Standing:
             raise Malformed("no ticket") from error
         if not 0 < ticket < TOP:
             raise Malformed("a ticket out of bounds")
-        # As `Standing(...)` does it, in half the time: a hot path.
+        # This makes the same as `Standing(...)` in half the time, on a hot path.
         left = ask.shape.ttl - ROUNDING
         return tuple.__new__(Standing, (ticket, True, left, 0, 0, ticket, None, None))
     with reading():
         digits, granted, left, ahead, behind, floor, recheck, *head = reply
-        refused = digits == b"0" and granted == 0  # of one that would not queue
+        refused = digits == b"0" and granted == 0  # a claim without `queue`
         return Standing(
             ticket=0 if refused else number(digits, 1),
             granted=granted == 1,
-            # Never more than was asked for: a lease is believed in for so long.
+            # Never more than the ttl, since the client trusts the lease for this long.
             left=min(number(left, -TOP, ask.shape.ttl * 1000 + SLACK) / 1000, ask.shape.ttl)
             - ROUNDING,
             ahead=number(ahead),
@@ -207,7 +211,7 @@ def standing(reply: Any, ask: Ask) -> Standing:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Turn whatever goes wrong in here into `Malformed`."""
+    """Raise `Malformed` in place of the errors that a bad reply causes in the `with` block."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
@@ -215,8 +219,8 @@ def reading() -> Iterator[None]:
 
 
 def claim_id(raw: Any) -> str:
-    """Read the id of a claim. Whoever may write to Redis may have put anything in its place, and
-    a resignation sends an id as it is, behind its length.
+    """Return the id of a claim, or raise `Malformed`. Other programs may have written anything in
+    its place, and a resignation sends an id unchanged, after a fixed length.
     """
     if type(raw) is not bytes or not IDENT.fullmatch(raw):
         raise Malformed("no id")
@@ -224,14 +228,14 @@ def claim_id(raw: Any) -> str:
 
 
 def octets(raw: Any) -> bytes:
-    """Read bytes. `bytes()` would make as many zeros of a number as it says."""
+    """Return bytes, or raise `Malformed`. Given a number, `bytes()` would make that many zeros."""
     if type(raw) is not bytes:
         raise Malformed("no bytes")
     return raw
 
 
 def number(raw: Any, least: float = 0, most: float = TOP - 1) -> int:
-    """Read a whole number, or digits, within bounds."""
+    """Return the integer in a number or in digits. Raise `Malformed` if it is out of bounds."""
     if type(raw) is not int and type(raw) is not bytes:
         raise Malformed("no number")
     value = int(raw)
@@ -241,7 +245,7 @@ def number(raw: Any, least: float = 0, most: float = TOP - 1) -> int:
 
 
 def renewed(reply: Any, count: int) -> tuple[list[Any], int]:
-    """Read the reply of renew.lua: what it says of each claim, and the server's time in ms."""
+    """Return the replies for each claim in a reply of renew.lua, and the server's time in ms."""
     if type(reply) is not list or len(reply) != count + 1:
         raise Malformed("not a reply to a renewal")
     with reading():
@@ -249,14 +253,16 @@ def renewed(reply: Any, count: int) -> tuple[list[Any], int]:
 
 
 def resigned(reply: Any) -> bool:
-    """Read the reply of resign.lua for one claim."""
+    """Return whether resign.lua has removed the claim."""
     if type(reply) is not list or len(reply) != 1 or reply[0] not in (0, 1):
         raise Malformed("not a reply to a release")
     return bool(reply[0])
 
 
 def refusal(reply: Any, ask: Ask) -> int | None:
-    """Read a refused claim: the server's time in ms if the id is dead, None if it is a standing."""
+    """Return the server's time in ms if the reply says that the id is dead, None for a standing.
+    Raise `CapacityMismatch` if the claims there have another capacity.
+    """
     if type(reply) is list and reply and reply[0] in (b"dead", b"capacity"):
         with reading():
             what, told = reply
@@ -268,8 +274,8 @@ def refusal(reply: Any, ask: Ask) -> int | None:
 
 
 def entries(name: str, reply: Any) -> list[Entry]:
-    """Read what inspect.lua shows. A value that is not as we write it is left out: somebody else's
-    key must not hide our locks.
+    """Return the entries in a reply of inspect.lua. Rows that lockfast did not write are left out,
+    so that another program's value does not hide the others.
     """
     with reading():
         rows = list(reply)

@@ -1,4 +1,4 @@
-"""Refusals: servers on which this user may not subscribe, and when to ask them again. No I/O."""
+"""Remembers which servers refused a subscription, and when to try them again. No I/O."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineRefused
 
 log = logging.getLogger("lockfast")
-AGAIN = 30.0  # seconds until a server that refused is asked again: it may have got the right
+AGAIN = 30.0  # seconds until the next attempt: an administrator may have granted the right
 
 
 class Refusals:
-    """One client's. Each server is logged once."""
+    """The servers that refuse a client's subscription. Each is logged once, until it accepts."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin with none."""
+        """Start without a refusal."""
         self._now = clock
         self._until: dict[Address, float] = {}
 
     def note(self, address: Address, channel: str, error: EngineRefused) -> None:
-        """Remember that a server refused, and log it if that is news."""
+        """Record that a server refused the subscription, and log its first refusal."""
         if address not in self._until:
-            # A wrong password needs no other advice than its own.
+            # The advice on ACLs helps if a right is missing, but not if the password is wrong.
             lacking = "NOPERM" in str(error)
             log.warning(
                 "Redis at %s refuses the subscription to %s: %s. A waiter learns of its grant only "
@@ -36,10 +36,10 @@ class Refusals:
         self._until[address] = self._now() + AGAIN
 
     def until(self, address: Address) -> float | None:
-        """Return when to ask a server that has refused again, or None if it may be asked now."""
+        """Return when to subscribe again after a refusal, or None if that may be done now."""
         again = self._until.get(address)
         return again if again is not None and again > self._now() else None
 
     def accepted(self, address: Address) -> None:
-        """Forget a refusal: the subscription was taken."""
+        """Forget the refusal of a server that has accepted the subscription."""
         self._until.pop(address, None)

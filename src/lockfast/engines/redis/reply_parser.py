@@ -1,8 +1,8 @@
-"""The parser of replies: hiredis, with bounds.
+"""The parser of replies: hiredis, with limits on the size of a reply.
 
-hiredis makes a list with as many places as an array says it has, before any of them comes: an
-announced array of 10^9 cost five seconds. And whenever more of a line comes, it looks through the
-whole line again: 8 MB in small pieces cost four seconds.
+hiredis allocates a list for all parts that an array announces, before any of them arrives. An
+announced array of 10^9 parts cost five seconds. And whenever more of a line arrives, hiredis
+searches the whole line again. A line of 8 MB in small pieces cost four seconds.
 """
 
 from __future__ import annotations
@@ -13,41 +13,42 @@ from typing import Any
 import hiredis
 
 MISSING = object()
-LARGEST = 16 * 2**20  # bytes of one reply
-MOST = 999_999  # parts of one reply
-SUSPECT = re.compile(rb"[*%~>|][0-9]{7}")  # the head of a larger one, or a part of a text
-HEAD = 24  # bytes of the longest such head
+LARGEST = 16 * 2**20  # bytes of one reply, at most
+MOST = 999_999  # parts of one array, at most
+SUSPECT = re.compile(rb"[*%~>|][0-9]{7}")  # the header of a larger array, or a part of a string
+HEAD = 24  # bytes of the longest such header
 LINE = re.compile(rb"(.)([^\r]*)\r\n", re.DOTALL)
 
 
 class Parser(hiredis.Reader):
-    """One connection's parser."""
+    """The parser of one connection."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create an empty parser."""
         super().__init__(notEnoughData=MISSING)
         self.unfinished = 0
-        """Bytes since the last whole reply: read as many at once, to look seldom."""
+        """Bytes since the last complete reply. Connections read that many at once, so that hiredis
+        searches a long line less often."""
         self._pieces: list[bytes] = []
-        """What came since the end of a line or text that was read to its end."""
+        """Data since hiredis last had parsed everything up to the end of a line or string."""
         self._whole = True
 
     def gets(self) -> Any:  # type: ignore[override]  # whatever a server says
-        """Return the next reply, or MISSING."""
+        """Return the next reply, or MISSING if none is complete."""
         reply = super().gets()
         if reply is not MISSING:
             self.unfinished = 0
         return reply
 
     def feed(self, data: bytes) -> None:  # type: ignore[override]  # a whole piece at a time
-        """Take bytes in. A ProtocolError says that no server of ours sends them."""
+        """Add received bytes. Raise ProtocolError if a reply is larger than any that we expect."""
         self.unfinished += len(data)
         if self.unfinished > LARGEST:
             raise hiredis.ProtocolError(f"a reply of more than {LARGEST} bytes")
         if self._whole and not self.has_data():
             self._pieces = [data]
             suspect = SUSPECT.search(data)
-        else:  # a head may come in parts
+        else:  # a header may be split between two pieces
             suspect = SUSPECT.search(b"".join(self._pieces[-HEAD:])[-HEAD:] + data)
             self._pieces.append(data)
         if suspect and crowded(b"".join(self._pieces)):
@@ -57,7 +58,7 @@ class Parser(hiredis.Reader):
 
 
 def crowded(raw: bytes) -> bool:
-    """Return whether an array says that it has too many parts: texts are stepped over."""
+    """Return whether an array announces more than MOST parts. Skip the contents of strings."""
     place = 0
     while found := LINE.match(raw, place):
         kind, said = found.groups()

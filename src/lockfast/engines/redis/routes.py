@@ -1,4 +1,4 @@
-"""Routes: which server to ask, and what to do when it redirects."""
+"""Routes: choose the server for each claim, and follow its redirections."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from lockfast.port import Ask, Standing
 from lockfast.runtime.base import Clock
 
 Errors = dict[int, EngineError]
-"""By the number of the claim."""
+"""The errors of claims, by their index."""
 Work = Callable[[Address, list[list[int]], float], Awaitable[None]]
-"""What is done with the claims of one server, by a deadline."""
+"""A request for the claims of one server: its address, groups of indexes, and a deadline."""
 PAUSE = 0.5  # seconds at most for which a node that did not answer is not asked again
-MOST = 2 / 3  # the part of the time that one node may take while there are others to ask
-BRIEF = 0.1  # seconds at the least for a node that did not answer last time
+MOST = 2 / 3  # the part of the remaining time that a node may take while other nodes follow
+BRIEF = 0.1  # seconds at least for a node that did not answer last time
 
 
 class Routes:
-    """What an engine needs of a topology and a transport together."""
+    """The part of the engine that finds servers, repeats calls and groups claims by server."""
 
     def __init__(self, transport: Transport, topology: Topology, clock: Clock) -> None:
-        """Let the topology know when a server does not answer."""
+        """Have the transport tell the topology when a server does not answer."""
         self._transport = transport
         self._topology = topology
         transport.trouble = topology.doubt
         self._now = clock
         self._silent: dict[Address, float] = {}
-        """Servers that did not answer, and until when they are not asked together with others."""
+        """Servers that did not answer, and until when a Cluster's requests leave them out."""
 
     async def _nodes(self, deadline: float, *, again: bool) -> list[Address]:
-        """List the servers that have buckets, as they are known or asked for again."""
+        """Return the servers that have buckets. `again`: ask for them even if they are known."""
         if again or self._topology.find(0) is None:
             await self._where(0, deadline)
         every = (self._topology.find(bucket) for bucket in range(BUCKETS))
         return sorted({address for address in every if address is not None})
 
     async def _where(self, bucket: int, deadline: float) -> Address:
-        """Learn which server has the bucket."""
+        """Refresh the topology, and return the server that has the bucket."""
 
         async def call(address: Address, packet: bytes) -> Any:
-            now = self._now()  # half of the time that is left, so that there is some for the next
+            now = self._now()  # half of the remaining time, so that some is left for the next
             return await self._transport.call(address, packet, now + min((deadline - now) / 2, 1.0))
 
         await self._topology.refresh(call)
@@ -66,10 +66,10 @@ class Routes:
         pack: Callable[[Address], bytes],
         deadline: float,
     ) -> tuple[Address, Any]:
-        """After an error: follow a bucket that moved, bring a script along that is not there.
+        """Repeat a call after an error, where the bucket has moved to or with the script's source.
 
-        Give who answered, and the reply. What is sent is packed anew for each server: it may hold
-        times, and another server has another clock.
+        Return the server that answered, and its reply. Each call is packed again, because it may
+        contain times, and another server has another clock.
         """
         whole = False
         for _ in range(6):
@@ -96,7 +96,9 @@ class Routes:
     def _failure(
         self, reply: hiredis.ReplyError, address: Address
     ) -> EngineUnavailable | EngineRefused:
-        """Turn an error reply into ours, and take in what it says of the server."""
+        """Return lockfast's error for an error reply. Doubt the topology if the server cannot work
+        now, and close its connections if it has become a replica.
+        """
         error = failure(reply, address)
         if isinstance(error, EngineUnavailable):
             self._topology.doubt()
@@ -105,7 +107,7 @@ class Routes:
         return error
 
     def _malformed(self, error: messages.Malformed, address: Address) -> EngineUnavailable:
-        """Turn a reply that cannot be read into our error, and trust its connection no more."""
+        """Return lockfast's error for a malformed reply, and close the server's connections."""
         self._transport.forget(address)
         self._topology.doubt()
         return EngineUnavailable(f"Redis at {address}: {error}, not an answer", sent=True)
@@ -119,7 +121,7 @@ class Routes:
         *,
         heart: bool,
     ) -> list[Any]:
-        """Run a script several times in one round trip."""
+        """Run a script several times in one round trip, or in two if the server lacks it."""
         replies = await self._transport.pipeline(address, calls, deadline, heart=heart)
         lacking = [
             i
@@ -134,10 +136,10 @@ class Routes:
         return replies
 
     async def _each(self, asks: Sequence[Ask], deadline: float, work: Work) -> Errors:
-        """Do the work on each server; return the errors, by the claim's number.
+        """Do the work on each server, and return the errors by the index of the claim.
 
-        One server that is down or stands still must not cost the claims on the others: each has a
-        share of the time, and one that did not answer is asked last, and briefly.
+        A server that is down or stalled must not use up the time for claims on the others. So each
+        gets a share of the time, and one that did not answer comes last and gets little.
         """
         grouped, errors = await self._grouped(asks, deadline)
         order = sorted(grouped, key=lambda address: self._silent.get(address, 0.0))
@@ -167,7 +169,8 @@ class Routes:
         except messages.Malformed as error:
             raise self._malformed(error, address) from error
         except EngineUnavailable:
-            # As long as it has taken: a server that was slow once must not cost short leases.
+            # Leave the server out for no longer than it took to fail. A longer pause after one
+            # slow answer would cost short leases.
             now = self._now()
             self._silent[address] = now + min(PAUSE, now - began)
             raise
@@ -176,9 +179,9 @@ class Routes:
     async def _grouped(
         self, asks: Sequence[Ask], deadline: float
     ) -> tuple[dict[Address, list[list[int]]], Errors]:
-        """Sort claims by server, and within it into those that one call may carry.
+        """Group the indexes of claims by server, and there into groups that one call may carry.
 
-        And the errors of claims whose server is not known.
+        Also return the errors of claims whose server is not known.
         """
         if self._topology.together:
             address = self._topology.find(0) or await self._where(0, deadline)
@@ -188,7 +191,7 @@ class Routes:
         for i, ask in enumerate(asks):
             bucket = messages.renewal(ask).bucket
             found = self._topology.find(bucket)
-            if found is None and not errors:  # asked once: what nobody knows now, nobody knows
+            if found is None and not errors:  # after one failure, further attempts would fail too
                 try:
                     found = await self._where(bucket, deadline)
                 except EngineUnavailable as error:
@@ -203,7 +206,7 @@ class Routes:
 def filled(
     found: list[Standing | Exception | None], errors: Errors
 ) -> list[Standing | Exception | None]:
-    """Put errors in their places; raise if there is nothing else."""
+    """Return `found` with the errors at their indexes. Raise one if there is nothing else."""
     if errors and len(errors) == len(found):
         raise next(iter(errors.values()))
     for i, error in errors.items():

@@ -1,9 +1,9 @@
-"""The blocking transport: one connection per thread at work, and one for the heart."""
+"""The blocking transport: one connection per thread with a request, and one for the heart."""
 
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401  # Ctrl-C in its first import, by getaddrinfo, would break it
+import encodings.idna  # noqa: F401  # Ctrl-C while getaddrinfo imports it would break it
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,13 +17,13 @@ from lockfast.runtime.threads import ThreadBell
 
 
 class Shelf(list[Connection]):
-    """The idle connections to one server. Once retired, it closes what is put back."""
+    """The idle connections to one server. Once retired, it closes those that are put back."""
 
     def retire(self) -> None:
-        """Close all, and whatever another thread puts back later."""
-        self.append = _closed  # type: ignore[method-assign]  # no cost where it is not retired
+        """Close all connections, and those that other threads put back later."""
+        self.append = _closed  # type: ignore[method-assign]  # no cost for a shelf in use
         while self:
-            with contextlib.suppress(IndexError):  # another thread was quicker
+            with contextlib.suppress(IndexError):  # another thread took the last one
                 self.pop().sock.close()
 
 
@@ -32,17 +32,17 @@ def _closed(connection: Connection) -> None:
 
 
 def _from_outside(error: BaseException) -> bool:
-    """Return whether an exchange failed for what came, or did not: the parser raises much."""
+    """Return whether the network or the server's reply caused an error, which may be any type."""
     return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
 class ThreadTransport:
-    """Connections of a blocking client."""
+    """The connections of a blocking client."""
 
     connection = Connection
 
     def __init__(self, login: Login, clock: Clock) -> None:
-        """Nothing is open yet."""
+        """Create a transport without connections."""
         self._login = login
         self._now = clock
         self.trouble: Callable[[], object] = bool
@@ -53,7 +53,7 @@ class ThreadTransport:
         self._idle: dict[Address, Shelf] = {}
         self._hearts: dict[Address, Connection] = {}
         self._shed: set[Address] = set()
-        """Servers to which the heart must connect anew; only the heart closes its connections."""
+        """Servers to which the heart must connect again. Only the heart closes its connections."""
         self._bell = ThreadBell(self._now)
 
     def _open(self, address: Address, deadline: float) -> Connection:
@@ -80,16 +80,16 @@ class ThreadTransport:
         return connection
 
     def _take(self, address: Address, deadline: float) -> Connection:
-        """Take an idle connection, or open one."""
+        """Return an idle connection, or open one."""
         try:
             return self._idle[address].pop()
-        except LookupError:  # there is none, or another thread was quicker
+        except LookupError:  # there is none, or another thread took it
             return self._open(address, deadline)
 
     def _tried(self, connection: Connection, deadline: float) -> Connection:
-        """Return a connection that was idle for long if it answers, else a new one.
+        """Return a connection that was idle for long if it answers a PING, else a new one.
 
-        A PING is not in doubt when it is lost, as a claim or a release would be.
+        Losing a PING does no harm, but the outcome of a lost claim or release is unknown.
         """
         seconds = min(max((deadline - self._now()) / 3, 0.05), DOUBT)
         try:
@@ -106,13 +106,13 @@ class ThreadTransport:
         return self._open(connection.address, deadline)
 
     def _clear(self, connection: Connection) -> None:
-        """Close all idle connections to a server: what ended one has ended the others."""
+        """Close all idle connections to a server, since what ended one has ended the others."""
         if self._idle.get(connection.address) is connection.shelf:
             self._idle[connection.address] = Shelf()
         connection.shelf.retire()
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
-        """Send one command and give its reply."""
+        """Send one command and return its reply."""
         try:
             connection = self._idle[address].pop()  # as in `_take`, without the cost of calling it
         except LookupError:
@@ -133,7 +133,7 @@ class ThreadTransport:
     async def pipeline(
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
-        """Send commands together and give their replies."""
+        """Send commands together and return their replies."""
         if heart:
             self._shake_off()
         ours = self._hearts.pop(address, None) if heart else None
@@ -153,10 +153,12 @@ class ThreadTransport:
         return replies
 
     def _break(self, connection: Connection, error: BaseException) -> None:
-        """Close a connection in the middle of an exchange: its replies are out of step."""
+        """Close a connection after a failed exchange, since its next reply may belong to an old
+        request. Raise `EngineUnavailable` if the network or the server caused the failure.
+        """
         connection.sock.close()
         if _from_outside(error):
-            # A server that is slow to answer the heart, which has little time, has ended nothing.
+            # A timeout does not mean that connections ended: the heart has little time to wait.
             if not isinstance(error, TimeoutError):
                 self._clear(connection)
             self.trouble()
@@ -165,7 +167,7 @@ class ThreadTransport:
             ) from error
 
     def forget(self, address: Address) -> None:
-        """Close the connections to a server: its name may lead to another one now."""
+        """Close the connections to a server, since its name may lead to another server now."""
         shelf = self._idle.pop(address, None)
         if shelf is not None:
             shelf.retire()
@@ -173,19 +175,19 @@ class ThreadTransport:
         self._bell.ring()
 
     def _shake_off(self) -> None:
-        """Close those of the heart's connections that were given up."""
+        """Close the heart's connections to servers for which `forget` was called."""
         while self._shed:
             connection = self._hearts.pop(self._shed.pop(), None)
             if connection is not None:
                 connection.sock.close()
 
     def post(self, address: Address, packet: bytes) -> None:
-        """Nothing: a blocking send is not bounded. The heart will do it."""
+        """Do nothing, since a blocking send has no time limit. The heart will send the command."""
 
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Sleep in poll, on the heart's connection and the bell."""
+        """Wait in poll for messages on the heart's connection, or for the bell."""
         self._shake_off()
         ear = self._hearts.get(address)
         if ear is None or ear.channel is None:
@@ -206,7 +208,7 @@ class ThreadTransport:
         ear = self._hearts.pop(address, None) or self._open(address, deadline)
         try:
             ear.subscribe(channel, deadline)
-        except EngineError:  # the server has answered, so the connection is in step
+        except EngineError:  # the server has answered, so no reply is due on the connection
             self._hearts[address] = ear
             raise
         except BaseException as error:
@@ -222,15 +224,15 @@ class ThreadTransport:
             ear.drain()
 
     async def pause(self, deadline: float | None) -> None:
-        """Sleep until the bell."""
+        """Wait until the bell rings or the deadline passes."""
         await self._bell.wait(deadline)
 
     def rouse(self) -> None:
-        """Ring."""
+        """Ring the bell, which ends `listen` or `pause`."""
         self._bell.ring()
 
     def reset(self) -> None:
-        """Begin anew in a child. Closing a descriptor here tells the parent's peer nothing."""
+        """Start again in a forked child. Closing its descriptors sends nothing to the servers."""
         self._drop()
         self._begin()
 

@@ -1,4 +1,4 @@
-"""Which server to ask: one, the primary that sentinels name, or the owner of a cluster's slot."""
+"""Topologies: find a bucket's server, alone, behind Sentinel or in a Cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Call = Callable[[Address, bytes], Awaitable[Any]]
 
 
 class Topology(Protocol):
-    """Where buckets live. `find` knows; `refresh` learns, after a connection has failed."""
+    """Finds the server of a bucket. `find` returns a known one, and `refresh` asks for them."""
 
     kind: str
-    """What to call it."""
+    """What users see as the name of the topology."""
 
     together: bool
     """Whether claims on different names may share one call."""
@@ -32,13 +32,13 @@ class Topology(Protocol):
         ...
 
     async def refresh(self, call: Call) -> None:
-        """Learn the present state from whoever answers."""
+        """Learn the present state from the first server that answers."""
 
     def doubt(self) -> None:
-        """Note that what is known has failed."""
+        """Note that a known server has failed, so that the next request refreshes first."""
 
     def moved(self, bucket: int, error: str, asked: Address) -> Address | None:
-        """Read a MOVED or ASK error: where to go."""
+        """Return the server that a MOVED or ASK error names, or None for another error."""
         ...
 
 
@@ -49,7 +49,7 @@ class Standalone:
     together = True
 
     def __init__(self, address: Address) -> None:
-        """Take the address, which never changes."""
+        """Keep the address, which never changes."""
         self._address = address
 
     def find(self, bucket: int) -> Address | None:  # noqa: ARG002  # one server has them all
@@ -57,24 +57,24 @@ class Standalone:
         return self._address
 
     async def refresh(self, call: Call) -> None:
-        """Nothing can change."""
+        """Do nothing, since the address never changes."""
 
     def doubt(self) -> None:
-        """Nothing can change."""
+        """Do nothing, since the address never changes."""
 
     def moved(self, bucket: int, error: str, asked: Address) -> Address | None:  # noqa: ARG002  # see `find`
-        """Nothing moves."""
+        """Return None, since buckets do not move."""
         return None
 
 
 class Sentinels:
-    """The primary of a name that sentinels watch."""
+    """The primary with a given name that sentinels watch."""
 
     kind = "behind Sentinel"
     together = True
 
     def __init__(self, sentinels: Sequence[Address], name: str) -> None:
-        """Not known yet."""
+        """Start with the sentinels, and without a known primary."""
         self._sentinels = list(sentinels)
         self._name = name
         self._primary: Address | None = None
@@ -84,7 +84,7 @@ class Sentinels:
         return self._primary
 
     async def refresh(self, call: Call) -> None:
-        """Ask the sentinels in turn; the one that answered is asked first next time."""
+        """Ask the sentinels in turn. The one that answers is asked first next time."""
         why: object = None
         for sentinel in list(self._sentinels):
             packet = command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name)
@@ -96,10 +96,10 @@ class Sentinels:
             try:
                 host, port = reply
                 primary = Address(octets(host).decode(), number(port, 1, HIGHEST))
-            except (Malformed, TypeError, ValueError):  # not a pair, or not of a host and a port
+            except (Malformed, TypeError, ValueError):  # not a host and a port
                 why = reply
                 continue
-            # A new list each time: several threads may be here at once.
+            # Make a new list each time, because several threads may run this at once.
             self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
             self._primary = primary
             return
@@ -108,11 +108,11 @@ class Sentinels:
         )
 
     def doubt(self) -> None:
-        """Ask again before the next call."""
+        """Forget the primary, so that the next request asks the sentinels first."""
         self._primary = None
 
     def moved(self, bucket: int, error: str, asked: Address) -> Address | None:  # noqa: ARG002  # see `find`
-        """Nothing moves."""
+        """Return None, since buckets do not move."""
         return None
 
 
@@ -123,7 +123,7 @@ class Cluster:
     together = False
 
     def __init__(self, seeds: Sequence[Address]) -> None:
-        """Nothing known but where to ask."""
+        """Start with the nodes to ask first, and without a slot map."""
         self._seeds = list(seeds)
         self._owners: dict[int, Address] = {}
 
@@ -132,14 +132,14 @@ class Cluster:
         return self._owners.get(bucket)
 
     async def refresh(self, call: Call) -> None:
-        """Read the slot map from any node that answers. Those that did not are asked last then."""
+        """Read the slot map from any node that answers. Ask those that did not last next time."""
         why: object = None
         for node in dict.fromkeys([*self._seeds, *self._owners.values()]):
             try:
                 reply = await call(node, command("CLUSTER", "SLOTS"))
             except EngineError as error:
                 why = error
-                # A new list each time: several threads may be here at once.
+                # Make a new list each time, because several threads may run this at once.
                 self._seeds = [*(seed for seed in self._seeds if seed != node), node]
                 continue
             if isinstance(reply, hiredis.ReplyError) or not reply:
@@ -160,12 +160,12 @@ class Cluster:
         raise EngineUnavailable(f"no node of the cluster answers: {why}", sent=False)
 
     def doubt(self) -> None:
-        """Read the map again before the next call."""
+        """Forget the slot map, so that the next request reads it first. Keep its nodes to ask."""
         self._seeds = list(dict.fromkeys([*self._seeds, *self._owners.values()]))
         self._owners = {}
 
     def moved(self, bucket: int, error: str, asked: Address) -> Address | None:
-        """Follow: for good after MOVED, once after ASK."""
+        """Return the node that an error names, for all calls after MOVED and for one after ASK."""
         kind, _, rest = error.partition(" ")
         if kind not in ("MOVED", "ASK"):
             return None
@@ -179,9 +179,9 @@ class Cluster:
 
 
 def _host(told: bytes | None, asked: Address) -> str:
-    """Return the host that a node names, or its own where it names none.
+    """Return the host that a node names, or the host that was asked if it names none.
 
     With `cluster-preferred-endpoint-type unknown-endpoint` it is null in CLUSTER SLOTS and empty in
-    MOVED: the client goes where it has asked, and takes the port. "?" is a name that is not set.
+    MOVED. Then only the port is new, on the host that was asked. "?" is a name that is not set.
     """
     return asked.host if told in (None, b"", b"?") else told.decode()

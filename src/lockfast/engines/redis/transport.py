@@ -1,8 +1,9 @@
-"""What both transports share: addresses, the handshake, errors, and what the engine asks of them.
+"""Code that both Redis transports share: addresses, login, errors, and the transport's methods.
 
-The protocol is spoken here, over a plain socket with hiredis's parser, and not through redis-py:
-its commands cost two to five times as much, it sends a claim again by itself, and its asyncio
-connection is a stream reader, which one Ctrl-C cancels together with those who need it.
+lockfast speaks the Redis protocol over a plain socket with hiredis's parser, and does not use
+redis-py. A command through redis-py costs two to five times as much, and redis-py sends a claim
+again by itself. Its asyncio connection is a stream reader, and Ctrl-C cancels the reader together
+with the tasks that need it.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.url import Secret
 
-UNITS = 1000  # the scripts tell the server's time in ms
-END = 2**33  # in seconds since 1970: what is beyond is no time
-IO = 5.0  # seconds of silence after which a connection is given up
+UNITS = 1000  # per second: the scripts return the server's time in ms
+END = 2**33  # seconds since 1970: a server's time from here on is invalid
+IO = 5.0  # seconds without an answer after which a transport closes a connection
 FRESH = 2.0
-"""Seconds after which an idle connection is asked with a PING whether it still works: a server's
-`timeout`, a load balancer, a restart or a NAT that forgets may have ended it without a word."""
-DOUBT = 1.0  # seconds at most that such a PING may take, and a third of the time there is
+"""Seconds after which a transport checks an idle connection with a PING before it uses it. The
+server's `timeout`, a load balancer, a restart or a NAT may have ended it without notice."""
+DOUBT = 1.0  # seconds that such a PING may take, or a third of the remaining time if that is less
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""Seconds and a count. Traffic on an idle connection keeps a NAT from forgetting it."""
+"""Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
 LATER = frozenset(
     [
-        "ASK",  # this and MOVED come from nodes that do not agree yet on who has a slot
+        "ASK",  # nodes send ASK and MOVED while they do not agree yet on the owner of a slot
         "BUSY",
         "CLUSTERDOWN",
         "LOADING",
@@ -43,7 +44,7 @@ LATER = frozenset(
         "TRYAGAIN",
     ]
 )
-"""Errors of a server that cannot work now, and has done nothing: worth another attempt."""
+"""Error codes of a server that cannot work now and has done nothing. A retry may succeed."""
 
 
 RIGHTS = (
@@ -51,11 +52,11 @@ RIGHTS = (
     "+get +mget +set +del +pexpire +pexpireat +pttl +zadd +zrem +zcard +zrange +zrangebyscore "
     "+zrevrangebyscore +zrank +zscore +hget +hset +hdel +hlen +publish +info +cluster|slots +asking"
 )
-"""The rights that a user of Redis needs: for the commands that we send, and for our scripts."""
+"""The ACL rights that a Redis user needs for lockfast's commands and for those in its scripts."""
 PING = command("PING")
 DEMOTED = "READONLY"
-"""The error of a server that is a replica now. Behind a DNS name or a virtual address the primary
-is another one, and only a new connection finds it."""
+"""The error code of a server that has become a replica. Its DNS name or virtual address may lead to
+the new primary, but only a new connection reaches that."""
 
 
 WRAPPED = re.compile(
@@ -65,20 +66,20 @@ WRAPPED = re.compile(
 
 
 class Address(NamedTuple):
-    """One server."""
+    """The host and port of one server or sentinel."""
 
     host: str
     port: int
     sentinel: bool = False
 
     def __str__(self) -> str:
-        """Show it as in a URL."""
+        """Return `host:port`, as in a URL."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to greet a server."""
+    """The user, password, database and TLS context with which a client logs in to a server."""
 
     username: str | None = None
     secret: Secret = field(default=lambda: None, repr=False)
@@ -87,7 +88,7 @@ class Login:
     tls: ssl.SSLContext | None = None
 
     def greeting(self, address: Address) -> list[bytes]:
-        """Pack what is said first. A sentinel has neither databases nor a clock to show."""
+        """Return the packed commands of a login. A sentinel has no databases and tells no time."""
         password = self.sentinel_password if address.sentinel else self.secret()
         hello: list[str | bytes | int] = ["HELLO", 3]
         if password is not None:
@@ -101,11 +102,11 @@ class Login:
 
     @staticmethod
     def welcome(address: Address, replies: Sequence[Any], received: float) -> ServerClock:
-        """Check the replies to a login, and return the server's clock."""
+        """Return the server's clock from the replies to a login, or raise if the login failed."""
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
-        if address.sentinel:  # it is asked for no time, and keeps no claims
+        if address.sentinel:  # it was not asked for its time, and no claim needs its clock
             return ServerClock(0, received, UNITS)
         try:
             seconds, micros = map(int, replies[-1])
@@ -117,23 +118,23 @@ class Login:
 
 
 class Sock(Protocol):
-    """What `keep_alive` needs of a socket; uvloop shows something of its own."""
+    """The part of a socket that `keep_alive` uses. uvloop passes an object of its own class."""
 
     def setsockopt(self, level: int, optname: int, value: int, /) -> None:
-        """Set an option."""
+        """Set a socket option."""
 
 
 def keep_alive(sock: Sock) -> None:
-    """Have the kernel send something now and then, and notice a peer that is gone."""
+    """Turn on TCP keepalive: the kernel sends probes on an idle connection and detects its end."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
-        option = getattr(socket, name, None)  # not on every system
+        option = getattr(socket, name, None)  # some systems lack it
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def reason(error: BaseException) -> str:
-    """Say what went wrong, also for errors that say nothing, like a timeout's."""
+    """Return an error's message, or the name of its type if it has none, like a timeout."""
     return str(error) or type(error).__name__
 
 
@@ -149,7 +150,7 @@ def code(error: hiredis.ReplyError) -> str:
 
 
 def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | EngineRefused:
-    """Turn an error reply into ours, with what to do next."""
+    """Return lockfast's error for an error reply, with a hint at what to do."""
     text = str(error)
     what = code(error)
     if what in LATER:
@@ -165,44 +166,44 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
 
 
 class Transport(Protocol):
-    """A transport, for threads or for asyncio."""
+    """A client's connections to its servers, for threads or for asyncio."""
 
     clocks: dict[Address, ServerClock]
-    """Per server, what to add to our clock for at most the server's."""
+    """Per server, the clock that translates local instants to server times, never too late ones."""
 
     trouble: Callable[[], object]
-    """Called when a server did not answer: it may not be the right one any more."""
+    """Called when a server did not answer. It may no longer be the right server to ask."""
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
-        """Send one command and give its reply; an error reply is returned, not raised."""
+        """Send one command and return its reply. An error reply is returned, not raised."""
         ...
 
     async def pipeline(
         self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
     ) -> list[Any]:
-        """Send commands together and give their replies; on the heart's own connection or not."""
+        """Send commands together and return their replies. `heart`: use the heart's connection."""
         ...
 
     def forget(self, address: Address) -> None:
-        """Close all connections to a server, at once or when their user is done with them."""
+        """Close all connections to a server, at once or when their users are done with them."""
 
     def post(self, address: Address, packet: bytes) -> None:
-        """Send a command behind what was sent before, if that can be done at once; no reply."""
+        """Send a command after all earlier ones, if that needs no waiting. Ignore its reply."""
 
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Sleep until messages come on the channel; None when it has just been subscribed to."""
+        """Wait for messages on a channel. Return None if this call has just subscribed to it."""
         ...
 
     async def pause(self, deadline: float | None) -> None:
-        """Sleep until a rouse."""
+        """Wait until `rouse` is called or the deadline passes."""
 
     def rouse(self) -> None:
-        """End a `listen` or a `pause` now."""
+        """Make `listen` or `pause` return now."""
 
     def reset(self) -> None:
-        """Forget all connections: the process has forked."""
+        """Forget all connections, because the process has forked."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,4 +1,4 @@
-"""Where Redis is, and how to log in: what a URL says."""
+"""Reads Redis URLs: the servers, the login, the TLS settings and the topology."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OPTIONS = (
     "ssl_keyfile",
     "token_base",
 )
-"""What a URL may say; the names are those of redis-py."""
+"""The options that a URL may have. `db` and the `ssl_` options have redis-py's names."""
 
 
 def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
-    """Read the name of the primary, for Sentinel, and the login."""
+    """Return the name of the primary, which is empty without Sentinel, and the login."""
     scheme, _, kind = target.scheme.partition("+")
     first, _, rest = target.path.removeprefix("/").partition("/")
     name, number = (first, rest) if kind == "sentinel" else ("", first)
@@ -45,7 +45,7 @@ def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext:
-    """Make a TLS context of what a URL says."""
+    """Return a TLS context with the settings of a URL's options."""
     context = files.tls_context(options, "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", None)
     if options.get("ssl_cert_reqs") == "none":
         context.check_hostname = False
@@ -56,7 +56,7 @@ def tls_context(options: dict[str, str]) -> ssl.SSLContext:
 
 
 def weaknesses(target: Target, context: ssl.SSLContext | None) -> tuple[Finding, ...]:
-    """Report what is wrong with the way to the servers."""
+    """Return findings about unprotected connections to the servers."""
     return (
         *exposed(target, encrypted=context is not None, remedy=f"use {target.secure}://"),
         *unverified(target, context, "remove ssl_cert_reqs and ssl_check_hostname from the URL"),
@@ -64,7 +64,7 @@ def weaknesses(target: Target, context: ssl.SSLContext | None) -> tuple[Finding,
 
 
 def topology_of(target: Target, name: str) -> Callable[[], Topology]:
-    """Return what makes the topology: one server, Sentinel or Cluster."""
+    """Return a function that makes the topology: one server, Sentinel or Cluster."""
     kind = target.scheme.partition("+")[2]
     hosts = target.hosts or (("localhost", None),)
     if kind == "sentinel":

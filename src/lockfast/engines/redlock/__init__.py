@@ -19,11 +19,21 @@ from lockfast.url import Target, parse
 
 
 def install(url: str, *, lost: bool = False) -> None:
-    """Make the nodes of a URL members of one set. Blocking; safe to call again, and at once.
+    """Make the nodes of a URL members of one set. Call this once, when the nodes are new.
 
-    It does nothing if a majority are members: a node that has lost its data joins by itself. A
-    majority that has lost its data is never made anew silently: say `lost=True`, after the longest
-    ttl in use is over.
+    It blocks, and all nodes must be up. You can call it again, also from several processes at once.
+    It does nothing if a majority are members, since a node that has lost its data joins by itself.
+
+    Args:
+        url: The nodes, such as `redlock://h1,h2,h3,h4,h5`.
+        lost: Install a set again whose majority has lost its data. Wait for the longest ttl in use
+            before, because leases from before the loss may still be held.
+
+    Raises:
+        EngineUnavailable: A node cannot be reached.
+        EngineRefused: Some nodes are members but no majority is, and `lost` is False. Or a node
+            refuses the login or a command.
+
     """
     nodes, login, _ = read(parse(url))
     transport = ThreadTransport(nodes, login, now)
@@ -34,7 +44,7 @@ def install(url: str, *, lost: bool = False) -> None:
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Read a URL; the engine that comes out connects on first use."""
+    """Return a function that makes an engine for a URL. The engine connects on first use."""
     nodes, login, base = read(target)
     weak = weaknesses(target, login.tls)
 

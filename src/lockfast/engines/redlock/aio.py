@@ -1,4 +1,4 @@
-"""The asyncio transport: a pipelined connection to each node for all tasks, and the heart's own."""
+"""The asyncio transport: to each node, a pipelined connection for all tasks and the heart's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lockfast.runtime.base import Clock
 
 
 class Gathering:
-    """The answers to one request, as they come; `ended` is set when they are enough."""
+    """Collects the nodes' answers to one request. `ended` is done when no more are awaited."""
 
     __slots__ = ("_hear", "_loop", "_open", "_timer", "count", "ended", "late", "when")
 
@@ -29,7 +29,7 @@ class Gathering:
         seconds: float,
         late: Callable[[int, Any], object],
     ) -> None:
-        """Expect `count` replies of each node, for so many seconds; later ones go to `late`."""
+        """Expect `count` replies of each node within `seconds`. Later ones go to `late`."""
         self.late = late
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -40,7 +40,7 @@ class Gathering:
         self._timer = self._loop.call_at(self.when, self.end)
 
     def answer(self, index: int, answer: Answer) -> None:
-        """Take a node's answer in."""
+        """Pass a node's answer to `hear`, and wait for others as long as that says."""
         if self.ended.done():
             return
         self._open -= 1
@@ -59,12 +59,12 @@ class Gathering:
                 self._timer = self._loop.call_at(sooner, self.end)
 
     def end(self) -> None:
-        """Wait no longer."""
+        """End the wait."""
         if not self.ended.done():
             self.ended.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until it is enough."""
+        """Wait until the answers are enough or the time is over."""
         try:
             await self.ended
         finally:
@@ -73,22 +73,22 @@ class Gathering:
 
 
 class Slot:
-    """One node's place in a gathering; for its connection it is like a future."""
+    """Receives one node's replies for a gathering. The connection uses it like a future."""
 
     __slots__ = ("_gathering", "_index", "_replies")
 
     def __init__(self, gathering: Gathering, index: int) -> None:
-        """Begin without a reply."""
+        """Start without a reply."""
         self._gathering = gathering
         self._index = index
         self._replies: list[Any] = []
 
     def done(self) -> bool:
-        """Say no: a reply may be worth a look when nobody waits for it any more."""
+        """Return False, since a reply is wanted even when nobody waits for it any more."""
         return False
 
     def set_result(self, result: Any, /) -> None:
-        """Take a reply."""
+        """Receive a reply, in time or late."""
         if self._gathering.ended.done():
             self._gathering.late(self._index, result)
             return
@@ -97,22 +97,22 @@ class Slot:
             self._gathering.answer(self._index, self._replies)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Note that there will be none; the connection says so once per reply."""
+        """Receive an error in place of all replies. The connection calls this once per reply."""
         if len(self._replies) < self._gathering.count:
             self._replies = [None] * self._gathering.count
             assert isinstance(exception, EngineError)  # noqa: S101  # for the type checker
             self._gathering.answer(self._index, exception)
 
     def exception(self) -> BaseException | None:
-        """Nothing is kept."""
+        """Return None, since no error is kept."""
         return None
 
 
 class AioTransport(RedisAio):
-    """Connections of an asyncio client."""
+    """The connections of an asyncio client."""
 
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
-        """Nothing is open yet."""
+        """Create a transport without connections."""
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
@@ -123,7 +123,7 @@ class AioTransport(RedisAio):
         self._closed = False
         self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
-        """Nodes that were not reached: when to try again, the pause after that, and why."""
+        """Nodes that were not reached: when to try again, the length of this pause, and why."""
 
     def _on_push(self, push: list[Any]) -> None:
         super()._on_push(push)
@@ -142,7 +142,7 @@ class AioTransport(RedisAio):
         *,
         heart: bool = False,
     ) -> None:
-        """Write to all in one turn of the loop, and gather."""
+        """Write to all nodes in one turn of the loop, and gather their answers."""
         shelf = self._hearts if heart else self._work
         gathering = None
         if hear is not None:
@@ -166,8 +166,8 @@ class AioTransport(RedisAio):
     def _send_later(
         self, index: int, packet: bytes, count: int, gathering: Gathering | None, *, heart: bool
     ) -> None:
-        """Send when there is a connection, though nobody may wait by then: a lease is better kept
-        by all nodes than by the first three, and a release must follow its claim.
+        """Send a request once there is a connection, even if nobody waits for the answer by then. A
+        lease is safer on all nodes than on the first three, and a release must follow its claim.
         """
         address = self.nodes[index]
         opening = self._opening_to(address, heart=heart)
@@ -190,7 +190,7 @@ class AioTransport(RedisAio):
         opening.add_done_callback(send)
 
     def _opening_to(self, address: Address, *, heart: bool) -> asyncio.Task[Connection] | None:
-        """Begin to connect, unless that is under way; None if it has just failed."""
+        """Return the task that connects to a node, a new one if needed, or None after a failure."""
         opening = self._underway.get((address, heart))
         if opening is None:
             if address in self._down and self._now() < self._down[address][0]:
@@ -202,7 +202,7 @@ class AioTransport(RedisAio):
         return opening
 
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
-        """Connect to one node, for its channel."""
+        """Return a connection to one node, for subscribing to its channel."""
         connection = (self._hearts if heart else self._work).get(address)
         if connection is not None and connection.open and not connection.stale(heart=heart):
             return connection
@@ -232,14 +232,14 @@ class AioTransport(RedisAio):
             why = EngineUnavailable(f"Redis at {address}: {error}", sent=False)
         self._down[address] = (self._now() + pause, pause, why)
 
-    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
-        """Write behind what was sent before."""
+    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all nodes
+        """Send every connected node a request, after all earlier ones."""
         for connection in self._work.values():
             if connection.open:
                 connection.post(request)
 
     async def close(self) -> None:
-        """Close all connections, also those that are just being made."""
+        """Close all connections, also those that are just being opened."""
         self._closed = True
         underway = list(self._underway.values())
         for task in underway:

@@ -1,4 +1,4 @@
-"""What the engine knows of a claim, and how it counts what the nodes say of it."""
+"""The state of a claim's proposals, and the tallies that count the nodes' replies."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lockfast.engines.redlock import messages
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Blocker, Standing
 
-SLOWEST = 1.0  # seconds between two looks of a waiter
+SLOWEST = 1.0  # seconds between two proposals of a waiter, at most
 QUICKEST = 0.05
-SHUFFLE = 0.02  # seconds over which those that stood in each other's way spread
+SHUFFLE = 0.02  # seconds over which competing claims spread their next proposals
 PARTING = 0.1  # seconds for the rest to confirm a release that a majority has confirmed
 ROUNDING = 0.002  # seconds by which a node's count of milliseconds may be off
 
 
 class Attempt:
-    """One claim's proposals: the number grows from one to the next, the id stays."""
+    """The proposals of one claim. The number grows from one to the next, and the id stays."""
 
     __slots__ = ("dead", "held", "open", "pause", "since", "token", "waiting")
 
     def __init__(self) -> None:
-        """Begin unproposed."""
+        """Start without a proposal."""
         self.token = 0
         self.since = 0
-        """The first number: how long it has been waiting."""
+        """The first number. Nodes order their waiters by it, so the longest waiter comes first."""
         self.open = False
-        """Whether the outcome of the last proposal is unknown: the same number is sent again."""
+        """Whether the outcome of the last proposal is unknown. Its number is then sent again."""
         self.held = self.waiting = self.dead = False
         self.pause = 0.0
 
@@ -44,7 +44,7 @@ class Attempt:
 
 
 def attempt(ask: Ask) -> Attempt:
-    """Return what is known of a claim; it is kept on the claim."""
+    """Return the state of a claim's proposals, which is kept in `ask.packed`."""
     packed = ask.packed
     if not isinstance(packed, Attempt):
         packed = ask.packed = Attempt()
@@ -52,11 +52,11 @@ def attempt(ask: Ask) -> Attempt:
 
 
 class Tally(Protocol):
-    """How the nodes' replies on one claim are counted."""
+    """Counts the nodes' replies about one claim."""
 
     @property
     def patience(self) -> float:
-        """How many seconds more to wait for answers that could matter."""
+        """How many more seconds to wait for answers that could change the outcome."""
         ...
 
     def hear(self, node: int, reply: Any, address: Address) -> None:
@@ -69,18 +69,18 @@ class Poll(Ballot):
     __slots__ = ("_ttl", "blockers", "errors", "lacking", "missing")
 
     def __init__(self, nodes: int, ttl: float) -> None:
-        """Begin with no answer."""
+        """Start without answers."""
         super().__init__(nodes)
         self._ttl = ttl
         self.blockers: dict[str, Blocker] = {}
         self.errors: list[EngineError] = []
         self.lacking = False
-        """Whether a node does not know the script: it has done nothing."""
+        """Whether a node lacks the script, and so has done nothing."""
         self.missing: dict[int, bytes] = {}
-        """The mark that a stranger lacks."""
+        """Nodes that are no members, and for each the key of a mark that it lacks."""
 
     def hear(self, node: int, reply: Any, address: Address) -> None:
-        """Count a vote."""
+        """Count a node's vote on the proposal, or an error in place of one."""
         if reply == 1:
             self.lefts[node] = self._ttl
             return
@@ -89,7 +89,7 @@ class Poll(Ballot):
                 with reading():
                     self._hear(node, reply)
                 return
-        except Malformed:  # a node that cannot be understood has not voted
+        except Malformed:  # a reply that cannot be read is no vote
             pass
         self.failed.add(node)
         self.lacking = self.lacking or lacks(reply)
@@ -113,9 +113,10 @@ class Poll(Ballot):
             raise Malformed("no vote")
 
     def refused(self, trial: Attempt, verdict: Verdict) -> Standing:
-        """Say who is in the way, and when to look again.
+        """Return the standing of a claim that did not win: who blocks it, and when to try again.
 
-        In steps that grow, never in step with others (trap 38), and soon after it may be free.
+        The pauses grow up to a limit. They are random, so that waiters do not all try at the same
+        moment (trap 38), and they end soon after the lock may be free.
         """
         leader = self.leader()
         blocker = None if leader is None else self.blockers[leader]
@@ -126,7 +127,7 @@ class Poll(Ballot):
         return Standing(
             ticket=trial.since,
             granted=False,
-            left=0.0,  # no node keeps anything that would end
+            left=0.0,  # nodes keep nothing of a waiter that it could lose
             ahead=1,
             floor=blocker.ticket if blocker else 0,
             blocker=blocker,
@@ -134,7 +135,7 @@ class Poll(Ballot):
         )
 
     def unreachable(self) -> EngineError:
-        """Say why there is no majority to ask; what refuses for good goes first."""
+        """Return the error why no majority answered. A node's refusal is preferred."""
         for error in self.errors:
             if not isinstance(error, EngineUnavailable):
                 return error
@@ -149,19 +150,19 @@ class Poll(Ballot):
 
 
 class Extension:
-    """The tally of a renewal: held by a majority, or not any more."""
+    """The tally of a renewal: whether a majority still holds the lock for the claim."""
 
     __slots__ = ("_errors", "_heard", "_no", "_nodes", "_quorum", "_yes", "behind")
 
     def __init__(self, nodes: int) -> None:
-        """Begin with no answer."""
+        """Start without answers."""
         self._nodes = nodes
         self._quorum = nodes // 2 + 1
         self._heard = self._yes = self._no = self.behind = 0
         self._errors: list[EngineError] = []
 
     def hear(self, node: int, reply: Any, address: Address) -> None:  # noqa: ARG002  # the tally's
-        """Count a reply: how many wait, or None where it is not held."""
+        """Count a reply: the number of waiters, or None if the claim does not hold there."""
         self._heard += 1
         if reply is None:
             self._no += 1
@@ -173,12 +174,12 @@ class Extension:
 
     @property
     def patience(self) -> float:
-        """Wait until it is known."""
+        """Wait until a majority says the same, or all have answered."""
         known = max(self._yes, self._no) >= self._quorum or self._heard == self._nodes
         return 0.0 if known else 1e9
 
     def standing(self, token: int, ttl: float) -> Standing | EngineError | None:
-        """Say how it stands; None if no majority can have it."""
+        """Return the standing, None if no majority can hold it, or an error if that is unknown."""
         if self._yes >= self._quorum:
             return granted(token, ttl, self.behind)
         if self._no > self._nodes - self._quorum:
@@ -192,12 +193,12 @@ class Extension:
 
 
 class Departure:
-    """The tally of a resignation: whether there was anything to give back."""
+    """The tally of a resignation: whether the claim held the lock or waited for it."""
 
     __slots__ = ("_held", "_nodes", "_nothing", "_quorum", "_silent", "_waited")
 
     def __init__(self, nodes: int) -> None:
-        """Begin with no answer."""
+        """Start without answers."""
         self._nodes = self._silent = nodes
         self._quorum = nodes // 2 + 1
         self._held = self._waited = self._nothing = 0
@@ -214,7 +215,7 @@ class Departure:
 
     @property
     def patience(self) -> float:
-        """Wait for a majority, and then not long for the rest: they have been written to."""
+        """Wait for a majority, and then only PARTING for the rest, which have been sent it too."""
         if self._held >= self._quorum or not self._silent:
             return 0.0
         return PARTING if self.confirmed else 1e9
@@ -226,29 +227,29 @@ class Departure:
 
     @property
     def removed(self) -> bool:
-        """Return whether it was there: held by a majority, as far as is known, or waiting."""
+        """Return whether the claim was there: it waited, or a majority may have held it."""
         unknown = self._nodes - self._waited - self._nothing - self._held
         held = self._held > 0 and self._held + unknown >= self._quorum
         return held or self._waited > 0
 
 
 def granted(token: int, left: float, behind: int = 0) -> Standing:
-    """Say that a majority has it, for so long."""
+    """Return the standing of a claim that a majority holds for `left` seconds."""
     return Standing(token, True, left - ROUNDING, 0, behind, token, None, None)  # noqa: FBT003  # hot
 
 
 def lacks(reply: Any) -> bool:
-    """Return whether a node does not know a script: it was told to forget them."""
+    """Return whether a reply says that the node lacks a script, as after SCRIPT FLUSH."""
     return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
 def demoted(reply: Any) -> bool:
-    """Return whether a node has become a replica: its name may lead to another server now."""
+    """Return whether a reply says that the node is now a replica. Its name may lead elsewhere."""
     return isinstance(reply, hiredis.ReplyError) and code(reply) == DEMOTED
 
 
 def problem(reply: Any, address: Address) -> EngineError:
-    """Turn whatever came in place of a reply into our error."""
+    """Return lockfast's error for whatever came in place of a reply."""
     if isinstance(reply, EngineError):
         return reply
     if isinstance(reply, hiredis.ReplyError):

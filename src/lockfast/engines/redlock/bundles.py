@@ -1,6 +1,6 @@
-"""Bundles of plain sockets, one to each node: opened, given up, and tried again.
+"""Opens, closes and reopens the connections of a blocking client, in bundles of one to each node.
 
-A node that was not reached is tried again by a thread of its own, so that nobody waits for it.
+A separate thread tries again to reach a node that is down, so that no caller waits for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bundles(RedisThreads):
     _hearts: Bundle  # type: ignore[assignment]  # every connection here is a Line
 
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
-        """Nothing is open yet."""
+        """Create a transport without connections."""
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
@@ -38,16 +38,16 @@ class Bundles(RedisThreads):
         self._bundles: list[Bundle] = []
         self._spares: dict[Address, list[Line]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
-        """Nodes that were not reached: when to try again, the pause after that, and why."""
+        """Nodes that were not reached: when to try again, the length of this pause, and why."""
         self._given_up: dict[Address, float] = {}
-        """Nodes to which older connections than this are not used any more."""
+        """When `forget` was called for a node. Connections opened before are not used any more."""
         self._closed = threading.Event()
 
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
-        """Return a line that can be used, or say why there is none."""
+        """Return a connection to a node that can be used, or the error why there is none."""
         try:
             line = self._spares[address].pop()
-        except LookupError:  # there is none, or another thread was quicker
+        except LookupError:  # there is none, or another thread took it
             pass
         else:
             if not self._outdated(line):
@@ -78,13 +78,13 @@ class Bundles(RedisThreads):
         return line
 
     def _mark_down(self, address: Address, why: EngineError) -> None:
-        known = self._down.get(address)  # another thread may take it out
+        known = self._down.get(address)  # another thread may remove it
         pause = AGAIN[0] / 2 if known is None else known[1]
         pause = min(pause * 2, AGAIN[1])
         self._down[address] = (self._now() + pause, pause, why)
 
     def _probe(self, address: Address, closed: threading.Event) -> None:
-        """Try, in a thread of its own, to reach a node that was down."""
+        """Try to reach a node that was down. This runs in a thread of its own."""
         try:
             line = self._opened(address, self._now() + OPENING)
         except EngineError as error:
@@ -105,7 +105,7 @@ class Bundles(RedisThreads):
         return EngineUnavailable(f"Redis at {line.address}: {reason(error)}", sent=True)
 
     def forget(self, address: Address) -> None:
-        """Use no connection to a node that is open now. Who has one at hand closes it."""
+        """Stop using the connections to a node that are open now. Their users close them."""
         self._given_up[address] = self._now()
         self._bell.ring()
 
@@ -113,7 +113,7 @@ class Bundles(RedisThreads):
         return line.opened <= self._given_up.get(line.address, -math.inf)
 
     def _shake_off(self) -> None:
-        """Close those of the heart's connections that were given up."""
+        """Close the heart's connections to nodes for which `forget` was called."""
         for address in [a for a, line in self._hearts.items() if self._outdated(line)]:
             self._hearts.pop(address).sock.close()
 

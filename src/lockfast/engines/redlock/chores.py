@@ -1,4 +1,4 @@
-"""What the heart does beside its beat: deliver releases that are owed, and let nodes join again."""
+"""The heart's work between renewals: repeat releases that a node missed, and let nodes join."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.runtime.base import Clock
 
-MOST = 10_000  # releases that are remembered; what is not delivered ends by its ttl
+MOST = 10_000  # releases to remember; a lock whose release is not delivered ends by its ttl
 SOON = 0.25  # seconds between two attempts
-LATER = 2.0  # seconds between two looks at a node that has to wait
-PATIENCE = 0.5  # seconds for one request
+LATER = 2.0  # seconds between two requests to a node that has to wait
+PATIENCE = 0.5  # seconds that one call of `do` may take
 
 
 class Join:
-    """A node that is to become a member again, and how far it has come."""
+    """The progress of a node that is to become a member again."""
 
     __slots__ = ("due", "key", "marks", "pause", "since", "strange")
 
     def __init__(self, key: bytes, due: float) -> None:
-        """Begin with nothing known; `key` is a mark that it lacks."""
+        """Start without marks. `key` is the key of a mark that the node lacks."""
         self.key = key
         self.due = due
         self.begin("")
 
     def begin(self, since: str) -> None:
-        """Collect marks for the node's start at `since`; without it, the node must tell first."""
+        """Collect marks for the node's start at `since`. If it is empty, ask the node for it."""
         self.pause = SOON
-        """Seconds to the next attempt, if nothing is answered: it doubles up to LATER."""
+        """Seconds until the next attempt if there is no answer. It doubles up to LATER."""
         self.marks: dict[int, list[tuple[int, int] | None]] = {}
-        """Of members, by node."""
+        """The marks that members have reported, by node."""
         self.strange: set[int] = set()
-        """Nodes that are no members themselves."""
-        self.since = since  # last: with it, the marks count
+        """Nodes that are no members themselves, so they have no marks to report."""
+        self.since = since  # set last, since marks count from then on
 
     def highest(self, needed: int) -> list[str]:
-        """Tell, per bucket, the highest mark and the longest ttl of a majority of members."""
+        """Return, per bucket, the highest mark and the longest ttl of a majority of members."""
         merged = []
         for row in zip(*self.marks.values(), strict=True):
             found = [each for each in row if each is not None]
@@ -54,14 +54,14 @@ class Join:
 
 
 class Chores:
-    """The list of them. Only `do`, which the heart calls, talks to nodes.
+    """The chores of one client. Only `do`, which the heart calls, sends requests to nodes.
 
-    The heart of a client with many short leases has only milliseconds to wait for an answer. So an
-    answer that comes late counts too: the transport gives it to `hear`, and `do` goes on from it.
+    The heart of a client with many short leases can wait only milliseconds for an answer. So late
+    answers count too: the transport passes them to `hear`, and the next `do` continues from there.
     """
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
-        """Begin with nothing to do."""
+        """Start without chores."""
         self._transport = transport
         self._now = clock
         self._recent: deque[tuple[float, bytes]] = deque(maxlen=MOST)
@@ -69,21 +69,21 @@ class Chores:
         self._joins: dict[int, Join] = {}
         self._due = 0.0
         self._end = 0.0
-        """Until when the present work may take."""
+        """When the present call of `do` must return."""
 
     def released(self, requests: Sequence[bytes], until: float) -> None:
-        """Remember releases for as long as what they free could live."""
+        """Remember releases until the locks that they release would have expired anyway."""
         for request in requests:
             self._recent.append((until, request))
 
     def lost(self, node: int) -> None:
-        """Note that a node may have missed the last releases: it is told again (trap 32)."""
+        """Note that a node may have missed the last releases, so `do` repeats them (trap 32)."""
         if node not in self._lost:
             self._due = self._now() if not self._lost else self._due
             self._lost.add(node)
 
     def met(self, node: int, key: bytes) -> None:
-        """Note a node that is no member; `key` is a mark that it lacks."""
+        """Note that a node is no member. `key` is the key of a mark that it lacks."""
         join = self._joins.get(node)
         if join is None:
             self._joins[node] = Join(key, self._now())
@@ -92,10 +92,10 @@ class Chores:
             join.due = min(join.due, self._now() + SOON)
 
     async def do(self, deadline: float | None) -> float | None:
-        """Do what is due; tell when to come again.
+        """Do the chores that are due, and return when the next one is due, or None.
 
-        In half of the time until the deadline, at most: a heart that waits for a node that stands
-        still would come too late to renew a short lease.
+        This takes at most half of the time until the deadline. A heart that waited longer for a
+        stalled node would be too late to renew a short lease.
         """
         if not self._lost and not self._joins:
             return None
@@ -119,19 +119,20 @@ class Chores:
         for node in list(self._lost):
             if self._now() >= self._end:
                 break
-            self._lost.discard(node)  # before: it may be lost once more in the meantime
+            self._lost.discard(node)  # before the request: meanwhile it may be lost again
             if requests and not await self._ask({node}, b"".join(requests), len(requests)):
                 self._lost.add(node)
         self._due = self._now() + SOON
 
     async def _advance(self, node: int, join: Join) -> None:
-        """Ask what is to be known next for a node, and let it join once all is known."""
+        """Ask for what a node's join needs next, and let it join when everything is known."""
         join.due = self._now() + join.pause
         join.pause = min(join.pause * 2, LATER)
         if not join.since:
             await self._ask({node}, messages.join(join.key, "", ()))
         if join.since:
-            # Only now: what was under way when the node lost its data has reached the others.
+            # Only now have the other nodes received all proposals that were under way when this
+            # node lost its data, so only now do their marks count.
             others = set(range(len(self._transport.nodes))) - {node, *join.marks}
             if len(join.marks) < quorum(len(self._transport.nodes)):
                 join.strange.clear()  # one of them may have joined meanwhile
@@ -139,7 +140,7 @@ class Chores:
             await self._let_in(node, join)
 
     async def _let_in(self, node: int, join: Join) -> None:
-        """Make a node a member with the marks of a majority, if they are known."""
+        """Make a node a member with the marks of a majority. Start over if too few have marks."""
         size = len(self._transport.nodes)
         needed, since = quorum(size), join.since
         if len(join.marks) >= needed:
@@ -151,7 +152,7 @@ class Chores:
             join.due = self._now() + LATER
 
     def hear(self, node: int, reply: object) -> None:
-        """Take in what a node says of a join, in time or late."""
+        """Process a node's reply about a join, in time or late."""
         if type(reply) is list and reply:
             with suppress(Malformed), reading():
                 self._hear(node, reply)
@@ -189,7 +190,7 @@ class Chores:
                 join.due = self._now()
 
     async def _ask(self, nodes: set[int], request: bytes, count: int = 1) -> bool:
-        """Ask nodes; tell whether all have answered in time."""
+        """Send a request to some nodes, and return whether all have answered in time."""
         size = len(self._transport.nodes)
         requests = [request if node in nodes else None for node in range(size)]
         silent = set(nodes)

@@ -1,4 +1,4 @@
-"""How a claim is made: a proposal to all nodes at once, and what follows from their answers."""
+"""Makes claims: proposes a number to all nodes at once, and acts on their answers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lockfast.port import Ask, Standing
 from lockfast.runtime.base import Clock
 
 DEAF = 5.0  # seconds for which a node that did not answer is not listened to
-ROUNDS = 8  # proposals that one claim makes before it says how it stands
+ROUNDS = 8  # proposals in one call of `claim`, at most
 AHEAD = 86_400_000_000  # microseconds, a day: a mark that is further ahead of our clock is doubted
 
 
 class Claiming:
-    """The part of the engine that claims."""
+    """The part of the engine that makes claims."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Claiming:
         base: int,
         weak: Sequence[Finding] = (),
     ) -> None:
-        """Add `base` to every number that is proposed by the clock. `weak`: what is wrong with the
-        way to the nodes.
+        """Add `base` to the clock's time in every proposed number. `weak`: findings about
+        unprotected connections.
         """
         self._transport = transport
         transport.late, transport.lost = self._late, self._lost
@@ -56,7 +56,7 @@ class Claiming:
         self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Propose to all nodes at once: one round trip, unless the number was too low."""
+        """Propose a claim to all nodes at once, and again if the number was too low."""
         if ask.shape.capacity != 1:
             raise EngineRefused(
                 "Redlock locks exclusively, with capacity 1: permits and readers that are counted "
@@ -81,8 +81,8 @@ class Claiming:
             if poll.verdict is Verdict.TAKEN or (poll.verdict is Verdict.SPLIT and ask.queue):
                 break
             if poll.verdict is Verdict.SPLIT:
-                # Several want it at once, and nobody has it: one that will not wait must not
-                # conclude that somebody has.
+                # Several claims compete and none has won. A claim without `queue` must try again,
+                # since its caller would conclude that the lock is held.
                 await self._sleep((standing.recheck or 0.0) * number)
         return standing if ask.queue or standing.granted else standing._replace(ticket=0)
 
@@ -102,7 +102,7 @@ class Claiming:
             await load(self._transport, end)
 
     def _number(self, trial: Attempt) -> None:
-        """Choose the number to propose: another each time, but the same while that may have won."""
+        """Choose the number to propose: a new one, or the last one while that may have won."""
         if not trial.open and not trial.held:
             try:
                 trial.token = mint(self._highest, self._clock())
@@ -113,15 +113,16 @@ class Claiming:
             trial.open = True
 
     def _clock(self) -> int:
-        """Return the time in microseconds, by which tokens grow."""
+        """Return the time in microseconds plus the token base, at which new numbers start."""
         return time.time_ns() // 1000 + self._base
 
     async def _judge(
         self, ask: Ask, trial: Attempt, poll: Poll, began: float, *, told: bool = False
     ) -> Standing:
-        """Say how a claim stands after a proposal; withdraw one that did not win.
+        """Return how a claim stands after a proposal, and withdraw a proposal that did not win.
 
-        `told`: a node has told that it is free. The others may not have known yet: look soon.
+        `told`: a node has announced that the lock is free. The others may not have known it yet, so
+        the claim tries again soon.
         """
         self._highest = max(
             self._highest, poll.highest(self._clock() + AHEAD, self._clock() + 36_500 * AHEAD)
@@ -129,7 +130,7 @@ class Claiming:
         for node, key in poll.missing.items():
             self._meet(node, key)
         verdict = poll.verdict
-        if trial.dead:  # it was given up in the meantime, perhaps before its number was chosen
+        if trial.dead:  # it was resigned in the meantime, perhaps before its number was chosen
             await self._free(ask, trial, set(range(self._size)), withdrawn=False)
             verdict = Verdict.OUTBID
         elif verdict is Verdict.WON:
@@ -137,9 +138,9 @@ class Claiming:
             if self._now() - began < min(messages.UNDER_WAY, left):
                 trial.held, trial.open, trial.waiting, trial.pause = True, False, False, 0.0
                 return granted(trial.token, left)
-            verdict = Verdict.OUTBID  # read too late to count
+            verdict = Verdict.OUTBID  # the answers were read too late to count
         if verdict is Verdict.UNREACHABLE:
-            if poll.lacking:  # they have the scripts now
+            if poll.lacking:  # the nodes have the scripts now, so another proposal may win
                 return poll.refused(trial, Verdict.OUTBID)
             raise poll.unreachable()
         await self._free(ask, trial, poll.loose, withdrawn=True)
@@ -154,12 +155,12 @@ class Claiming:
         return poll.refused(trial, Verdict.SPLIT if told else verdict)
 
     def _lost(self, node: int) -> None:
-        """Have the heart tell a node again what it may have missed."""
+        """Have the heart repeat the releases that a node may have missed."""
         self._chores.lost(node)
         self._transport.rouse()
 
     def _late(self, node: int, reply: object) -> None:
-        """Look at a reply that nobody waits for any more: a node may say that it is no member."""
+        """Process a late reply, which may say that a node is no member, or be about a join."""
         if type(reply) is list and reply and reply[0] == b"stranger":
             with suppress(Malformed), reading():
                 self._meet(node, octets(reply[1]))
@@ -167,13 +168,13 @@ class Claiming:
             self._chores.hear(node, reply)
 
     def _meet(self, node: int, key: bytes) -> None:
-        """Have the heart see to a node that is no member. Nobody waits there: listen elsewhere."""
+        """Have the heart let a node join that is no member. It has no waiters: listen elsewhere."""
         self._chores.met(node, key)
         self._deaf[self._transport.nodes[node]] = self._now() + DEAF
         self._transport.rouse()
 
     async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
-        """Take a proposal back where it was accepted, or may be. Nobody waits for the answer."""
+        """Withdraw a proposal from nodes that have or may have accepted it. Await no answers."""
         if nodes:
             packet = messages.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
             requests = [packet if node in nodes else None for node in range(self._size)]

@@ -1,4 +1,4 @@
-"""One connection of a bundle: it never blocks, and it may owe replies."""
+"""A connection of a bundle. It can send while replies to earlier requests are still due."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import hiredis
 from lockfast.engines.redis.connection import PUSH, Connection
 from lockfast.engines.redis.reply_parser import MISSING
 
-OPENING = 0.5  # seconds for a connection to a node of which nothing bad is known
-READING = 0.05  # seconds for a node to read a request that does not fit into its buffer
+OPENING = 0.5  # seconds for opening a connection to a node
+READING = 0.05  # seconds for a node to read a request that does not fit into the socket's buffer
 
 
 class Line(Connection):
-    """A connection that may owe replies."""
+    """A connection that may owe replies: `owed` counts those that are still due."""
 
     __slots__ = ("fd", "opened", "owed", "since", "skipped", "tls")
 
     def begin(self, now: float) -> None:
-        """Owe nothing yet."""
+        """Set the fields of a new connection, which owes nothing yet."""
         self.tls = isinstance(self.sock, ssl.SSLSocket)
         self.fd = self.sock.fileno()
         self.opened = now
         self.owed = 0
         self.since = 0.0
         self.skipped: list[Any] = []
-        """Late replies that came while the heart was listening here."""
+        """Late replies that arrived while the heart was listening on this connection."""
 
     def put(self, packet: bytes) -> None:
-        """Write a request, or give up on a node that reads nothing."""
+        """Write a request, or raise TimeoutError if the node does not read it in time."""
         if not self.tls:
             with contextlib.suppress(BlockingIOError):
                 packet = packet[self._send(packet) :]
@@ -39,9 +39,8 @@ class Line(Connection):
             self._write(packet, self._now() + READING)
 
     def collect(self, replies: list[Any], count: int) -> list[Any]:
-        """Read what has come: the last `count` of what is owed belong to this request.
-
-        Give back what was owed from before.
+        """Read the replies that have arrived. The last `count` that are owed answer this request,
+        and are added to `replies`. Return those that answer earlier requests.
         """
         late: list[Any] = []
         gets = self._gets
@@ -62,7 +61,7 @@ class Line(Connection):
                 return late
 
     def parse(self) -> None:
-        """Take pushes out of the parser, and skip what was owed."""
+        """Move pushes from the parser to `pushes`, and replies that were owed to `skipped`."""
         while (reply := self._gets()) is not MISSING:
             if type(reply) is PUSH:
                 self._take(reply)
@@ -72,7 +71,7 @@ class Line(Connection):
                 raise hiredis.ProtocolError("an answer to nothing")
 
     def _unsubscribed(self, reply: Any) -> None:
-        """Skip what was owed: late replies may come before the confirmation."""
+        """Skip a reply that was owed, since late ones may come before the confirmation."""
         if not self.owed:
             super()._unsubscribed(reply)
         self._skip(reply)

@@ -1,4 +1,4 @@
-"""The Redlock engine: implements the port by a ballot over independent nodes."""
+"""The Redlock engine: implements the port by votes of independent nodes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ CALM = 0.1  # seconds between attempts to subscribe
 
 
 class RedlockEngine(Claiming):
-    """One client's engine."""
+    """The Redlock engine of one client."""
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several, one by one."""
+        """Make several claims, one by one."""
         return await singly(self.claim, asks, deadline)
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend what is held, and propose anew what waits: all in one round trip."""
+        """Renew the claims that hold and propose those that wait again, all in one round trip."""
         found: list[Standing | Exception | None] = [None] * len(asks)
         rows: list[tuple[int, Ask, Attempt, Extension | Poll]] = []
         parts: list[bytes] = []
@@ -65,7 +65,7 @@ class RedlockEngine(Claiming):
         return found
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Free everywhere, also where nothing is known to be (trap 32)."""
+        """Release claims on all nodes, also on those that are not known to have them (trap 32)."""
         if not asks:
             return []
         if doubt:
@@ -78,13 +78,14 @@ class RedlockEngine(Claiming):
         try:
             failed = await ask_all(self._transport, tallies, parts, deadline)
         finally:
-            # Not before: a heart that told it again to a node first would leave nothing to be
-            # found there, and a release that finds nothing says that the lease was lost.
+            # Only now may the heart repeat the releases. If a repeated one reached a node first,
+            # this one would find nothing there, which means that the lease was lost.
             self._chores.released(parts, until)
         for node in failed:
             self._lost(node)
         if broken:
-            # After what it has was freed: every node refuses a late copy by the number it had.
+            # After the release, raise the marks to the claim's number, so that every node refuses a
+            # late copy.
             await ask_all(
                 self._transport, [Departure(self._size) for _ in broken], broken, deadline
             )
@@ -103,10 +104,10 @@ class RedlockEngine(Claiming):
         return [tally.removed for tally in tallies]
 
     async def _broken(self, asks: Sequence[Ask], deadline: float) -> list[bytes]:
-        """Pack what raises the marks to the numbers of claims that are another client's.
+        """Pack requests that raise the marks to the numbers of claims of other clients.
 
-        Who breaks a claim does not know its number. Without it, a node that missed the claim would
-        accept a copy that arrives late.
+        A client that breaks a claim does not know its number. Without the number, a node that
+        missed the claim would accept a copy that arrives late.
         """
         found = []
         for ask in asks:
@@ -117,12 +118,12 @@ class RedlockEngine(Claiming):
         return found
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Write the resignation behind the claim on the same connections, where that can be."""
+        """Send resignations after their claims on the same connections, where that can be done."""
         for ask in asks:
             self._transport.post(messages.resign(ask.shape.name, ask.id, attempt(ask).token))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep on one node's channel; now and then, see to nodes that need it."""
+        """Do the chores that are due, then wait for messages on one node's channel."""
         try:
             due = await self._chores.do(deadline)
             if due is not None:
@@ -142,11 +143,11 @@ class RedlockEngine(Claiming):
         return [Wake(ident, granted=False) for ident in told]
 
     async def _hear(self, deadline: float | None) -> list[bytes] | None:
-        """Listen to the last node that answers: a release is written to it after the others."""
+        """Listen to the last node that answers, since releases are written to the others first."""
         assert self._channel is not None  # noqa: S101  # for the type checker
         now = self._now()
         willing = [n for n in self._transport.nodes if self._refusals.until(n) is None]
-        if not willing:  # waiters look by themselves
+        if not willing:  # waiters poll meanwhile
             again = min(self._refusals.until(n) or now for n in self._transport.nodes)
             await self._transport.pause(again if deadline is None else min(deadline, again))
             return []
@@ -165,31 +166,31 @@ class RedlockEngine(Claiming):
         return pushes
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._transport.rouse()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show who holds by majority, and who waits anywhere."""
+        """Return the claims that hold or wait on a majority of the nodes."""
         deadline = self._now() + 5.0
         if exact:
             return await one_name(self._transport, names, deadline)
         return await one_page(self._transport, names, cursor, deadline)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
-        """Keep it on every node; a majority must answer."""
+        """Keep the record of a break on every node. A majority must answer."""
         await recorded(self._transport, name, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read what any of a majority has kept."""
+        """Return the records that any of the nodes that answered has kept."""
         return await recorded(self._transport, name, b"", deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask every node."""
+        """Return the guarantees, from what every node reports."""
         found = await probe(self._transport, deadline)
         return replace(found, findings=(*found.findings, *self._weak))
 
     def reset(self) -> None:
-        """Forget every connection."""
+        """Forget every connection, because the process has forked."""
         self._transport.reset()
 
     async def close(self) -> None:
@@ -198,7 +199,7 @@ class RedlockEngine(Claiming):
 
 
 def _ids(pushes: Sequence[bytes]) -> Iterator[str]:
-    """Read the ids in pushes. Anybody may send one to our channel: what is no id is left out."""
+    """Return the ids in messages. Skip what is no id, since others may publish on the channel."""
     for message in pushes:
         with suppress(Malformed):
             yield claim_id(message)

@@ -1,4 +1,4 @@
-"""What a set of nodes promises, asked of each of them."""
+"""Derives the guarantees of a set of nodes from their INFO and their marks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMISE = {
 
 
 async def probe(transport: Transport, deadline: float) -> Guarantees:
-    """Ask every node about itself."""
+    """Ask every node for its INFO and its marks, and return the guarantees of the set."""
     told: dict[int, Mapping[str, str]] = {}
     members: set[int] = set()
     errors: list[EngineError] = []
@@ -58,7 +58,7 @@ async def probe(transport: Transport, deadline: float) -> Guarantees:
 def judged(
     nodes: Sequence[Mapping[str, str] | None], members: set[int], names: Sequence[object]
 ) -> Guarantees:
-    """Judge a set by what its nodes said of themselves; None for one that said nothing."""
+    """Return the guarantees of a set, given its nodes' INFO fields: None for one that is down."""
     known = [node for node in nodes if node is not None]
     runs = [node.get("run_id", "") for node in known]
     evicting = [node for node in known if node.get("maxmemory", "0") != "0" and _evicts(node)]

@@ -1,4 +1,4 @@
-"""Who holds and who waits, as a majority sees it. Nothing is changed."""
+"""Reads the claims that a majority of the nodes has, and reads and keeps records of breaks."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from lockfast.port import RECORDS, Entry, Page
 SHOWN = 1000  # claims of one lock that are shown
 SCANNED = 500  # keys per page
 UNSURE = 1.0  # seconds for the rest to answer, if they decide whether a claim is shown
-OTHERS = 4.0  # of the seconds of a page, those that are left for asking every node about its names
+OTHERS = 4.0  # seconds of a page's time that are reserved for asking every node about its names
 Rows = list[list[Any]]
 
 
 async def one_name(transport: Transport, name: str, deadline: float) -> Page:
-    """Show the claims on one name."""
+    """Return the claims on one name."""
     answers = await _ask(transport, [name], deadline)
     return Page(_merged(name, [each[0] for each in answers.values()], len(transport.nodes)), None)
 
 
 async def highest_of(transport: Transport, name: str, ident: str, deadline: float) -> int:
-    """Return the highest number that any of the nodes that answer knows of a claim; 0 if none."""
+    """Return the highest number of a claim on any node that answers, or 0 if it is on none."""
     highest = 0
     for rows in (await _ask(transport, [name], deadline)).values():
         with contextlib.suppress(Malformed), reading():
@@ -55,10 +55,10 @@ async def highest_of(transport: Transport, name: str, ident: str, deadline: floa
 
 
 async def one_page(transport: Transport, prefix: str, cursor: str | None, deadline: float) -> Page:
-    """Show the claims that one page of one node's key space has.
+    """Return the claims on the names that one page of one node's keys has.
 
-    What a majority holds is on one of every few nodes that leave no majority beside them, so that
-    many are read, one after another. A name is shown where it is met first.
+    Nodes are read one after another, until those that were not read are no majority. Each claim
+    that a majority has is then on a node that was read. A name is shown with the first such node.
     """
     size = len(transport.nodes)
     node, position, *read = map(int, (cursor or "0 0").split(" "))
@@ -71,7 +71,7 @@ async def one_page(transport: Transport, prefix: str, cursor: str | None, deadli
         answers = await _ask(transport, list(names), deadline)
         for number, name in enumerate(names):
             rows = {each: replies[number] for each, replies in answers.items()}
-            # A lock and its waiting room are two keys, and may be on two pages.
+            # A lock and its waiting room are two keys, and may be on two pages: show them once.
             twice = not names[name] and _holds(rows.get(node))
             if not twice and not any(rows.get(earlier) for earlier in read):
                 entries += _merged(name, rows.values(), size)
@@ -92,24 +92,24 @@ def _cursor(*numbers: int | list[int]) -> str:
 
 
 def _scanned(reply: Any, prefix: str) -> tuple[int, dict[str, bool]] | None:
-    """Read what SCAN found: where to go on, and names. None if it cannot be read, or is none."""
+    """Return where SCAN continues and the names that it found, or None without a valid reply."""
     with contextlib.suppress(Malformed), reading():
         return number(reply[0], most=2**64 - 1), _names(reply[1], prefix)
     return None
 
 
 def _holds(rows: Any) -> bool:
-    """Return whether a node shows a claim that has the lock."""
+    """Return whether a node shows a claim that holds the lock."""
     with contextlib.suppress(Malformed), reading():
         return any(row[2] for row in rows or ())
     return False
 
 
 def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
-    """Return the names, each with whether its lock was met and not only its waiting room."""
+    """Return the names in keys, each with whether its lock is among them, not only its waiters."""
     names: dict[str, bool] = {}
     for key in keys:
-        # What is no text is no lock of ours, and must not hide all the others.
+        # A key that is not UTF-8 belongs to another program, and must not hide all the locks.
         text = key.decode(errors="replace")[len(messages.PREFIX) :].partition("}")[2]
         if text[1:].startswith(prefix):
             names[text[1:]] = names.get(text[1:], False) or text[0] == "="
@@ -117,12 +117,12 @@ def _names(keys: Iterable[bytes], prefix: str) -> dict[str, bool]:
 
 
 def _literal(text: str) -> str:
-    """Escape what SCAN's pattern would take for a wildcard."""
+    """Escape the characters that SCAN's pattern would take for wildcards."""
     return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
 
 
 async def _one(transport: Transport, node: int, request: bytes, deadline: float) -> Any:
-    """Ask one node; None if it did not answer."""
+    """Send one node a request and return its reply, or None if it failed or did not answer."""
     told: list[Any] = []
 
     def hear(_: int, answer: Answer) -> float:
@@ -138,7 +138,7 @@ async def _one(transport: Transport, node: int, request: bytes, deadline: float)
 async def _ask(
     transport: Transport, names: Sequence[str], deadline: float
 ) -> dict[int, list[Rows]]:
-    """Ask every node about names."""
+    """Ask every node for the claims on names, and return the answers by node."""
     if not names:
         return {}
     request = b"".join(INSPECT.whole(messages.inspect(name, SHOWN)) for name in names)
@@ -148,9 +148,11 @@ async def _ask(
 async def _majority(
     transport: Transport, request: bytes, count: int, deadline: float
 ) -> dict[int, list[Any]]:
-    """Ask every node; a majority must answer, and the others have a moment to. They have longer if
-    it depends on them whether a majority shows a claim: somebody who has just acquired may be on
-    three of five nodes, of which two are among the last to answer.
+    """Send every node a request, and return the answers by node. Raise if no majority answers.
+
+    The other nodes have a moment to answer too. They have longer if they decide whether a majority
+    shows a claim: one that was just granted may be on three of five nodes, of which two are among
+    the last to answer.
     """
     size = len(transport.nodes)
     answers: dict[int, list[Any]] = {}
@@ -178,7 +180,7 @@ async def _majority(
 
 
 def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
-    """Return whether silent nodes change nothing: what was shown is on a majority, or on none."""
+    """Return whether silent nodes cannot change which of the claims shown are on a majority."""
     shown: Counter[tuple[int, object]] = Counter()
     for answer in answers:
         for place, rows in enumerate(answer):
@@ -188,14 +190,14 @@ def _decided(answers: Iterable[list[Any]], silent: int, enough: int) -> bool:
 
 
 async def recorded(transport: Transport, name: str, line: bytes, deadline: float) -> list[bytes]:
-    """Keep the record of a break on every node, or without a line read what they have kept."""
+    """Keep the record of a break on every node, or without a line read them. Return the records."""
     request = RECORD.whole(record(messages.keys(name).records, line))
     answers = await _majority(transport, request, 1, deadline)
     kept: list[list[bytes]] = []
     for (reply,) in answers.values():
         with contextlib.suppress(Malformed):
             kept.append(records(reply))
-    # The newest is the first on every node that has it; one that was down lacks some.
+    # The newest record comes first on every node that has it. A node that was down lacks some.
     rows = zip_longest(*kept)
     return list(dict.fromkeys(each for row in rows for each in row if each))[:RECORDS]
 
@@ -205,16 +207,16 @@ def _is_error(reply: object) -> bool:
 
 
 def _merged(name: str, answers: Iterable[Any], size: int) -> list[Entry]:
-    """Put together what the nodes show: a claim holds, or waits, where a majority says so.
+    """Return the claims that a majority of the nodes shows, as holding or as waiting.
 
-    A minority may show what is just coming, or has gone and did not reach it yet.
+    A minority may show a claim that is just being made, or one whose release has not arrived yet.
     """
     enough = quorum(size)
     holding: dict[tuple[str, int], list[float]] = {}
     waiting: dict[tuple[str, int], list[float]] = {}
     payloads: dict[str, bytes] = {}
     for rows in answers:
-        # What a node shows may be no list, and a row of it not as we write it: it is left out.
+        # Leave out an answer that is no list, and rows that lockfast did not write.
         for each in rows if isinstance(rows, list) else ():
             with contextlib.suppress(Malformed), reading():
                 raw, token, has, left, payload = each

@@ -1,5 +1,6 @@
-"""Make independent Redis nodes a set: done once, by hand, since nobody else can tell a new node
-from one that has lost its data.
+"""Makes independent Redis nodes a set.
+
+An operator does this once, since lockfast cannot tell a new node from one that has lost its data.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ PATIENCE = 10.0
 
 
 async def make_members(transport: Transport, deadline: float, *, lost: bool) -> None:
-    """Make every node a member, unless a majority already is: then the rest join by themselves."""
+    """Make every node a member. If a majority already is, do nothing: the rest join by themselves.
+
+    Raise `EngineRefused` if some nodes are members but no majority is, unless `lost` is given.
+    """
     told = await _everyone(transport, messages.ALL_MARKS + command("TIME"), 2, deadline)
     marks = [[messages.mark(raw) for raw in replies[0]] for replies in told]
     members = sum(None not in each for each in marks)
@@ -32,7 +36,7 @@ async def make_members(transport: Transport, deadline: float, *, lost: bool) -> 
         )
     known = [mark[0] for each in marks for mark in each if mark is not None]
     clocks = [int(at) * 1_000_000 + int(micros) for _, (at, micros) in told]
-    # From the clock on: should all of them have lost their data, tokens go on all the same.
+    # Start at the clocks' time at least. New tokens are then higher even if all data was lost.
     highest = max([*known, *clocks, time.time_ns() // 1000])
     await _everyone(transport, messages.install(highest), 1, deadline)
 
@@ -40,7 +44,7 @@ async def make_members(transport: Transport, deadline: float, *, lost: bool) -> 
 async def _everyone(
     transport: Transport, request: bytes, count: int, deadline: float
 ) -> list[list[Any]]:
-    """Ask every node; all must answer."""
+    """Send every node a request and return the answers, or raise if a node does not answer."""
     answers: dict[int, list[Any]] = {}
     errors: list[EngineError] = []
 

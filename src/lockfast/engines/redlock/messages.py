@@ -1,4 +1,4 @@
-"""What is sent to a node, and what comes back. The same bytes go to every node. No I/O."""
+"""Packs requests to the nodes, and reads marks. The same bytes go to every node. No I/O."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lockfast.engines.redlock.scripts import (
 
 PREFIX = "lockfast:redlock:"
 MEMBER = f"{PREFIX}member"
-MOMENT = 50  # ms for which a lock that was released is kept for whoever has waited longest
-UNDER_WAY = 2.0  # seconds after which an answer to a proposal counts no more
-SETTLED = 2500  # ms after which no proposal is under way, by any clock worth the name
+MOMENT = 50  # ms for which a node reserves a released lock for the longest waiter
+UNDER_WAY = 2.0  # seconds after which an answer to a proposal no longer counts
+SETTLED = 2500  # ms after which no proposal is under way, with a margin for clocks that run fast
 LOAD = b"".join(
     command("SCRIPT", "LOAD", script.source) for script in (CLAIM, RENEW, RESIGN, INSPECT)
 )
@@ -33,7 +33,7 @@ LOADED = 4
 
 
 def mark_key(bucket: int) -> str:
-    """Name the mark of a bucket."""
+    """Return the key of a bucket's mark, which is the highest number that the node accepted."""
     return f"{PREFIX}{{{bucket}}}"
 
 
@@ -43,7 +43,7 @@ class Keys:
     __slots__ = ("both", "bucket", "records", "renew", "resign")
 
     def __init__(self, name: str) -> None:
-        """Find the bucket; the kind of key is one character right behind the tag."""
+        """Compute the bucket and pack the keys. The character after the tag is the kind of key."""
         raw = name.encode()
         self.bucket = zlib.crc32(raw) % BUCKETS
         tag = mark_key(self.bucket).encode()
@@ -54,27 +54,27 @@ class Keys:
 
 
 keys = lru_cache(maxsize=16384)(Keys)
-"""Return the keys of a name; the last 16,384 names are remembered."""
+"""Return the keys of a name. A cache keeps those of the last 16,384 names."""
 
 
 class ClaimForm:
-    """A proposal's packet, but for what differs from one to the next."""
+    """The parts of a proposal's packet that are the same for all claims of one shape."""
 
     __slots__ = ("more", "start", "ttl", "waits")
 
     def __init__(self, name: str, ttl: float, wait_ttl: float) -> None:
-        """Write what claims of one shape have in common."""
+        """Pack these parts."""
         self.start = CLAIM.packet(6, keys(name).both)
         life = b"%d" % (ttl * 1000)
         self.ttl = b" - %b " % life
-        self.more = 49 + len(self.ttl)  # bytes beside the payload
+        self.more = 49 + len(self.ttl)  # bytes of the argument without the payload
         after = b"\r\n" + bulk(life)
         waits = (b"0", b"%d" % (wait_ttl * 1000))
         self.waits = [(b"%b$%d\r\n" % (after, 17 + len(wait)), b" %b\r\n" % wait) for wait in waits]
 
 
 claim_form = lru_cache(maxsize=16384)(ClaimForm)
-"""Return the form of claims; the last 16,384 shapes are remembered."""
+"""Return the form for claims of one shape. A cache keeps those of the last 16,384 shapes."""
 
 
 def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
@@ -111,7 +111,7 @@ _WITHDRAWN = b" - \r\n" + bulk(b"0")
 
 
 def resign(name: str, ident: str, token: int, *, withdrawn: bool = False) -> bytes:
-    """Pack a call of resign.lua."""
+    """Pack a call of resign.lua. `withdrawn`: only withdraw the proposal, and keep waiting."""
     end = _WITHDRAWN if withdrawn else _RESIGNED
     return b"%b$52\r\n%b %016d%b" % (keys(name).resign, sent(ident), token, end)
 
@@ -122,12 +122,12 @@ def inspect(name: str, most: int) -> bytes:
 
 
 def enter() -> bytes:
-    """Pack a greeting's call of enter.lua, whole: it is the first thing that a node hears."""
+    """Pack a login's call of enter.lua, with its source, since a new node has no scripts."""
     return command("EVAL", ENTER.source, 1, MEMBER, PREFIX, BUCKETS)
 
 
 def join(key: bytes, since: str, marks: Sequence[str]) -> bytes:
-    """Pack a call of join.lua; `key` is a mark that was missing."""
+    """Pack a call of join.lua. `key` is the key of a mark that the node lacks."""
     return command("EVAL", JOIN.source, 2, MEMBER, key, PREFIX, SETTLED, since, *marks)
 
 
@@ -146,6 +146,6 @@ ALL_MARKS = command("MGET", *(mark_key(bucket) for bucket in range(BUCKETS)))
 
 
 def mark(raw: Any) -> tuple[int, int] | None:
-    """Read a bucket's mark and its longest ttl in ms; None if the node is no member there."""
+    """Return a bucket's mark and its longest ttl in ms, or None if the node is no member there."""
     found = MARK.fullmatch(raw) if isinstance(raw, bytes) else None
     return (int(found[1]), int(found[2])) if found else None

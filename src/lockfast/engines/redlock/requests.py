@@ -1,4 +1,4 @@
-"""Ask every node about several claims in one request, and bring the scripts where they lack."""
+"""Sends requests for several claims to every node, and loads the scripts on nodes without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def ask_all(
     *,
     heart: bool = False,
 ) -> set[int]:
-    """Ask, and have each reply counted; give the nodes that failed."""
+    """Send all parts to every node, count each reply in its tally, and return the failed nodes."""
     nodes, failed, lacking = transport.nodes, set[int](), set[int]()
     first = tallies[0]
 
@@ -50,7 +50,7 @@ async def ask_all(
 
 
 async def load(transport: Transport, end: float) -> None:
-    """Bring the scripts to every node: one of them is new, or was told to forget them."""
+    """Load the scripts on every node, because one of them is new, or its scripts were flushed."""
     heard: list[int] = []
 
     def hear(node: int, answer: Answer) -> float:

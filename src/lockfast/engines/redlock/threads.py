@@ -1,7 +1,7 @@
-"""The blocking transport: a bundle of plain sockets for each thread at work, one to each node.
+"""The blocking transport: a bundle of sockets, one to each node, for each thread with a request.
 
-A bundle writes to all of its sockets, and then reads them all with one poll. A node that answers
-late owes its replies; they are skipped when the bundle is used next.
+A thread writes to all sockets of its bundle, and then reads them all with one poll. A node that
+answers late owes its replies. The next user of the bundle reads them and passes them to `late`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import Answer, Hear
 from lockfast.errors import EngineError
 
-OVERDUE = 1.0  # seconds of silence after which a node is taken to be down
+OVERDUE = 1.0  # seconds of silence after which a node counts as down
 
 Waiting = tuple[int, Line, list[Any]]
 
 
 class ThreadTransport(Bundles):
-    """Asks all nodes at once, from a bundle of the calling thread's."""
+    """Sends requests to all nodes at once, through a bundle that no other thread is using."""
 
     async def scatter(
         self,
@@ -37,14 +37,14 @@ class ThreadTransport(Bundles):
         *,
         heart: bool = False,
     ) -> None:
-        """Write to all, then read all with one poll."""
+        """Write to all nodes, then read their replies with one poll."""
         try:
             bundle = self._hearts if heart else self._bundles.pop()
-        except IndexError:  # all are at work
+        except IndexError:  # all are in use
             bundle = {}
         try:
             self._exchange(bundle, requests, count, deadline, hear)
-        except BaseException:  # Ctrl-C: what was written is not counted
+        except BaseException:  # Ctrl-C: `owed` may not count what was written
             self._scrap(bundle)
             raise
         if not heart:
@@ -91,7 +91,7 @@ class ThreadTransport(Bundles):
     def _lines(
         self, bundle: Bundle, requests: Sequence[bytes | None], now: float, deadline: float
     ) -> list[Line | EngineError | None]:
-        """Find a line to each node that is asked, or why there is none."""
+        """Return a connection to each node that is asked, or the error why there is none."""
         lines: list[Line | EngineError | None] = []
         idle = [each for each in bundle.values() if not each.owed and now - each.used > FRESH]
         if idle:
@@ -110,7 +110,7 @@ class ThreadTransport(Bundles):
         return lines
 
     def _try(self, bundle: Bundle, idle: Sequence[Line], seconds: float) -> None:
-        """Ask connections that were idle for long with a PING each, and drop the silent ones."""
+        """Send a PING on connections that were idle for long, and drop those without an answer."""
         poll = select.poll()
         waiting: dict[int, Line] = {}
         for line in idle:
@@ -137,15 +137,18 @@ class ThreadTransport(Bundles):
     def _caught_up(
         self, bundle: Bundle, index: int, line: Line, now: float
     ) -> Line | EngineError | None:
-        """Read what a line owes before it is used again: it may have ended since, and what is
-        written to it then would be lost without a word.
+        """Read what a connection owes before it is used again. It may have ended meanwhile, and a
+        request written to it would be lost without an error.
+
+        Return the connection, None if the caller must open another, or the error of a node that is
+        down.
         """
         if line.tls and not line.readable():
             error = None
         else:
             error = self._collect(bundle, (index, line, []), 0)
         if error is not None:
-            return None  # another is opened
+            return None
         if line.owed and now - line.since > OVERDUE:
             late = TimeoutError("no answer in time")
             why = self._drop_line(bundle, line, late)
@@ -190,7 +193,7 @@ class ThreadTransport(Bundles):
             late = line.collect(replies, count)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
-        except Exception as error:  # noqa: BLE001  # the parser raises much
+        except Exception as error:  # noqa: BLE001  # the parser raises many types
             return self._drop_line(bundle, line, error)
         if late:
             line.since = self._now()
@@ -202,7 +205,7 @@ class ThreadTransport(Bundles):
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Sleep on one node; hear also what others have said while they were asked."""
+        """Wait for messages from one node. Also return those that came with replies of others."""
         messages = await super().listen(address, channel, deadline)
         if messages is not None:
             for line in self._hearts.values():
@@ -221,5 +224,5 @@ class ThreadTransport(Bundles):
                 raise line
         super()._subscribe(address, channel, deadline)
 
-    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all of them
-        """Nothing: the heart will do it."""
+    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all nodes
+        """Do nothing. The heart will send the request."""

@@ -1,4 +1,4 @@
-"""What the engine asks of its transports: one request to all nodes, answers as they come."""
+"""What the Redlock engine needs of a transport: send to all nodes, and get answers as they come."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from lockfast.errors import EngineError
 
 Answer = list[Any] | EngineError
 Hear = Callable[[int, Answer], float]
-"""Take a node's answer; give how many seconds more to wait for others: 0 if that was enough."""
+"""Takes a node's index and answer. Returns how many more seconds to wait for others: 0 for none."""
 
 
 def ignored(node: int, reply: Any) -> None:
-    """Take a late reply for nothing."""
+    """Ignore a late reply."""
     del node, reply
 
 
-AGAIN = (0.1, 2.0)  # seconds between attempts to reach a node that is down: from, to
+AGAIN = (0.1, 2.0)  # seconds between attempts to reach a node that is down: the first, the longest
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction(Login):
-    """How to greet a node: it must say whether it is the process it was."""
+    """A login that also checks whether the node has restarted since it became a member."""
 
     def greeting(self, address: Address) -> list[bytes]:
-        """Greet, and have it forget its membership if it has started anew."""
+        """Return the packed commands of a login. A node that restarted is then no member."""
         *hello, time = Login.greeting(self, address)
         return [*hello, messages.enter(), time]
 
 
 class Transport(Protocol):
-    """A transport to several nodes, for threads or for asyncio."""
+    """A client's connections to all nodes, for threads or for asyncio."""
 
     nodes: Sequence[Address]
     late: Callable[[int, Any], object]
-    """Called with each reply that came when nobody waited for it any more."""
+    """Called with a node's index and a reply that arrived when nobody waited for it any more."""
     lost: Callable[[int], object]
-    """Called when a connection to a node ended: what was written last may not have arrived."""
+    """Called when a node's connection ended, since the last requests may not have arrived."""
 
     async def scatter(
         self,
@@ -51,33 +51,34 @@ class Transport(Protocol):
         *,
         heart: bool = False,
     ) -> None:
-        """Send each node its request, and hear `count` replies of each until it is enough.
+        """Send each node its request, and pass its `count` replies to `hear`, until that returns 0
+        or the deadline passes. A node whose request is None is left out.
 
-        All are written before the first is read. Nodes that are silent at the end may have got
-        theirs; a later request follows behind it on the same connection. Without `hear`, nobody
-        waits.
+        All requests are written before the first reply is read. A node that has not answered at the
+        end may have received its request, and a later request follows on the same connection.
+        Without `hear`, return without waiting for replies.
         """
 
     async def listen(
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
-        """Sleep until messages come on the channel; None when it has just been subscribed to."""
+        """Wait for messages on a channel. Return None if this call has just subscribed to it."""
         ...
 
     async def pause(self, deadline: float | None) -> None:
-        """Sleep until a rouse."""
+        """Wait until `rouse` is called or the deadline passes."""
 
     def forget(self, address: Address) -> None:
-        """Give up all connections to a node: its name may lead to another one now."""
+        """Stop using all connections to a node, since its name may lead to another server now."""
 
     def post(self, request: bytes) -> None:
-        """Send every node a request behind what was sent before, if that can be done at once."""
+        """Send every node a request after all earlier ones, if that needs no waiting."""
 
     def rouse(self) -> None:
-        """End a `listen` or a `pause` now."""
+        """Make `listen` or `pause` return now."""
 
     def reset(self) -> None:
-        """Forget all connections: the process has forked."""
+        """Forget all connections, because the process has forked."""
 
     async def close(self) -> None:
         """Close all connections."""

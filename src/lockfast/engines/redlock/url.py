@@ -1,4 +1,4 @@
-"""Where the nodes are, and how to log in: what a URL says."""
+"""Reads Redlock URLs: the nodes, the login and the token base."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KNOWN = tuple(option for option in OPTIONS if option != "sentinel_password")
 
 
 def read(target: Target) -> tuple[list[Address], Introduction, int]:
-    """Read the nodes, the login, and the token base."""
+    """Return the nodes, the login and the token base of a URL."""
     options = target.take(*KNOWN)
     base = base_of(options)
     number = options.get("db", target.path.removeprefix("/")) or "0"

@@ -19,10 +19,10 @@ YEAR = 366 * 86_400.0  # seconds
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
-    """Read a URL; the engine that comes out connects on first use."""
+    """Return a function that opens the engine for a URL. The engine connects on first use."""
     address = Address.of(target)
     base = base_of(target.options)
-    if base > (time.time() + YEAR) * 1e6:  # it would be stored, and stop everybody else
+    if base > (time.time() + YEAR) * 1e6:  # once stored, it shuts out lower bases
         raise ValueError(
             f"token_base is the microseconds since 1970 at the move, and {base} is more than a "
             "year ahead"

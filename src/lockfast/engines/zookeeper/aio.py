@@ -1,4 +1,4 @@
-"""The asyncio transport: kazoo's thread sets futures of the loop."""
+"""The asyncio transport: kazoo's connection thread sets futures of the event loop."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from lockfast.runtime.base import Clock
 
 
 class AioReply:
-    """A one-shot made of a future."""
+    """A reply for asyncio: a one-shot event made of a future."""
 
     __slots__ = ("_loop", "future")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin without an answer."""
+        """Start without an answer."""
         self._loop = loop
         self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Take the answer in; the first stands."""
+        """Set the answer. Only the first answer or error counts."""
         self._tell(value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive an error."""
+        """Set an error. Only the first answer or error counts."""
         self._tell(None, error)
 
     def _tell(self, value: object, error: BaseException | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._settle, value, error)
-        except RuntimeError:  # the loop has ended: nobody waits
+        except RuntimeError:  # the loop is closed, so nobody waits
             return
 
     def _settle(self, value: object, error: BaseException | None) -> None:
@@ -39,20 +39,20 @@ class AioReply:
 
 
 class AioTransport:
-    """Tasks of one loop."""
+    """Waits for replies in the tasks of one event loop."""
 
     def __init__(self, clock: Clock) -> None:
-        """Belong to the running loop."""
+        """Bind to the running event loop."""
         self.now = clock
         self._loop = asyncio.get_running_loop()
 
     def reply(self) -> AioReply:
-        """Make a reply to come."""
+        """Return a new reply that is not set yet."""
         return AioReply(self._loop)
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
-        """Suspend until the answer is there. A task that is cancelled does not cancel the reply,
-        for which others may wait.
+        """Wait until the reply is set, and return its value. Raise its error, or `Late`. Cancelling
+        the task does not cancel the reply, because other tasks may wait for it.
         """
         assert isinstance(reply, AioReply)  # noqa: S101  # a transport waits for its own
         future = reply.future

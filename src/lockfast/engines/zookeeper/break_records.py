@@ -1,6 +1,6 @@
-"""The records of breaks: a node for each bucket keeps the last of all its names.
+"""Stores the records of breaks: one node per bucket keeps the newest records of all its names.
 
-ZooKeeper removes no node by its age. A node for each name would stay for ever.
+ZooKeeper removes no node by its age, so a node for each name would stay for ever.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.errors import EngineUnavailable
 from lockfast.port import RECORD, RECORDS
 
-KEPT = 64  # records in a node, of 4 KiB each: ZooKeeper's limit is a megabyte
-SHORTEST = 0.01  # seconds of a pause, at most, after the first time that another was quicker
+KEPT = 64  # records in a node, of up to 4 KiB each; ZooKeeper's limit for a node is 1 MB
+SHORTEST = 0.01  # seconds: the longest pause after the first conflict; later ones are longer
 
 
 class Records:
-    """One look at the records of a name, or a change of them."""
+    """Reads or changes the records of a name."""
 
     def __init__(self, transport: Transport, session: Session, root: str, deadline: float) -> None:
-        """Use this session."""
+        """Use this session, until `deadline`."""
         self._transport = transport
         self._session = session
         self._root = root
         self._deadline = deadline
 
     async def keep(self, name: str, record: bytes) -> None:
-        """Put a record in front of the others, and cut the oldest."""
+        """Store a record in front of the others, and drop the oldest beyond `KEPT`."""
         path = nodes.records(self._root, name)
         line = nodes.quoted(name).encode() + b" " + record
         for attempt in count():
@@ -48,12 +48,12 @@ class Records:
                 make_above(self._transport, self._session, path)
                 await self._settle(Create(path, data, self._session.acl, 0))
             except (BadVersionError, NodeExistsError, NoNodeError):
-                await self._pause(attempt)  # another was quicker: read again
+                await self._pause(attempt)  # another client was quicker: read again
             else:
                 return
 
     async def read(self, name: str) -> list[bytes]:
-        """Read the records of a name, the newest first."""
+        """Return the records of a name, the newest first."""
         await self._settle(Sync(self._root))
         lines, _ = await self._read(nodes.records(self._root, name))
         start = nodes.quoted(name).encode() + b" "
@@ -68,7 +68,9 @@ class Records:
         return [line for line in lines if 0 < len(line) <= RECORD * 2][:KEPT], stat.version
 
     async def _pause(self, attempt: int) -> None:
-        """Let others write the node first: wait for a reply that nobody sends."""
+        """Sleep for a random time, so that other clients can write first. The sleep is a wait for a
+        reply that never comes.
+        """
         now = self._transport.now()
         pause = SHORTEST * 2 ** min(attempt, 5) * random.random()  # noqa: S311  # no secret
         if now + pause >= self._deadline:

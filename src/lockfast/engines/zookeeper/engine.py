@@ -29,17 +29,17 @@ from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Bell
 
-IO = 5.0  # seconds after which an unanswered look is given up
+IO = 5.0  # seconds after which an unanswered read is given up
 CHUNK = 64  # requests under way at once
-RECENT = 0.02  # of the timeout: a crowd is renewed chunk by chunk, on one transaction
+RECENT = 0.02  # of the timeout: for so long, one proof serves all chunks of a renewal
 Found = Standing | Exception | None
 
 
 class ZooKeeperEngine:
-    """One client's engine."""
+    """The engine of one client on a ZooKeeper ensemble."""
 
     def __init__(self, address: Address, transport: Transport, bell: Bell, base: int) -> None:
-        """Add `base` to every new ticket."""
+        """Connect to nothing yet. `base` is added to every new ticket."""
         self._address = address
         self._transport = transport
         self._bell = bell
@@ -53,7 +53,7 @@ class ZooKeeperEngine:
         self._recipe = Recipe(transport, self._base, self._own, self._reaper, self._look)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Append and report: two requests on one way."""
+        """Append a claim and report its standing: two requests that are sent together."""
         if self._own.is_dead(ask, self._now()):
             return None
         folder = nodes.folder(self._address.root, ask.shape.name)
@@ -66,10 +66,10 @@ class ZooKeeperEngine:
                     return await self._recipe.enter(ask, session, folder, deadline)
                 return await self._recipe.find(mine, deadline)
         except SessionLost:
-            return None  # it is gone with its session, and its id with it
+            return None  # the server deletes its node with the session, and the id is dead
 
     async def _prepare(self, session: Session, ttl: float, deadline: float) -> None:
-        """Wait until a session is connected, and has read the token base."""
+        """Wait until a session is connected, and check its timeout and the token base."""
         if not session.usable or session.checked != session.changes:
             await session.ready(deadline)
             if session.negotiated != session.asked:
@@ -80,11 +80,11 @@ class ZooKeeperEngine:
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several, one by one."""
+        """Append several claims, one by one."""
         return await singly(self.claim, asks, deadline)
 
     async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
-        """Extend: for each session one transaction, and a list for each name."""
+        """Extend claims: a transaction or `sync` for each chunk, and a list for each name."""
         found: list[Found] = [None] * len(asks)
         sessions: dict[Session, list[tuple[int, OwnClaim]]] = {}
         for place, ask in enumerate(asks):
@@ -92,8 +92,8 @@ class ZooKeeperEngine:
             if mine is not None:
                 sessions.setdefault(mine.session, []).append((place, mine))
         left = len(sessions)
-        # A session whose server is silent must cost no other its renewal: it comes last, and none
-        # has more than its share of the time.
+        # A session with a silent server must not keep others from being renewed. So it comes last,
+        # and no session gets more than its share of the time.
         for session in sorted(sessions, key=lambda each: each.silent):
             all_mine, now = sessions[session], self._now()
             end = now + max(deadline - now, 0.0) / left
@@ -110,7 +110,7 @@ class ZooKeeperEngine:
         deadline: float,
     ) -> None:
         try:
-            if not session.usable:  # and no waiting: other sessions have claims to be renewed too
+            if not session.usable:  # do not wait: other sessions have claims to renew too
                 session.check()
             folders = dict.fromkeys(mine.folder for _, mine in chunk)
             for folder in folders:
@@ -145,8 +145,8 @@ class ZooKeeperEngine:
     def _proof(
         self, session: Session, chunk: list[tuple[int, OwnClaim]], sent: float
     ) -> Proof | CaughtUp:
-        """Prove that the session lives, unless that was done a moment ago: a crowd is renewed chunk
-        by chunk. If a claim's node is not known, what a list lacks must be true now.
+        """Prove that the session lives, unless the proof for an earlier chunk is recent. Always
+        prove it if a claim's node is not known: a claim missing in the list must really be gone.
         """
         known = all(mine.child is not None for _, mine in chunk)
         recent = known and sent < session.anchor + RECENT * session.timeout
@@ -173,7 +173,7 @@ class ZooKeeperEngine:
         return standing
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove for good."""
+        """Remove claims for good. With `doubt`, also refuse later copies of them."""
         if doubt:
             now = self._now()
             for ask in asks:
@@ -191,7 +191,7 @@ class ZooKeeperEngine:
         for mine in known:
             reply = None
             if mine is not None:
-                mine.gone = True  # and if it is let in meanwhile, nobody has to hear of it
+                mine.gone = True  # no push, even if it is granted meanwhile
             if mine is not None and mine.child is not None and mine.session.usable:
                 path = f"{mine.folder}/{mine.child}"
                 reply = mine.session.send(self._transport, Delete(path, -1))
@@ -216,14 +216,14 @@ class ZooKeeperEngine:
         return removed
 
     async def _break(self, ask: Ask, deadline: float) -> bool:
-        """Remove what is not ours, or no longer."""
+        """Remove a claim that is not, or no longer, one of our own."""
         folder = nodes.folder(self._address.root, ask.shape.name)
         with self._pool.any() as session:
             await session.ready(deadline)
             return await remove(self._transport, OwnClaim(ask, folder, session, 0.0), deadline)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
-        """Write a resignation behind the claim, where its node is known."""
+        """Send deletions without waiting, for claims whose node is known."""
         for ask in asks[:CHUNK]:
             mine = self._own.get(ask.id)
             if mine is not None and mine.child is not None and mine.session.usable:
@@ -231,15 +231,15 @@ class ZooKeeperEngine:
                 mine.session.send(self._transport, Delete(f"{mine.folder}/{mine.child}", -1))
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep until somebody may be let in."""
+        """Wait until a watch fires, `rouse` is called or the deadline comes; return the wakes."""
         return await self._listener.listen(deadline)
 
     def rouse(self) -> None:
-        """Wake the listener."""
+        """Make `listen` return now."""
         self._bell.ring()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
-        """Show the claims on one name, or on the next names with a prefix."""
+        """Return the claims on one name, or on the next names with a prefix."""
         deadline = self._now() + IO
         try:
             with self._pool.any() as session:
@@ -253,7 +253,7 @@ class ZooKeeperEngine:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
-        """Keep it: a read and a write."""
+        """Keep the record of a break: a read and a write."""
         try:
             with self._pool.any() as session:
                 await (await self._records(session, deadline)).keep(name, record)
@@ -261,7 +261,7 @@ class ZooKeeperEngine:
             raise EngineUnavailable("the session was lost", sent=True) from error
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read them."""
+        """Return the records of a name, the newest first."""
         try:
             with self._pool.any() as session:
                 return await (await self._records(session, deadline)).read(name)
@@ -273,7 +273,7 @@ class ZooKeeperEngine:
         return Records(self._transport, session, self._address.root, deadline)
 
     async def guarantees(self, deadline: float) -> Guarantees:
-        """Ask the ensemble for its members and its bounds."""
+        """Ask the ensemble for its members, version and bounds, and return what it promises."""
         try:
             with self._pool.any() as session:
                 await session.ready(deadline)
@@ -282,13 +282,13 @@ class ZooKeeperEngine:
             raise EngineUnavailable("the session was lost", sent=False) from error
 
     def reset(self) -> None:
-        """Forget every connection, without a word to the server."""
+        """Close the sockets in a forked child, without sending anything to the server."""
         for session in self._pool.all():
             session.forget()
 
     async def close(self) -> None:
-        """Close the sessions. One with a claim that was not resigned is left to its timeout: such
-        a claim is to stay, or nobody knows whether it is there.
+        """Close the sessions. A session with a claim that was not resigned is left to time out,
+        because that claim is meant to stay, or it is not known whether it exists.
         """
         self._reaper.close()
         self._bell.close()

@@ -1,4 +1,4 @@
-"""What an error of kazoo means: the session is over, the outcome is unknown, or it was refused."""
+"""Translates kazoo's errors to a lost session, an unknown outcome, or a refused request."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ UNKNOWN = (
 
 
 class SessionLost(Exception):
-    """The session is over, and all its nodes are gone."""
+    """The session has ended or was given up, and all its claims are lost."""
 
 
 def failed(error: Exception, where: str) -> Exception:
-    """Return what to raise for an error that kazoo gave instead of an answer."""
+    """Return the exception to raise for an error that kazoo returned instead of an answer."""
     if isinstance(error, SessionExpiredError):
         return SessionLost()
     if not isinstance(error, KazooException):
@@ -50,14 +50,16 @@ def failed(error: Exception, where: str) -> Exception:
 
 
 def whole(answer: Any) -> Any:  # noqa: ANN401  # see Reply
-    """Raise what failed within a transaction: to kazoo that is a part of the answer."""
+    """Return an answer, or raise the error in it: kazoo returns a failed transaction as a list of
+    errors.
+    """
     if isinstance(answer, list) and answer and isinstance(answer[0], Exception):
         raise answer[0]
     return answer
 
 
 def out_of_bounds(ttl: float, given: float, where: str) -> EngineRefused:
-    """Make the error for a ttl that the servers do not allow: they offer `given` seconds."""
+    """Return the error for a ttl that the servers do not allow. They offer `given` seconds."""
     bound, setting = (
         ("at least", "minSessionTimeout") if given > ttl else ("at most", "maxSessionTimeout")
     )

@@ -1,4 +1,4 @@
-"""What an ensemble promises, read from its live configuration."""
+"""Derives the guarantees of an ensemble from its live configuration."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lockfast.guarantees import Finding, Guarantees, Level
 QUORUM = 3
 CHANGING = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 FOR_EVER = 2_000_000.0  # seconds
-USUAL = 30.0  # seconds: a lock's ttl, where its user says nothing
+USUAL = 30.0  # seconds: the default ttl of a lock
 SOUND = (3, 9, 4)
-"""The first version whose servers keep what was acknowledged while one of them caught up:
-ZOOKEEPER-4643, -4646 and -4712 are fixed in 3.9.3, and -4925, which came with it, in 3.9.4."""
+"""The first version that cannot forget acknowledged writes if a server is cut off while it catches
+up. ZOOKEEPER-4643, -4646 and -4712 are fixed in 3.9.3, and -4925, which came with it, in 3.9.4."""
 KEEPS = (
     "a grant survives the failure of any minority of the servers, and tokens stay unique and in "
     "order through it; a holder that was paused for longer than its ttl is fenced by its token"
@@ -38,25 +38,27 @@ STOPS = (
 
 
 class Deaf:
-    """An ear for a session that only has to begin."""
+    """Ignores all callbacks of a session that is opened only to read its timeout."""
 
     def told(self, session: Session, state: str) -> None:
-        """Hear nothing."""
+        """Ignore the state."""
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
-        """Hear nothing."""
+        """Ignore the watch."""
 
 
 async def ask(
     transport: Transport, session: Session, address: Address, deadline: float
 ) -> Guarantees:
-    """Ask for the members, the version and the bounds of a session."""
+    """Ask for the voting members, the version and the bounds of a session's timeout, and return the
+    guarantees that follow.
+    """
     members = await _members(transport, session, deadline)
     version = await _version(transport, session, deadline)
     bounds = await _bounds(transport, address, deadline)
     engine = f"ZooKeeper {version}, {members} voting {'member' if members == 1 else 'members'}"
     findings = _alone(members) or _forgetful(version)
-    # What its own findings say may be forgotten is not promised to be kept.
+    # Where the findings say that grants may be forgotten, the promise must not say otherwise.
     level, promise = (Level.FENCED, FORGETS) if findings else (Level.CONSENSUS, KEEPS)
     if members < QUORUM:
         promise = STOPS
@@ -125,13 +127,15 @@ def _bounded(shortest: float, longest: float) -> list[Finding]:
 async def _opened(
     transport: Transport, session: Session, address: Address, deadline: float
 ) -> list[Finding]:
-    """Look who may change the nodes: those that are there, or those that we would make."""
+    """Report an ACL by which every client may change our nodes: that of the root node, or the one
+    with which we would create it.
+    """
     reply = session.send(transport, GetACL(address.root))
     try:
         acl, _ = await session.settle(transport, reply, deadline)
     except NoNodeError:
         acl = address.acl
-    except EngineRefused:  # not to be read by us: then not open either
+    except EngineRefused:  # we may not read it, so it is not open
         return []
     if not any(each.id.scheme == "world" and each.perms & CHANGING for each in acl):
         return []
@@ -150,20 +154,20 @@ async def _members(transport: Transport, session: Session, deadline: float) -> i
     reply = session.send(transport, GetData("/zookeeper/config", None))
     try:
         data, _ = await session.settle(transport, reply, deadline)
-    except (NoNodeError, EngineRefused):  # standalone, or not to be read by us
+    except (NoNodeError, EngineRefused):  # standalone, or we may not read it
         return 1
     lines = (data or b"").decode(errors="replace").splitlines()
     return max(sum(bool(re.match(r"server\.\d+=.*:participant", line)) for line in lines), 1)
 
 
 async def _version(transport: Transport, session: Session, deadline: float) -> str:
-    """Ask by a four-letter word, in a thread: it is a connection of its own."""
+    """Return the version by a four-letter command, in a thread: it blocks on its own connection."""
     reply = transport.reply()
 
     def work() -> None:
         try:
             reply.set(session.command("srvr"))
-        except Exception:  # noqa: BLE001  # it may be forbidden: then we do not know
+        except Exception:  # noqa: BLE001  # the server may forbid the command
             reply.set("")
 
     threading.Thread(target=work, name="lockfast-asks", daemon=True).start()
@@ -177,7 +181,9 @@ async def _version(transport: Transport, session: Session, deadline: float) -> s
 
 
 async def _bounds(transport: Transport, address: Address, deadline: float) -> tuple[float, float]:
-    """Ask for impossible timeouts: the server answers with its bounds."""
+    """Return the shortest and the longest timeout of a session. The server answers a request for an
+    impossible timeout with its bound.
+    """
     bounds = []
     for timeout in (0.001, FOR_EVER):
         session = Session(address, timeout, transport, Deaf())

@@ -1,4 +1,4 @@
-"""Shows: the claims on one name or on many, for people to look at. Nothing is changed."""
+"""Reads the claims on one name or on many for `inspect`, and changes nothing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ T = TypeVar("T")
 
 
 class Show:
-    """One look from outside."""
+    """Reads claims through one session, until one deadline."""
 
     def __init__(self, transport: Transport, session: Session, deadline: float) -> None:
-        """Read with this session."""
+        """Read through this session."""
         self._transport = transport
         self._session = session
         self._deadline = deadline
 
     async def one(self, root: str, name: str, own: OwnClaims) -> list[Entry]:
-        """Show the claims on one name."""
+        """Return the claims on one name."""
         sync = self._session.send(self._transport, Sync(root))
         entries = await self._entries(root, [name], own)
         await self._settle(sync)
         return entries
 
     async def page(self, root: str, prefix: str, cursor: str | None, own: OwnClaims) -> Page:
-        """Show the claims on names with a prefix, from one bucket on: in three round trips, since
-        a list of names, the lists of their claims and what these say follow from each other.
+        """Return the claims on names with a prefix, beginning at the bucket in `cursor`. This takes
+        three round trips, one each for the names, for their claims and for the claims' data.
         """
         sync = self._session.send(self._transport, Sync(root))
         buckets = nodes.buckets(root)
@@ -60,7 +60,7 @@ class Show:
         return [self._session.send(self._transport, GetChildren(path, None)) for path in paths]
 
     async def _settle(self, reply: Reply) -> Any:  # noqa: ANN401  # see Reply
-        """Return an answer; None if there is no such node."""
+        """Wait for a reply and return it; None if there is no such node."""
         try:
             return await self._session.settle(self._transport, reply, self._deadline)
         except NoNodeError:
@@ -89,18 +89,19 @@ class Show:
 
 
 def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Part what is asked at once: more would burst the server's line of requests."""
+    """Split what is requested at once: more would overflow the server's queue of requests."""
     return (every[start : start + PAGE] for start in range(0, len(every), PAGE))
 
 
 def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
     name: str, line: Line, place: int, told: tuple[bytes, Any], own: OwnClaims, now: Clock
 ) -> list[Entry]:
-    """Show a claim, unless it is over."""
+    """Return a list with the claim's entry, which is empty if the claim has expired."""
     node, header = line.nodes[place], nodes.unpacked(told[0])
     mine = own.get(node.id)
-    # Of another's claim only its process knows; it lasts for a ttl if that dies. The clock is read
-    # after the deadline, which a renewal may have moved while the answers were under way.
+    # Only its own process knows the deadline of another client's claim. The claim lasts for a ttl
+    # if that process dies. For a claim of ours, the clock is read after the deadline, which a
+    # renewal may have moved while the answers were under way.
     left = header.ttl if mine is None else mine.deadline - now()
     if left <= 0.0:
         return []

@@ -1,4 +1,4 @@
-"""How kazoo connects: over plain TCP or TLS, leaving nothing open, and remembering what failed."""
+"""kazoo's handler with our sockets: TCP or TLS, no leaks, and the last error is remembered."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import Callable
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-PATIENCE = 2.0  # seconds that a four-letter word may take
+PATIENCE = 2.0  # seconds that a four-letter command may take
 LARGEST = 65_536  # bytes of its answer that are read
 PIPE = 65_536  # bytes that a pipe holds
 
 
 class WriteEnd:
-    """What wakes kazoo's thread: the end of a pipe that callers write to.
+    """The end of a pipe that callers write to, in order to wake kazoo's thread.
 
-    kazoo writes a byte for each request, and reads one for each that it sends. Its own sockets are
-    full after 278 bytes (Linux): while its thread waits for a server that is silent, callers then
-    block past their deadlines. Writing to this pipe never blocks, also when it is full.
+    kazoo writes a byte for each request, and reads one for each that it sends. Its own socket pair
+    is full after 278 bytes (Linux). Then callers block past their deadlines while kazoo's thread
+    waits for a silent server. Writing to this pipe never blocks, even when it is full.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Own a descriptor. A file object checks under the interpreter's lock that it is still
-        open: `os.write` could hit a descriptor that was closed and given to somebody else.
+        """Take over a descriptor. The file object checks under the interpreter's lock that it is
+        still open. `os.write` could write to another file that got the number of a closed one.
         """
         os.set_blocking(descriptor, False)
         file = io.FileIO(descriptor, "w")
@@ -34,38 +34,38 @@ class WriteEnd:
 
 
 class ReadEnd:
-    """The other end, which kazoo's thread reads. It is readable as long as requests wait."""
+    """The end that kazoo's thread reads. It stays readable while requests wait to be sent."""
 
     def __init__(self, descriptor: int, writer: WriteEnd, waiting: Callable[[], object]) -> None:
-        """Own a descriptor. `waiting`: what is true while requests wait to be sent."""
+        """Take over a descriptor. `waiting` returns something true while requests wait."""
         os.set_blocking(descriptor, False)
         file = io.FileIO(descriptor, "r")
         self.fileno, self.close = file.fileno, file.close
         self._read, self._writer, self._waiting = file.read, writer, waiting
 
     def recv(self, size: int) -> None:  # noqa: ARG002  # kazoo's, which wants one byte
-        """Take the wake-ups in, unless requests wait: one byte stands for any number of them."""
+        """Empty the pipe, unless requests wait. One byte stands for any number of requests."""
         if not self._waiting():
             self._read(PIPE)
-            if self._waiting():  # its wake-up may have been among those
+            if self._waiting():  # its byte may have been read just now
                 self._writer.send(b"\0")
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
-    """kazoo's threads, with connections of our own: kazoo leaves those open that TLS refuses."""
+    """kazoo's threading handler with our own connections: kazoo leaks a socket if TLS fails."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
-        """Speak TLS if there is a context."""
+        """Use TLS if `context` is given."""
         super().__init__()
         self._context = context
         self.waiting: Callable[[], object] = bool
-        """What is true while requests wait to be sent."""
+        """Returns something true while requests wait to be sent. The session sets it."""
         self.trouble = ""
-        """Why the last attempt failed."""
+        """Why the last attempt to connect failed; empty after a success."""
         self._peer: tuple[tuple[str, int], str | None] | None = None
 
     def create_socket_pair(self) -> tuple[ReadEnd, WriteEnd]:
-        """Make what wakes kazoo's thread: the end that it reads, and the one that others write."""
+        """Return the pipe that wakes kazoo's thread: the end that it reads, and the other."""
         read, write = os.pipe()
         writer = WriteEnd(write)
         return ReadEnd(read, writer, self.waiting), writer
@@ -77,7 +77,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         timeout: float | None = None,
         **_: object,
     ) -> socket.socket:
-        """Connect to an address that was looked up for `hostname`."""
+        """Connect to `address`, which was looked up for `hostname`, and return the socket."""
         try:
             plain = socket.create_connection(address, timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -90,9 +90,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         return found
 
     def command(self, word: str) -> str:
-        """Send a four-letter word to the server that was connected to last. Blocking.
+        """Send a four-letter command to the last connected server, and return its answer. Blocking.
 
-        kazoo's own takes the port for the host's name, and leaves a TLS connection open that fails.
+        kazoo's own method uses the port as the host name, and leaks a socket if TLS fails.
         """
         if self._peer is None:
             return ""
@@ -101,7 +101,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         said = b""
         with self.create_connection(address, hostname, PATIENCE) as connection:
             connection.sendall(word.encode())
-            # A timeout of the socket is one per part: who sends byte by byte would never meet it.
+            # A socket's timeout starts anew with each part, so a server that sends byte by byte
+            # would never exceed it.
             while len(said) < LARGEST:
                 left = end - time.monotonic()
                 if left <= 0.0:

@@ -1,8 +1,8 @@
-"""How kazoo's connection reads: what cannot be read costs the connection, and not the session.
+"""Checks what kazoo reads: an unreadable answer ends the connection, and not the session.
 
-kazoo's thread ends on an answer that it does not understand, for good: nobody is told, every
-request waits for its deadline, and all leases are lost. Whatever a broken or hostile server sends
-must do no more harm than a connection that is lost, after which kazoo connects anew.
+An answer that kazoo does not understand ends its thread for good. No caller gets an error, every
+request waits until its deadline, and all leases are lost. With these checks, a broken or hostile
+server does no more harm than a lost connection, after which kazoo connects again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lockfast.core.token import LIMIT
 from lockfast.engines.zookeeper.transport import Reply
 
 T = TypeVar("T")
-LARGEST = 64 * 2**20  # bytes of an answer; a server's own limit is one megabyte as it comes
+LARGEST = 64 * 2**20  # bytes of an answer; a server's own limit is 1 MB by default
 INT = 4  # bytes of a number
-JUMP = 2**20  # transactions between two answers; more are believed when the next answer says so too
-KNOWN = (KazooException, KazooTimeoutError, OSError)  # what kazoo's thread survives
+JUMP = 2**20  # transactions between two answers; a larger jump counts if the next answer agrees
+KNOWN = (KazooException, KazooTimeoutError, OSError)  # errors that kazoo's thread survives
 
 
 def _is_stat(value: object) -> bool:
-    # Of the root it is 0. It becomes a token, with a base that is below half of the limit too.
+    # The root's czxid is 0. A token is a czxid plus a base, and each is below half of the limit.
     return isinstance(value, ZnodeStat) and 0 <= value.czxid < LIMIT // 2
 
 
@@ -36,8 +36,8 @@ def _pair(first: type | tuple[type, ...]) -> Callable[[Any], bool]:
 
 
 def _is_whole(buffer: bytes, offset: int) -> bool:
-    """Return whether a list of names is as long as it says. kazoo cuts the last name short without
-    a word, and a claim whose name is cut looks like one that is gone.
+    """Return whether a list of names is complete. kazoo reads a truncated last name without an
+    error, and a claim whose name is truncated looks like one that is gone.
     """
     end, place = len(buffer), offset + INT
     if place > end:
@@ -58,21 +58,21 @@ SHAPES: dict[type, Callable[[Any], bool]] = {
     Exists: lambda value: value is None or _is_stat(value),
     Transaction: bool,
 }
-"""What an answer must be: a string may be null on the wire, and a number anything."""
+"""Checks of the answer, by type of request. A server may send null for a string, and any number."""
 
 
 class Checked:
-    """A reply that takes in an answer of the right shape, and else an error."""
+    """Passes an answer of the right shape on to a reply, and an error in place of any other."""
 
     __slots__ = ("_is_sane", "_reply")
 
     def __init__(self, reply: Reply, is_sane: Callable[[Any], bool]) -> None:
-        """Pass on what is sane."""
+        """Pass on the answers for which `is_sane` returns True."""
         self._reply = reply
         self._is_sane = is_sane
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Receive the answer."""
+        """Check the answer, and set it or an error."""
         try:
             sane = self._is_sane(value)
         except (TypeError, IndexError):
@@ -83,15 +83,15 @@ class Checked:
             self._reply.set_exception(ValueError("not what was asked for"))
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive an error."""
+        """Pass the error on."""
         self._reply.set_exception(error)
 
 
 class Reading:
-    """Stands between one client of kazoo's and its connection."""
+    """Replaces three methods by which the connection of one kazoo client reads."""
 
     def __init__(self, client: KazooClient) -> None:
-        """Take kazoo's three methods over."""
+        """Replace the methods, and keep the originals to call them."""
         self._client = client
         self._seen = 0
         connection = client._connection  # noqa: SLF001  # kazoo has no hook for it
@@ -102,19 +102,20 @@ class Reading:
         connection._read_socket = self._survived  # noqa: SLF001  # the same
 
     def _bounded(self, length: int, timeout: float) -> Any:  # noqa: ANN401  # kazoo's
-        """Read so many bytes: the length is the server's word."""
+        """Read `length` bytes. The server sent this number, so it may be absurd."""
         if not 0 <= length <= LARGEST:
             raise ConnectionDropped(f"an answer of {length} bytes")
         return self._bytes(length, timeout)
 
     def _in_order(self, header: Any, buffer: bytes, offset: int) -> Any:  # noqa: ANN401  # kazoo's
-        """Read an answer, unless it is out of order.
+        """Read an answer. Drop the connection if it is not the answer that is due.
 
         A server that a session has moved to may leave out an answer (ZOOKEEPER-2684). ZooKeeper's
-        own client connects anew then; kazoo's thread would end, and all leases with it (#254).
+        own client then reconnects. kazoo's thread would end, and all leases with it (kazoo #254).
 
-        A client tells each server it connects to the last transaction it has seen, and no server
-        takes back one that has seen more than itself: a single garbled number is not believed.
+        A client tells each server that it connects to the last transaction it has seen. A server
+        refuses a client that has seen a later one than itself. So a single garbled transaction
+        number must not count.
         """
         pending = self._client._pending  # noqa: SLF001  # what kazoo waits for
         if not pending or pending[0][2] != header.xid:
@@ -134,19 +135,21 @@ class Reading:
             self._seen = header.zxid
 
     def _survived(self, timeout: float) -> Any:  # noqa: ANN401  # kazoo's
-        """Read what has come."""
+        """Read from the socket. Any error ends at most the connection."""
         pending = self._client._pending  # noqa: SLF001  # the same
         first = pending[0] if pending else (None, None, 0)
         try:
             return survive(lambda: self._any(timeout))
         except ConnectionDropped:
             if first[1] is not None and not (pending and pending[0] is first):
-                first[1].set_exception(ConnectionLoss())  # kazoo has forgotten that one already
+                first[1].set_exception(ConnectionLoss())  # kazoo has popped it already
             raise
 
 
 def survive(work: Callable[[], T]) -> T:
-    """Read, and make of every error that would end kazoo's thread the end of a connection."""
+    """Return what `work` returns. Turn errors that would end kazoo's thread into a dropped
+    connection.
+    """
     try:
         return work()
     except KNOWN:

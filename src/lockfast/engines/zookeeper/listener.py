@@ -17,15 +17,15 @@ from lockfast.errors import EngineError
 from lockfast.port import EVERYONE, Wake
 from lockfast.runtime.base import Bell
 
-IO = 5.0  # seconds after which an unanswered look is given up
-LEAST = 0.05  # seconds that it gets though renewals are due
+IO = 5.0  # seconds after which an unanswered read is given up
+LEAST = 0.05  # seconds that a read gets even if renewals are due
 
 
 class Listener:
     """Turns kazoo's session and watch callbacks into wakes, for one client."""
 
     def __init__(self, transport: Transport, bell: Bell, own: OwnClaims, base: str) -> None:
-        """Hear nothing yet. `base` is the path of the token base."""
+        """Start without wakes. `base` is the path of the node with the token base."""
         self._bell = bell
         self._transport = transport
         self._own = own
@@ -35,20 +35,21 @@ class Listener:
         self._dirty: dict[tuple[Session, str], None] = {}
 
     def told(self, session: Session, state: str) -> None:
-        """Hear of a session's state, in kazoo's thread."""
+        """Handle a new state of a session, in kazoo's thread."""
         mine = self._own.on(session)
         if state == KazooState.CONNECTED:
             self._pushes.append(EVERYONE)  # watches ended with the last connection
         elif state == KazooState.LOST:
             for each in mine:
                 self._own.take(each)
-                self._own.entomb(each.ask, self._transport.now())  # a pruned id stays dead
-        # In jeopardy, or well again, or lost: a renewal tells, now and not at the next beat.
+                self._own.entomb(each.ask, self._transport.now())  # no copy is sent again
+        # Their leases may be in jeopardy, held again, or lost. The wakes make the heart renew them
+        # now, and not at its next beat.
         self._pushes.extend(Wake(each.id, granted=False) for each in mine)
         self._bell.ring()
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
-        """Hear of a watch that fired, in kazoo's thread."""
+        """Handle a watch that fired, in kazoo's thread."""
         if event.path == self._base:
             session.changes += 1
             return
@@ -62,7 +63,7 @@ class Listener:
                 self._bell.ring()
             elif mine.obstacle == event.path and self._own.tell(mine, self._transport.now()):
                 self._pushes.append(Wake(mine.id, granted=True, floor=mine.ticket))
-                if mine.ask.shape.exclusive:  # it leaves no room for any other
+                if mine.ask.shape.exclusive:  # no other claim fits beside it
                     self._bell.ring()
                     return
         self._worth_a_look(session, folder)
@@ -72,8 +73,9 @@ class Listener:
         self._bell.ring()
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Sleep until a watch fires, and look whom that lets in: by `deadline`, since then leases
-        are to be renewed, and one server that is silent must not cost those of all sessions.
+        """Wait until a watch fires, and return wakes for the waiters that it lets in. Return by
+        `deadline`, when leases must be renewed. Otherwise one silent server could delay the
+        renewals of all sessions until their leases are lost.
         """
         if not self._pushes and not self._dirty:
             await self._bell.wait(deadline)
@@ -93,7 +95,9 @@ class Listener:
         return pushes
 
     async def _glance(self, session: Session, folder: str, deadline: float) -> None:
-        """Look with the session that heard of it: another's server may not know of it yet."""
+        """Read a queue, and add wakes for our waiters that are granted. Use the session whose watch
+        fired, because the server of another session may not know of the change yet.
+        """
         now = self._transport.now()
         waiting = [
             mine
@@ -101,18 +105,18 @@ class Listener:
             if mine.child and not mine.told and not mine.gone and now < mine.deadline
         ]
         if not waiting or not session.usable:
-            return  # without a connection: once there is one, everyone is looked at
+            return  # the next connection wakes everyone
         reply = session.send(self._transport, GetChildren(folder, None))
         line = await listed(self._transport, session, folder, reply, deadline)
         for mine in waiting:
             place = line.place(mine.child or "")
             if place is None:
-                continue  # it was broken: its next renewal tells
+                continue  # it was broken, which its next renewal reports
             if place >= line.granted:
                 await self.look.watch(mine, line, place, deadline)
             else:
                 standing = await self.look.standing(mine, line, now, deadline)
                 if standing is None or not standing.granted:
                     continue
-                if self._own.tell(mine, self._transport.now()):  # a watch may have told meanwhile
+                if self._own.tell(mine, self._transport.now()):  # a watch may have been quicker
                     self._pushes.append(Wake(mine.id, granted=True, floor=standing.floor))

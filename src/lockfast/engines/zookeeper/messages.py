@@ -1,4 +1,4 @@
-"""Talk: requests of several steps. Every step goes behind the ones before."""
+"""Operations of several requests. A session applies its requests in the order of sending."""
 
 from __future__ import annotations
 
@@ -14,25 +14,31 @@ from lockfast.engines.zookeeper.transport import Reply, Transport
 
 
 def make(transport: Transport, session: Session, path: str) -> list[Reply]:
-    """Ask for a name's folder and all that is above it, if it is not there."""
+    """Send requests that create a name's folder and all nodes above it. Return their replies, which
+    are errors for nodes that exist.
+    """
     return [*make_above(transport, session, path), make_folder(transport, session, path)]
 
 
 def make_above(transport: Transport, session: Session, path: str) -> list[Reply]:
-    """Ask for all that is above a path, if it is not there."""
+    """Send requests that create all nodes above a path. Return their replies, which are errors for
+    nodes that exist.
+    """
     parts = path.split("/")[1:]
     above = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts) - 1)]
     return [session.send(transport, Create(each, b"", session.acl, 0)) for each in above]
 
 
 def make_folder(transport: Transport, session: Session, path: str) -> Reply:
-    """Ask for a folder that goes by itself when it has become empty: names do not leak."""
+    """Send a request that creates a name's folder. It is a container: the server deletes it once it
+    has become empty, so that unused names do not accumulate.
+    """
     return session.send(transport, CreateContainer(path, b"", session.acl, CONTAINER))
 
 
 async def glanced(transport: Transport, session: Session, folder: str, deadline: float) -> Line:
-    """Read the claims on a name, as the server's leader has them: one that was replaced and does
-    not know it yet may show an old list. Nothing may follow from what is missing in it.
+    """Return the queue of a name, as the server's leader has it. A leader that was replaced and has
+    not noticed it may return an old list. So a claim that is missing there may still exist.
     """
     sync = session.send(transport, Sync(folder))
     children = session.send(transport, GetChildren(folder, None))
@@ -41,7 +47,7 @@ async def glanced(transport: Transport, session: Session, folder: str, deadline:
 
 
 async def lined(transport: Transport, session: Session, folder: str, deadline: float) -> Line:
-    """Read the claims on a name, not older than this call: behind a transaction of our own."""
+    """Return the queue of a name, not older than this call: a transaction precedes the list."""
     proof = Proof(transport, session, folder)
     children = session.send(transport, GetChildren(folder, None))
     await proof.settle(deadline)
@@ -51,7 +57,9 @@ async def lined(transport: Transport, session: Session, folder: str, deadline: f
 async def listed(
     transport: Transport, session: Session, folder: str, children: Reply, deadline: float
 ) -> Line:
-    """Make a line of a list of children that was asked for."""
+    """Wait for a list of children and return it as a queue. If the sequences no longer give the
+    order, read the transactions that created the nodes, and sort by them.
+    """
     try:
         line = Line(await session.settle(transport, children, deadline))
     except NoNodeError:
@@ -66,11 +74,12 @@ async def listed(
 
 
 async def remove(transport: Transport, mine: OwnClaim, deadline: float) -> bool:
-    """Remove a claim's node; False if it was not there.
+    """Delete a claim's node; False if it was not there.
 
-    Without the node's name, ask for it. The question stands behind the claim on the same session,
-    also when the connection was lost in between: a server that still has the claim in its hands may
-    not apply it any more, once another speaks for the session. So what is not found never comes.
+    If the node's name is not known, list the queue first. The list is sent behind the claim on the
+    same session, even if the connection was lost in between. A server that has not yet applied the
+    claim cannot apply it any more once the session has moved to another connection. So a claim that
+    the list does not contain cannot appear later.
     """
     session, folder = mine.session, mine.folder
     names = [mine.child]

@@ -1,7 +1,8 @@
-"""Nodes: how a name becomes a path, and a list of children a queue. No clock, no I/O.
+"""Translates lock names to paths, and a list of child nodes to a queue. No clock, no I/O.
 
-A claim's node is named `<id>-<weight>-<capacity>-<sequence>`, so that the list of children alone
-decides who is granted. Its data is a line with ttl and token base, and the payload.
+A claim's node is named `<id>-<weight>-<capacity>-<sequence>`, so the list of children is enough to
+decide which claims are granted. Its data is a line with the ttl and the token base, followed by the
+payload.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from urllib.parse import quote, unquote
 from lockfast.core.token import LIMIT
 from lockfast.port import Ask
 
-BUCKETS = 64  # a list of all names at once would burst ZooKeeper's megabyte
+BUCKETS = 64  # one list of all names could exceed the 1 MB that ZooKeeper sends
 _ID = 32
 _LAST = 2**31 - 1
-# A sequence that is worn out may begin with a minus.
+# The server's counter overflows after 2**31 - 1, so a sequence may be negative (trap 49).
 _NAME = re.compile(r"([0-9A-Za-z]{32})-([0-9]{1,10})-([0-9]{1,10})-(-?[0-9]{1,10})")
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,16})(?:\n|$)")
-LONGEST = 2**31 / 1000  # seconds: ZooKeeper counts a session's in 31 bits of milliseconds
-UNTOLD = 0.001  # seconds of a claim that does not say for how long it is
+LONGEST = 2**31 / 1000  # seconds: ZooKeeper stores a session's timeout as 31 bits of milliseconds
+UNTOLD = 0.001  # seconds: the ttl of a claim whose data names no valid ttl
 
 
 class Node(NamedTuple):
-    """A claim's node, as its name tells."""
+    """A claim's node, with the values that its name contains."""
 
     child: str
     id: str
@@ -37,7 +38,7 @@ class Node(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A claim's data."""
+    """The data of a claim's node: the ttl in seconds, the token base and the payload."""
 
     ttl: float
     base: int
@@ -46,19 +47,19 @@ class Header(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def folder(root: str, name: str) -> str:
-    """Return the path under which the claims on a name are. A colon stands in front, since "." and
-    ".." are no nodes.
+    """Return the path of the node whose children are the claims on a name. Its last part begins
+    with a colon, because ZooKeeper allows no nodes named "." and "..".
     """
     return f"{root}/locks/{_bucket(name)}/:{quoted(name)}"
 
 
 def records(root: str, name: str) -> str:
-    """Return the path of the node that keeps the records of a name's bucket."""
+    """Return the path of the node that keeps the break records of a name's bucket."""
     return f"{root}/breaks/{_bucket(name)}"
 
 
 def quoted(name: str) -> str:
-    """Write a name without a slash or a space."""
+    """Return a name in percent-encoding, without slashes and spaces."""
     return quote(name, safe="")
 
 
@@ -72,24 +73,26 @@ def buckets(root: str) -> list[str]:
 
 
 def name_of(child: str) -> str:
-    """Read a name back."""
+    """Return the lock name that a child of a bucket stands for."""
     return unquote(child[1:])
 
 
 def stem(ask: Ask) -> str:
-    """Return the name of a claim's node, to which ZooKeeper adds the sequence."""
+    """Return the name of a claim's node without the sequence, which ZooKeeper appends."""
     if len(ask.id) != _ID or not ask.id.isalnum():
         raise ValueError(f"not the id of a claim: {ask.id!r}")
     return f"{ask.id}-{ask.shape.weight}-{ask.shape.capacity}-"
 
 
 def packed(ask: Ask, base: int) -> bytes:
-    """Write a claim's data."""
+    """Return the data for a claim's node."""
     return b"%d %d\n%b" % (round(ask.shape.ttl * 1000), base, ask.payload)
 
 
 def unpacked(data: bytes | None) -> Header:
-    """Read a claim's data. A stranger may have written anything: then it is shown as it is."""
+    """Parse the data of a claim's node. Another program may have written anything there. Data
+    without our header is returned whole, as the payload.
+    """
     found = _HEADER.match(data or b"")
     if found is None:
         return Header(UNTOLD, 0, data or b"")
@@ -102,8 +105,8 @@ def unpacked(data: bytes | None) -> Header:
 
 
 def parse(child: str) -> Node | None:
-    """Read the name of a node; None if it is not one of ours. A stranger's may say anything: a
-    weight below one would make room for a second holder.
+    """Parse the name of a claim's node; None if it is not valid. Other programs can create nodes
+    with any name, and a weight below 1 would make room for a second holder.
     """
     found = _NAME.fullmatch(child)
     if found is None:
@@ -117,8 +120,8 @@ class Line:
     """The claims on one name, in the order of their arrival."""
 
     def __init__(self, children: Iterable[str], zxids: Mapping[str, int] | None = None) -> None:
-        """Order them, by the transactions that created them if these are given, and apply the one
-        rule.
+        """Sort the claims by `zxids`, the transactions that created them, or else by sequence. Then
+        count how many of them the rule grants.
         """
         nodes = [node for node in map(parse, children) if node is not None]
         nodes.sort(key=lambda node: zxids[node.child] if zxids else node.sequence)
@@ -126,29 +129,31 @@ class Line:
         self.worn = len(nodes) > 1 and any(
             node.sequence < 0 or node.sequence >= _LAST for node in nodes
         )
-        """Whether the sequences do not tell the order any more: after 2**31 - 1 the server gives
-        the same number again, or a negative one, or each in turn (trap 49)."""
+        """True if the sequences no longer give the order. After 2**31 - 1 the server repeats that
+        number, or gives a negative one, or alternates between the two (trap 49)."""
         self.granted = 0
-        """How many of them are granted: these are the first."""
+        """How many claims are granted. They are the first ones in `nodes`."""
         weight = 0
         for node in nodes:
             weight += node.weight
-            # One of another capacity is about to be told so, and to leave: it holds nothing.
+            # A claim with another capacity than the head's is not granted. Its client gets
+            # CapacityMismatch and removes it.
             if weight > node.capacity or node.capacity != nodes[0].capacity:
                 break
             self.granted += 1
 
     def place(self, child: str) -> int | None:
-        """Return how many stand ahead of a node; None if it is not there."""
+        """Return how many claims are ahead of a node; None if it is not in the queue."""
         return next((n for n, node in enumerate(self.nodes) if node.child == child), None)
 
     def found(self, id_: str) -> Node | None:
-        """Find a claim by its id."""
+        """Return the node of the claim with this id; None if it is not in the queue."""
         return next((node for node in self.nodes if node.id == id_), None)
 
     def obstacles(self, place: int) -> list[Node]:
-        """Choose whom a waiter watches: as few as possible, so that nobody is woken in vain, but so
-        heavy that it cannot be let in before one of them has gone. For a lock, its predecessor.
+        """Return the nodes that a waiter must watch. They are as few as possible, to avoid wake-ups
+        in vain. Together they weigh so much that the waiter cannot be granted before one of them is
+        deleted. For an exclusive lock this is the predecessor alone.
         """
         mine = self.nodes[place]
         room = mine.capacity - mine.weight

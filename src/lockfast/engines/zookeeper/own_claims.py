@@ -1,13 +1,14 @@
 """The claims of this client at the ensemble, by id: each one's node and local deadline.
 
-A session outlives its claims: kazoo's thread keeps it as long as the process runs. So each claim
-has a deadline of its own here. Whoever takes a claim out of here removes its node, and nobody
-can renew it any more: both happen under one lock, so nobody believes in what is being removed.
+kazoo's thread keeps a session alive as long as the process runs, so each claim has a deadline of
+its own here. The caller that takes a claim out of the table removes its node. From then on no
+renewal can extend the claim. Taking out and extending use one lock, so no holder gets a renewal of
+a claim that is being removed.
 
 The lock is re-entrant. A garbage collection or a signal handler may run lockfast code (a generator
-that was left inside `with lock:`, a handler that releases) in the thread that has it, between any
-two instructions here. So what is iterated over is copied first, and a step that would undo what
-such a call did in the meantime looks again behind itself.
+that was left inside `with lock:`, a handler that releases) in the thread that holds it, between any
+two instructions here. So loops run over copies, and a step that could undo what such a nested call
+did checks the result afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import threading
 from lockfast.engines.zookeeper.session import Session
 from lockfast.port import TOMB_MARGIN, Ask
 
-MANY = 1024  # tombstones among which those that are over are looked for
+MANY = 1024  # tombstones from which on expired ones are removed
 
 
 class OwnClaim:
-    """One claim of ours."""
+    """One claim of this client."""
 
     __slots__ = (
         "ask",
@@ -37,7 +38,7 @@ class OwnClaim:
     )
 
     def __init__(self, ask: Ask, folder: str, session: Session, deadline: float) -> None:
-        """Begin unanswered."""
+        """Start without a known node: the claim was not answered yet."""
         self.ask = ask
         self.id = ask.id
         self.folder = folder
@@ -47,44 +48,44 @@ class OwnClaim:
         """The name of its node; None while the reply to its creation is unknown."""
         self.ticket = 0
         self.told = False
-        """Whether its holder knows, or will read in a reply or a push, that it is granted."""
+        """Whether the grant was reported to the client, or is about to be, in a reply or a push."""
         self.gone = False
-        """Whether it is being resigned, or a watch has told that its node was removed: nobody is to
-        hear of a grant any more."""
+        """Whether it is being resigned, or a watch has reported that its node was deleted. Then no
+        grant of it is reported any more."""
         self.obstacle: str | None = None
-        """The path of the only node ahead of it, if there was but one: when that goes, it is
-        granted."""
+        """The path of the only node ahead of it, if there is just one. When the server deletes that
+        node, the claim is granted."""
 
 
 Table = dict[str, dict[str, OwnClaim]]
-"""Claims by id, by folder. A folder without claims is not there: names do not leak."""
+"""Claims by folder and id. A folder without claims is removed, so that names do not accumulate."""
 
 
 class OwnClaims:
     """The claims of this client at the ensemble, by id. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._lock = threading.RLock()
         self._mine: dict[str, OwnClaim] = {}
         self._folders: Table = {}
         self._doomed: Table = {}
-        """Claims that nobody can renew any more, but whose node may still be there."""
+        """Claims that can no longer be renewed, but whose node may still exist."""
         self._tombs: dict[str, float] = {}
 
     def enter(self, mine: OwnClaim) -> None:
-        """Take a claim in, before it is sent."""
+        """Add a claim, before it is sent."""
         with self._lock:
             mine.session.claims.add(mine.id)
             _join(self._folders, mine)
             self._mine[mine.id] = mine  # last: from now on it can be taken out
 
     def get(self, id_: str) -> OwnClaim | None:
-        """Find a claim."""
+        """Return the claim with this id; None if it is not in the table."""
         return self._mine.get(id_)
 
     def take(self, mine: OwnClaim) -> bool:
-        """Take a claim out; False if another has done it."""
+        """Take a claim out; False if another caller has done so."""
         with self._lock:
             return self._take(mine)
 
@@ -96,7 +97,7 @@ class OwnClaims:
         return True
 
     def extend(self, mine: OwnClaim, until: float, now: float) -> bool:
-        """Let a claim live longer; never shorter, and not if its time was over."""
+        """Extend a claim's deadline, and never shorten it. False if it has expired or is gone."""
         with self._lock:
             if self._mine.get(mine.id) is not mine or now >= mine.deadline:
                 return False
@@ -104,7 +105,7 @@ class OwnClaims:
             return True
 
     def tell(self, mine: OwnClaim, now: float) -> bool:
-        """Note that a claim is granted; False if that was known, or it is gone, or over."""
+        """Note that a grant is reported. False if it already was, or the claim is gone or over."""
         with self._lock:
             if mine.told or mine.gone or now >= mine.deadline:
                 return False
@@ -124,7 +125,7 @@ class OwnClaims:
             return [mine for mine in list(self._mine.values()) if mine.session is session]
 
     def doom(self, mine: OwnClaim) -> bool:
-        """Take a claim out whose node is to be removed; False if another has taken it."""
+        """Move a claim to those whose node is to be removed. False if it was taken out before."""
         with self._lock:
             return self._doom(mine)
 
@@ -135,12 +136,12 @@ class OwnClaims:
         return True
 
     def buried(self, mine: OwnClaim) -> None:
-        """Note that a doomed claim's node is gone."""
+        """Note that the node of a doomed claim no longer exists."""
         with self._lock:
             _part(self._doomed, mine)
 
     def doomed(self, now: float, folder: str | None = None) -> list[OwnClaim]:
-        """Doom the claims whose time is over, and give all that are doomed, on one name or all."""
+        """Doom the expired claims, and return all doomed claims, in one folder or in all."""
         with self._lock:
             among = self._mine if folder is None else self._folders.get(folder, {})
             for mine in list(among.values()):
@@ -151,13 +152,14 @@ class OwnClaims:
             return [mine for mates in list(self._doomed.values()) for mine in list(mates.values())]
 
     def next(self) -> float | None:
-        """Tell when a claim's time will be over, if none is renewed."""
+        """Return the earliest deadline of all claims; None if there are no claims."""
         with self._lock:
             return min((mine.deadline for mine in list(self._mine.values())), default=None)
 
     def entomb(self, ask: Ask, now: float) -> None:
-        """Let an id be dead: every copy of a claim is sent by this client, so it is enough that
-        this client knows. What was sent before is found by asking behind it (trap 47).
+        """Refuse to send the id again. Only this client sends copies of a claim, so a tombstone in
+        this table is enough. A copy that was sent before is found by a list that is sent behind it
+        (trap 47).
         """
         with self._lock:
             if len(self._tombs) >= MANY:
@@ -167,12 +169,12 @@ class OwnClaims:
             self._tombs[ask.id] = max(self._tombs.get(ask.id, 0.0), ask.not_after + TOMB_MARGIN)
 
     def is_dead(self, ask: Ask, now: float) -> bool:
-        """Return whether a claim may not be sent any more."""
+        """Return whether a claim must not be sent any more."""
         return now > ask.not_after or self._tombs.get(ask.id, 0.0) > now
 
 
 def _join(table: Table, mine: OwnClaim) -> None:
-    """Add a claim to its folder. Once it is there, nobody removes the folder."""
+    """Add a claim to its folder. Repeat if a nested call has removed the empty folder meanwhile."""
     while True:
         mates = table.setdefault(mine.folder, {})
         mates[mine.id] = mine
@@ -181,10 +183,10 @@ def _join(table: Table, mine: OwnClaim) -> None:
 
 
 def _part(table: Table, mine: OwnClaim) -> None:
-    """Remove a claim from its folder, and the folder if it was the last."""
+    """Remove a claim from its folder, and the folder if that was its last claim."""
     mates = table.get(mine.folder, {})
     mates.pop(mine.id, None)
     if not mates and table.get(mine.folder) is mates:
         table.pop(mine.folder, None)
-        for late in list(mates.values()):  # it came in between, and looked for itself too early
+        for late in list(mates.values()):  # added by a nested call before the pop
             _join(table, late)

@@ -18,15 +18,15 @@ READING = 30.0  # seconds: the timeout of a session that only reads
 
 
 class Pool:
-    """Opened on demand; the longest unused one makes room."""
+    """Opens sessions on demand. At `MOST` of them, it closes the oldest that is not in use."""
 
     def __init__(self, address: Address, transport: Transport, ear: Ear) -> None:
-        """Open nothing yet."""
+        """Open no session yet."""
         self._address = address
         self._transport = transport
         self._ear = ear
-        # Re-entrant: a garbage collection or a signal handler may run lockfast code in the thread
-        # that has it. Every step below bears that sessions come and go in between.
+        # Re-entrant, because a garbage collection or a signal handler may run lockfast code in the
+        # thread that holds it. So sessions may come and go between any two steps below.
         self._lock = threading.RLock()
         self._sessions: dict[int | None, Session] = {}
         self._closed = False
@@ -35,8 +35,8 @@ class Pool:
     def of(self, ttl: float) -> Iterator[Session]:
         """Use the session whose timeout is `ttl`; it may not be connected yet.
 
-        A session in use is not retired to make room for another. Otherwise the node of a claim
-        that is granted meanwhile would go with its session, and its holder would not know.
+        A session in use is not closed to make room for another. Otherwise the server would delete
+        the node of a claim that is granted meanwhile, and its holder would not know.
         """
         with self._lock:
             session = self._open(int(ttl * 1000), ttl)
@@ -46,7 +46,7 @@ class Pool:
 
     @contextmanager
     def any(self) -> Iterator[Session]:
-        """Use a session to read with, whatever its timeout."""
+        """Use a connected session, whatever its timeout; open one if there is none."""
         with self._lock:
             usable = (each for each in list(self._sessions.values()) if each.usable)
             session = next(usable, None) or self._open(None, READING)
@@ -89,8 +89,8 @@ class Pool:
         )
 
     def drop_unused(self, session: Session) -> None:
-        """End a session that only the caller uses; the next claim opens another. Claims that are on
-        it would go with it, and their holders would not know.
+        """Close a session if it has no claims and only the caller uses it. The next claim opens
+        another one. The server would delete claims with the session, unknown to their holders.
         """
         with self._lock:
             if not session.claims and session.users == 1:
@@ -104,13 +104,13 @@ class Pool:
         session.retire(alive=session.shortened)
 
     def told(self, session: Session, state: str) -> None:
-        """Hear of a session's state; one that is lost is of no use any more."""
+        """Pass a session's new state on, and drop the session if it is lost."""
         self._ear.told(session, state)
         if state == KazooState.LOST:
             self._drop(session)
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
-        """Pass it on."""
+        """Pass a watch that fired on."""
         self._ear.heard(session, event)
 
     def all(self) -> list[Session]:
@@ -118,7 +118,7 @@ class Pool:
         return list(self._sessions.values())
 
     def close(self) -> list[Session]:
-        """Open no more, and give those that are there."""
+        """Refuse to open more sessions, and return the open ones, which the caller closes."""
         with self._lock:
             self._closed = True
             sessions, self._sessions = list(self._sessions.values()), {}

@@ -1,18 +1,19 @@
 """Proof that a session lives: an empty transaction, which a majority of the servers accepts.
 
-A session ends when the leader has heard nothing of it for its timeout. A leader that was replaced,
-and does not know it yet, still answers reads, pings and `sync`, which no other server takes part
-in: none of these proves that the session lives. A transaction does:
+A session ends when the leader has heard nothing of it for its timeout. A leader that was replaced
+and has not noticed it still answers reads, pings and `sync` without any other server. So none of
+these proves that the session lives. A committed transaction does:
 
-- The leader looks whether the session is alive before it proposes a transaction of that session.
-- The reply comes once a majority has accepted the proposal, in this leader's epoch. Every later
-  leader is elected by a majority, one of which accepted the proposal before it left for the new
-  epoch. So every later leader was elected after the request was sent, and it starts the timeout of
-  every session anew when it is elected.
+- The leader checks that the session is alive before it proposes a transaction of that session.
+- The reply comes once a majority has accepted the proposal, in this leader's epoch. A majority
+  elects every later leader, and at least one of its members accepted the proposal before it joined
+  the new epoch. So every later leader was elected after the request was sent, and a new leader
+  restarts the timeout of every session.
 
-So from the send on the session lives for its timeout, whoever leads. The transaction checks the
-version of a node and changes nothing: no node of its own, which could leak or be contended for, no
-watch fires, and it needs the right to read alone. It is logged and counted like any write.
+So the session lives for its timeout from the moment of sending, whichever server leads. The
+transaction checks the version of a node and changes nothing. It has no node of its own, which could
+leak or be contended for. It fires no watch and needs only the right to read. The servers log and
+count it like any write.
 """
 
 from __future__ import annotations
@@ -25,38 +26,39 @@ from kazoo.protocol.serialization import CheckVersion, Sync, Transaction
 from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.transport import Reply, Transport
 
-ANY = -1  # version
+ANY = -1  # matches every version of a node
 
 
 class Proof:
-    """One transaction on its way. What is sent behind it on the same session is read after it."""
+    """One empty transaction. The server handles later requests of the same session after it."""
 
     def __init__(self, transport: Transport, session: Session, path: str) -> None:
-        """Send it. `path` is a node that we may read; it need not be there."""
+        """Send the transaction. `path` is a node that we may read; it need not exist."""
         self._transport = transport
         self._session = session
         self.sent = transport.now()
         self._reply: Reply = session.send(transport, Transaction([CheckVersion(path, ANY)]))
 
     async def settle(self, deadline: float) -> None:
-        """Wait until it is accepted, and let the session's lease begin at its send."""
+        """Wait until a majority has accepted it. The session's timeout then counts from `sent`."""
         with contextlib.suppress(NoNodeError):  # a majority has accepted this answer too
             await self._session.settle(self._transport, self._reply, deadline)
         self._session.prove(self.sent)
 
 
 class CaughtUp:
-    """In place of a proof that is not needed: the server catches up with its leader first.
+    """A `sync`, in place of a proof that is not needed: the server catches up with its leader.
 
-    Without it a follower that lags shows a claim that was resigned already. Nothing is logged.
+    Without it, a follower that lags would still list a claim that was already resigned. The servers
+    log nothing for it.
     """
 
     def __init__(self, transport: Transport, session: Session, path: str) -> None:
-        """Send it."""
+        """Send the `sync`."""
         self._transport = transport
         self._session = session
         self._reply: Reply = session.send(transport, Sync(path))
 
     async def settle(self, deadline: float) -> None:
-        """Wait until the server has caught up. The session's lease does not move."""
+        """Wait until the server has caught up. The session's anchor does not move."""
         await self._session.settle(self._transport, self._reply, deadline)

@@ -1,7 +1,8 @@
-"""The reaper: removes the claims whose time is over though their session lives.
+"""The reaper: a thread that removes expired claims whose session is still alive.
 
-A thread of its own, for asyncio too. A heart that hangs in a callback, or a loop that is blocked,
-renews nothing; kazoo's thread goes on all the same, and would keep their claims for ever.
+A heart that hangs in a callback, or an event loop that is blocked, renews nothing. kazoo's thread
+still keeps their session alive, and would keep their claims for ever. So the reaper has a thread of
+its own, with asyncio too.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ PATIENCE = 2.0  # seconds that one removal may take
 
 
 class Reaper:
-    """One per engine; its thread runs while there are claims."""
+    """The reaper of one engine. Its thread runs from the first claim until `close`."""
 
     def __init__(self, own: OwnClaims, clock: Clock) -> None:
-        """Start nothing yet."""
+        """Start no thread yet."""
         self._own = own
         self._now = clock
         self._transport = ThreadTransport(clock)
@@ -36,7 +37,7 @@ class Reaper:
         self._closed = False
 
     def expect(self, deadline: float) -> None:
-        """Be there at that time, and not later."""
+        """Look for expired claims at that time at the latest. Start the thread if necessary."""
         if deadline < self._planned or not self._running:
             with self._awake:
                 self._planned = min(self._planned, deadline)
@@ -49,7 +50,7 @@ class Reaper:
         self._awake.notify()
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Make the thread end, without waiting for it."""
         with self._awake:
             self._closed = True
             self._awake.notify()
@@ -74,7 +75,7 @@ class Reaper:
     def _removed(self, mine: OwnClaim) -> bool:
         try:
             drive(self._remove(mine, self._now() + PATIENCE))
-        except SessionLost:  # and its node with it
+        except SessionLost:  # the server deletes the node with it
             self._own.buried(mine)
         except EngineError:
             return False

@@ -1,4 +1,4 @@
-"""The recipe: how a claim enters its queue, and how it leaves."""
+"""The recipe: adds a claim to its queue, finds it there again, and withdraws it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
-SEEN = 10_000  # folders and buckets that are believed to be there
-ATTEMPTS = 3  # a folder may go between its making and its use, but not for ever
+SEEN = 10_000  # folders and buckets that are remembered as existing
+ATTEMPTS = 3  # the server may delete an empty folder before its use, but not every time
 
 
 class Recipe:
-    """What a claim needs of the engine: own claims, reaper, looks."""
+    """Sends the claims of one engine, and registers them with its own claims and reaper."""
 
     def __init__(
         self, transport: Transport, base: Base, own: OwnClaims, reaper: Reaper, look: Look
     ) -> None:
-        """Begin knowing no name."""
+        """Start without knowledge of any folder."""
         self._transport = transport
         self._now = transport.now
         self._base = base
@@ -41,14 +41,14 @@ class Recipe:
     async def enter(
         self, ask: Ask, session: Session, folder: str, deadline: float
     ) -> Standing | None:
-        """Send a claim for the first time."""
-        if not ask.queue:  # a look costs the ensemble less than a node that comes and goes
+        """Send a claim for the first time, and return its standing. None: the id is dead."""
+        if not ask.queue:  # reading is cheaper than a node that is created and deleted
             line = await glanced(self._transport, session, folder, deadline)
             _agree(ask, line)
             if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
                 return await self._look.refused(session, folder, line, deadline)
         now = self._now()
-        if self._own.is_dead(ask, now):  # it has waited for a connection until now
+        if self._own.is_dead(ask, now):  # it waited for a connection until now
             return None
         mine = OwnClaim(ask, folder, session, now + ask.shape.wait_ttl)
         self._own.enter(mine)
@@ -56,10 +56,11 @@ class Recipe:
         return await self._append(mine, deadline)
 
     async def find(self, mine: OwnClaim, deadline: float) -> Standing | None:
-        """Send a claim again: find the node of an earlier copy, whose time goes on as it did.
+        """Find the node of an earlier copy of a claim, and return its standing. The deadline of the
+        claim does not change.
 
-        If there is none, the id is dead. Whether no copy ever came, or one came and was broken,
-        cannot be told; a second node would bring a broken claim back to life.
+        If there is no node, the id is dead. Either no copy arrived, or one arrived and was broken.
+        We cannot tell which, and a second node would bring a broken claim back to life.
         """
         await mine.session.ready(deadline)
         asked = self._now()
@@ -71,7 +72,7 @@ class Recipe:
         return None
 
     async def _append(self, mine: OwnClaim, deadline: float) -> Standing | None:
-        """Create the node and list its mates, back to back: one latency."""
+        """Create the node and list its queue. Both requests together take one round trip."""
         ask, session, folder = mine.ask, mine.session, mine.folder
         bucket = folder.rpartition("/")[0]
         path = f"{folder}/{nodes.stem(ask)}"
@@ -79,7 +80,8 @@ class Recipe:
         request = Create2(path, data, session.acl, EPHEMERAL_SEQUENTIAL)
         try:
             for _ in range(ATTEMPTS):
-                # Not waited for: what is there already is refused, and the claim comes behind it.
+                # Do not wait for these replies. The server refuses to create a node that exists,
+                # and handles the claim after these requests.
                 if bucket not in self._seen:
                     make(self._transport, session, folder)
                 elif folder not in self._seen:
@@ -93,7 +95,7 @@ class Recipe:
                 except NoNodeError:
                     first = folder not in self._seen
                     self._seen.pop(folder, None)
-                    # The folder was made just before, so its bucket must be missing.
+                    # The folder was created just before, so its bucket must be missing.
                     if first:
                         self._seen.pop(bucket, None)
             else:
@@ -114,13 +116,13 @@ class Recipe:
         place = line.place(mine.child)
         life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl
         if not self._own.extend(mine, sent + life, self._now()):
-            return None  # its time was over before the reply came: the reaper has it
+            return None  # it expired before the reply came, and the reaper removes it
         return await self._joined(mine, line, sent, deadline)
 
     async def _joined(
         self, mine: OwnClaim, line: Line, sent: float, deadline: float
     ) -> Standing | None:
-        """Report on a claim in its queue, unless it may not stay there."""
+        """Return the standing of a claim in its queue. Withdraw a claim that may not stay there."""
         ask = mine.ask
         try:
             _agree(ask, line)
@@ -137,7 +139,7 @@ class Recipe:
         return standing
 
     async def withdraw(self, mine: OwnClaim, deadline: float) -> None:
-        """Take back a claim that is not kept; what fails now, the reaper does."""
+        """Remove a claim that is not kept. If that fails, the reaper removes it later."""
         if self._own.doom(mine):
             try:
                 await self._bury(mine, deadline)
@@ -145,7 +147,7 @@ class Recipe:
                 return
 
     async def prune(self, folder: str, deadline: float) -> None:
-        """Remove what is over on a name before anybody looks at it."""
+        """Remove our expired claims on a name, so that the next list does not contain them."""
         for mine in self._own.doomed(self._now(), folder):
             await self._bury(mine, deadline)
 
@@ -154,7 +156,7 @@ class Recipe:
             await mine.session.ready(deadline)
             await remove(self._transport, mine, deadline)
         except SessionLost:
-            pass  # and its node with it
+            pass  # the server deletes the node with it
         except BaseException:
             self._reaper.expect(self._now())
             raise
@@ -162,7 +164,7 @@ class Recipe:
 
 
 def _agree(ask: Ask, line: Line) -> None:
-    """Refuse a capacity other than the head's."""
+    """Raise `CapacityMismatch` if a claim's capacity is not that of the queue's head."""
     ruling = line.nodes[0].capacity if line.nodes else ask.shape.capacity
     if ruling != ask.shape.capacity:
         raise CapacityMismatch(ask.shape.name, ask.shape.capacity, ruling)

@@ -1,7 +1,7 @@
-"""One ZooKeeper session, on one connection at a time: kazoo's client, used for that session alone.
+"""One ZooKeeper session, on one connection at a time: a kazoo client that serves one session only.
 
-kazoo would begin another session where one was lost, and a request that falls in between would be
-sent on it. Ours ends with its session; the engine opens the next one.
+kazoo alone would replace a lost session by a new one, and send a request that was meant for the old
+session on the new one. A `Session` ends when its session is lost, and the engine opens the next.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from lockfast.engines.zookeeper.transport import Late, Reply, Transport
 from lockfast.engines.zookeeper.url import Address
 from lockfast.errors import EngineRefused, EngineUnavailable
 
-PATIENCE = (1.5, 5.0)  # seconds that connecting to one host may take: always, and at most
-OUTLIVED = 10.0  # seconds without a connection, or two timeouts, after which a session is given up
-NUDGE = 0.05  # seconds without an answer after which a server is poked
+PATIENCE = (1.5, 5.0)  # seconds that connecting to one host may take: lower and upper bound
+OUTLIVED = 10.0  # seconds offline (two timeouts, if longer) after which a session is given up
+NUDGE = 0.05  # seconds without an answer after which another request is sent, to wake the server
 
 
 class Ear(Protocol):
-    """Who hears of a session, in kazoo's threads."""
+    """Receives the callbacks of a session, in kazoo's threads."""
 
     def told(self, session: Session, state: str) -> None:
-        """Hear of its state."""
+        """Handle a new state of the session."""
 
     def heard(self, session: Session, event: WatchedEvent) -> None:
-        """Hear of a watch that fired."""
+        """Handle a watch that fired."""
 
 
 class Session:
-    """A session. Its requests are answered in the order in which they are sent."""
+    """One session. The server answers its requests in the order in which they are sent."""
 
     def __init__(
         self,
@@ -57,40 +57,40 @@ class Session:
         transport: Transport,
         ear: Ear,
     ) -> None:
-        """Begin to connect."""
+        """Start to connect. `timeout`: the session's, in seconds. `ear`: gets its callbacks."""
         self.where = address.hosts
         self.asked = int(timeout * 1000)
         self.negotiated = 0
-        """Milliseconds that the server keeps the session without a sign of life, as `asked`."""
+        """The session timeout that the server granted, in milliseconds. We requested `asked`."""
         self.lost = False
         self.shortened = False
-        """Whether it is lost because a server keeps it for less than was asked for."""
+        """Whether it was given up because a server granted a shorter timeout than `asked`."""
         self.refused = False
         self.anchor = 0.0
-        """From when on the session lives for its timeout: see `prove`."""
+        """The instant from which on the session is known to live for its timeout: see `prove`."""
         self.watched: set[str] = set()
         self.changes = 0
-        """How often the token base that rules may have changed."""
+        """How often the stored token base may have changed."""
         self.checked = -1
-        """How many of them had been when it was read. Not a flag: others must not pass before the
-        first one has read it, and a change that comes while it is read must count.
+        """The value of `changes` when the base was last read. A flag would let other claims pass
+        before the first one has read the base, and would miss a change during that read.
         """
         self.users = 0
-        """How many calls use it now. The pool counts them, under its lock."""
+        """How many calls use the session now. The pool counts them, under its lock."""
         self.claims: set[str] = set()
-        """The ids of claims that live on it, or may."""
+        """The ids of claims that have a node in this session, or may have one."""
         self._up = False
         self._down: float | None = None
-        """Since when it has no connection, if it had one."""
+        """When the connection was lost; None while connected and before the first connection."""
         self._nudged = 0.0
         self._silent: float | None = None
-        """Since when somebody waits and nothing was answered."""
+        """Since when callers wait and the server answers nothing; None if it does."""
         self._now = transport.now
         self._transport = transport
         self._opened = transport.reply()
         self._ear = ear
-        # Reconnecting is the driver's; no request is ever sent twice by it. It would wait a whole
-        # timeout for a host that is silent, and come to the next one with a session that is over.
+        # kazoo reconnects by itself, and sends no request twice. If it waited a whole session
+        # timeout for a silent host, the session would expire before it tries the next host.
         retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)
         patience = min(max(timeout / (address.hosts.count(",") + 1), PATIENCE[0]), PATIENCE[1])
         self._handler = Handler(address.context)
@@ -101,23 +101,23 @@ class Session:
             connection_retry=retry,
             auth_data=address.login,
         )
-        self._handler.waiting = lambda: self._client._queue  # noqa: SLF001  # kazoo has no other
+        self._handler.waiting = lambda: self._client._queue  # noqa: SLF001  # kazoo has no public one
         self._client.add_listener(self._changed)
-        connection = self._client._connection  # noqa: SLF001  # nobody else is told the timeout
+        connection = self._client._connection  # noqa: SLF001  # kazoo has no hook for the timeout
         self._invoke, connection._invoke = connection._invoke, self._spy  # noqa: SLF001  # the same
         self._reading = Reading(self._client)
         self.acl = address.acl
         self._client.start_async()
 
     def _spy(self, timeout: float, request: object, xid: int | None = None) -> Any:  # noqa: ANN401  # kazoo's
-        """Ask for our timeout, which is not the one for connecting, and hear the server's."""
+        """Request our session timeout in kazoo's handshake, and note what the server grants."""
         if isinstance(request, Connect):
             request = Opening(*request._replace(time_out=self.asked))
         elif isinstance(request, Auth):
             request = Login(*request)
         answer = survive(lambda: self._invoke(timeout, request, xid))
         if isinstance(request, Connect):
-            if not isinstance(answer[0].passwd, bytes):  # kazoo's thread would end of it
+            if not isinstance(answer[0].passwd, bytes):  # it would end kazoo's thread
                 raise ConnectionDropped("a session without a password")
             self.negotiated = answer[0].time_out
         return answer
@@ -127,8 +127,8 @@ class Session:
             return
         self._silent = None
         if state == KazooState.CONNECTED and self.claims and self.negotiated < self.asked:
-            # This server keeps the session for less than its holders believe: other bounds. They
-            # are told first, and their nodes stay for the shorter time.
+            # This server has other bounds, and keeps the session for less than the holders' ttl. So
+            # the holders lose their leases now, and their nodes stay for the shorter timeout.
             self.shortened = True
             state = KazooState.LOST
         if state == KazooState.CONNECTED:
@@ -148,7 +148,7 @@ class Session:
 
     @property
     def timeout(self) -> float:
-        """Seconds that the server keeps the session without a sign of life."""
+        """The session timeout that the server granted, in seconds."""
         return self.negotiated / 1000
 
     @property
@@ -158,12 +158,12 @@ class Session:
 
     @property
     def silent(self) -> bool:
-        """Whether somebody waits, and nothing was answered for a while."""
+        """Whether callers wait, and the server has answered nothing for `NUDGE` seconds."""
         since = self._silent
         return since is not None and self._now() - since > NUDGE
 
     async def ready(self, deadline: float) -> None:
-        """Wait for a connection: what is not sent need not be doubted."""
+        """Wait for a connection. A request that was not sent needs no tombstone."""
         if not self.usable:
             self._outlive()
             try:
@@ -175,10 +175,10 @@ class Session:
             self.check()
 
     def _outlive(self) -> None:
-        """Give a session up that has been without a connection for long: it has expired.
+        """Give up a session that has had no connection for so long that it has expired.
 
-        It is not for the driver to find out. Replies whose transaction numbers were garbled, higher
-        than any that the ensemble has given, keep every server from taking their client back.
+        kazoo may never find out. After garbled replies with transaction numbers above any that the
+        ensemble has given, every server refuses the client.
         """
         down, longest = self._down, max(OUTLIVED, self.timeout * 2.0)
         if down is not None and not self.lost and self._now() > down + longest:
@@ -187,7 +187,7 @@ class Session:
             self._ear.told(self, KazooState.LOST)
 
     def check(self) -> None:
-        """Raise what keeps a request from being sent now."""
+        """Raise the reason why no request can be sent now, if there is one."""
         if self.refused:
             raise EngineRefused(f"ZooKeeper at {self.where}: the authentication failed")
         if self.lost:
@@ -197,21 +197,21 @@ class Session:
             raise EngineUnavailable(said, sent=False)
 
     def prove(self, sent: float) -> None:
-        """Note that a transaction of this session was committed, which was sent then (see proof).
+        """Note that a transaction, sent at that instant, was committed (see proof.py).
 
-        Nothing else moves the anchor: a leader that was replaced answers all the rest by itself.
+        Nothing else moves the anchor. A leader that was replaced can answer the rest by itself.
         """
         self.anchor = max(self.anchor, sent)
 
     def send(self, transport: Transport, request: object) -> Reply:
-        """Send a request behind all that were sent before."""
+        """Send a request and return its reply. The server handles it after all earlier ones."""
         reply = transport.reply()
-        # kazoo's own methods would answer by way of a second thread, and know no containers.
+        # kazoo's own methods pass answers through a second thread, and create no containers.
         self._client._call(request, reply)  # noqa: SLF001  # see above
         return reply
 
     async def settle(self, transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
-        """Wait for a reply, and say in our words what went wrong."""
+        """Wait for a reply and return it. Translate kazoo's errors, except those about a node."""
         try:
             answer = whole(await self._nudging(transport, reply, deadline))
         except Late:
@@ -228,10 +228,10 @@ class Session:
         return answer
 
     async def _nudging(self, transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
-        """Wait, and poke a server that does not answer.
+        """Wait for a reply, and send another request to a server that does not answer.
 
-        ZooKeeper 3.8.0 at times forgets a session's second write under way until anything else
-        comes in (its CommitProcessor sleeps on it): seen about once in 4,000 pairs of writes.
+        ZooKeeper 3.8.0 sometimes leaves the second of a session's writes unanswered until another
+        request arrives (its CommitProcessor sleeps): seen about once in 4,000 pairs of writes.
         """
         now = self._now()
         self._silent = now if self._silent is None else self._silent
@@ -249,8 +249,8 @@ class Session:
         return await transport.wait(reply, deadline)
 
     def _cut(self) -> None:
-        """End a connection that is silent: kazoo tries the next server then. It would not notice by
-        itself, since each of our requests keeps it from asking whether anybody is there.
+        """Close the connection, so that kazoo tries the next server. kazoo does not notice a silent
+        server by itself, because each of our requests postpones its ping.
         """
         self._silent = None
         current = self._client._connection._socket  # noqa: SLF001  # there is no other way to it
@@ -259,18 +259,18 @@ class Session:
                 current.shutdown(socket.SHUT_RDWR)
 
     def watcher(self, event: WatchedEvent) -> None:
-        """Hear of a watch that fired."""
+        """Pass a watch that fired on to the ear."""
         if event.path is not None:
             self.watched.discard(event.path)
             self._ear.heard(self, event)
 
     def command(self, word: str) -> str:
-        """Send a four-letter word on a connection of its own. Blocking."""
+        """Send a four-letter command on a separate connection, and return its answer. Blocking."""
         return self._handler.command(word)
 
     def retire(self, *, alive: bool = False) -> Reply:
-        """Close the session in a thread of its own: kazoo waits ten seconds and more. Return what
-        is set when that has ended. `alive`: only leave it, so that its nodes stay for their time.
+        """Close the session in a separate thread, because kazoo waits ten seconds and more. Return
+        a reply that is set at the end. `alive`: only disconnect, and leave its nodes to time out.
         """
         self.lost = True
         ended = self._transport.reply()
@@ -278,7 +278,7 @@ class Session:
         def stop() -> None:
             with contextlib.suppress(Exception):
                 if alive:
-                    self._client._stopped.set()  # noqa: SLF001  # kazoo knows no other farewell
+                    self._client._stopped.set()  # noqa: SLF001  # kazoo has no method for it
                     self._cut()
                     self._client._safe_close()  # noqa: SLF001  # the same
                 else:
@@ -291,7 +291,7 @@ class Session:
         return ended
 
     def forget(self) -> None:
-        """Let go of the sockets in a forked child, without a word to the server."""
+        """Close the sockets in a forked child, without sending anything to the server."""
         self.lost = True
         atexit.unregister(self._handler.stop)
         connection = self._client._connection  # noqa: SLF001  # its threads are not in this process

@@ -15,11 +15,11 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.transport import Transport
 from lockfast.port import Blocker, Standing
 
-HEADS = 1024  # heads that are remembered: what a node says never changes
+HEADS = 1024  # heads of queues that are remembered, because a node's data never changes
 
 
 class Look:
-    """What a list of children does not say is asked for here."""
+    """Reports standings. Reads from the nodes what a list of children does not contain."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Look:
         own: OwnClaims,
         worth: Callable[[Session, str], None],
     ) -> None:
-        """`worth` is told of a name that changed while it was looked at."""
+        """`worth` is called with session and folder if a queue changed while it was read."""
         self._transport = transport
         self._now = transport.now
         self._own = own
@@ -35,7 +35,7 @@ class Look:
         self._heads: dict[str, Blocker] = {}
 
     async def identified(self, mine: OwnClaim, line: Line, deadline: float) -> bool:
-        """Find the node of a claim whose reply was lost, and its ticket."""
+        """Return whether a claim is in the queue. Find its node and ticket if they are unknown."""
         if mine.child is not None:
             return line.place(mine.child) is not None
         node = line.found(mine.id)
@@ -49,7 +49,7 @@ class Look:
         return True
 
     async def refused(self, session: Session, folder: str, line: Line, deadline: float) -> Standing:
-        """Report on a claim that will not queue."""
+        """Return the standing of a claim that does not fit and is not to wait: it is not kept."""
         blocker = None
         if line.nodes:
             try:
@@ -61,9 +61,9 @@ class Look:
     async def standing(
         self, mine: OwnClaim, line: Line, sent: float, deadline: float
     ) -> Standing | None:
-        """Report on a claim, and watch whom it waits for; None if it is gone.
+        """Return a claim's standing, and watch the claims that it waits for. None: it is gone.
 
-        Whoever passes on that it is granted notes it in the own.
+        A caller that passes on a grant must note it with `OwnClaims.tell`.
         """
         session, folder = mine.session, mine.folder
         while True:
@@ -77,13 +77,13 @@ class Look:
                     await self.watch(mine, line, place, deadline)
                 head = await self._head(session, folder, line.nodes[0], deadline)
                 break
-            except NoNodeError:  # the head has gone: the list was old
+            except NoNodeError:  # the head was deleted after the list was made
                 line = await glanced(self._transport, session, folder, deadline)
         until = min(mine.deadline, session.anchor + session.timeout)
         return Standing(
             ticket=mine.ticket,
             granted=granted,
-            left=int((until - sent) * 1e6) / 1e6,  # not a rounding error more than there is
+            left=int((until - sent) * 1e6) / 1e6,  # rounded down, so never too long
             ahead=place,
             behind=len(line.nodes) - max(line.granted, place + 1),
             floor=head.ticket,
@@ -92,16 +92,19 @@ class Look:
         )
 
     def _recheck(self, line: Line) -> float | None:
-        """Tell the first in line when the next of our own claims ends. A watch tells of others."""
+        """Return the seconds until the next claim of a queue expires, if all of them are our own.
+        Otherwise return None, because a watch reports the end of other clients' claims.
+        """
         ours = [self._own.get(node.id) for node in line.nodes]
         known = [mine.deadline for mine in ours if mine is not None]
         return min(known) - self._now() if len(known) == len(ours) else None
 
     async def watch(self, mine: OwnClaim, line: Line, place: int, deadline: float) -> None:
-        """Watch those before whose end a waiter cannot be let in.
+        """Watch the nodes of which one must be deleted before a waiter can be granted.
 
-        The first in line watches its own node too, and that first: ZooKeeper tells of changes in
-        their order, so a waiter that an operator has removed is not let in by what goes after it.
+        A waiter with a single node ahead of it first watches its own node too. ZooKeeper reports
+        changes in their order. So if an operator removes the waiter and the node ahead of it goes
+        later, the waiter is not granted.
         """
         session, folder = mine.session, mine.folder
         alone = line.nodes[0] if place == 1 else None
@@ -116,13 +119,15 @@ class Look:
         for node, path, reply in replies:
             try:
                 data, stat = await session.settle(self._transport, reply, deadline)
-            except NoNodeError:  # it went before it was watched
+            except NoNodeError:  # it was deleted before the watch was set
                 session.watched.discard(path)
                 mine.gone = mine.gone or node.child == mine.child
                 self._worth(session, folder)
             else:
                 self._remember(folder, node, data, stat.czxid)
-        if alone is not None:  # and not sooner: until then it is looked at, which takes longer
+        # Only now are all watches set. Until then a deletion makes the listener read the queue,
+        # which takes longer.
+        if alone is not None:
             mine.obstacle = f"{folder}/{alone.child}"
 
     async def _head(self, session: Session, folder: str, node: Node, deadline: float) -> Blocker:

@@ -1,4 +1,4 @@
-"""The blocking transport: a thread waits for kazoo's."""
+"""The blocking transport: the calling thread waits for kazoo's connection thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lockfast.runtime.base import Clock
 
 
 class ThreadReply:
-    """A one-shot made of a bare lock."""
+    """A reply for threads: a one-shot event made of a bare lock."""
 
     __slots__ = ("_done", "error", "gate", "value")
 
     def __init__(self) -> None:
-        """Begin without an answer."""
+        """Start without an answer."""
         self.gate = threading.Lock()
         self.gate.acquire()
         self._done = False
@@ -23,11 +23,11 @@ class ThreadReply:
         self.error: BaseException | None = None
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Take the answer in; the first stands."""
+        """Set the answer. Only the first answer or error counts."""
         self._settle(value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive an error."""
+        """Set an error. Only the first answer or error counts."""
         self._settle(None, error)
 
     def _settle(self, value: object, error: BaseException | None) -> None:
@@ -38,22 +38,22 @@ class ThreadReply:
 
 
 class ThreadTransport:
-    """Threads."""
+    """Waits for replies by blocking the calling thread."""
 
     def __init__(self, clock: Clock) -> None:
-        """Take the time from `clock`."""
+        """Read the time from `clock`."""
         self.now = clock
 
     def reply(self) -> ThreadReply:
-        """Make a reply to come."""
+        """Return a new reply that is not set yet."""
         return ThreadReply()
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
-        """Block until the answer is there."""
+        """Block until the reply is set, and return its value. Raise its error, or `Late`."""
         assert isinstance(reply, ThreadReply)  # noqa: S101  # a transport waits for its own
         if not reply.gate.acquire(timeout=min(max(deadline - self.now(), 0.0), 3600.0)):
             raise Late
-        reply.gate.release()  # for the next who waits
+        reply.gate.release()  # let the next waiter pass
         if reply.error is not None:
             raise reply.error
         return reply.value

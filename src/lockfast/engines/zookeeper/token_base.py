@@ -1,4 +1,4 @@
-"""The token base: what is added to every new ticket. The highest one that was ever used rules."""
+"""The token base: a number that is added to every new ticket. The highest ever used is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockfast.errors import EngineRefused
 
 
 class Base:
-    """One client's base, checked against the one that is stored."""
+    """One client's token base, which is checked against the stored one."""
 
     def __init__(self, root: str, value: int, transport: Transport) -> None:
         """Store nothing yet."""
@@ -24,7 +24,7 @@ class Base:
         self._transport = transport
 
     def lift(self, zxid: int) -> int:
-        """Return the ticket of a node that was created in that transaction."""
+        """Return the ticket of a node that the transaction `zxid` created."""
         ticket = zxid + self.value
         if zxid <= 0:
             raise EngineRefused(f"the ensemble gave a transaction the number {zxid}")
@@ -33,8 +33,8 @@ class Base:
         return ticket
 
     async def check(self, session: Session, deadline: float) -> None:
-        """Store our base if it is higher, refuse to go on if it is lower. A watch tells of a later
-        change before the reply to any claim behind that change.
+        """Store our base if it is higher than the stored one, and raise `EngineRefused` if it is
+        lower. A watch reports a later change before the reply to any claim after that change.
         """
         while True:
             changes = session.changes
@@ -55,10 +55,10 @@ class Base:
             if ruling == self.value:
                 session.checked = changes
                 return
-            await self._store(session, version, deadline)  # and look again, also at our own change
+            await self._store(session, version, deadline)  # our own change counts too: read again
 
     def _read(self, data: bytes | None) -> int:
-        """Read what is stored. Whoever may write there may have written anything."""
+        """Parse the stored base. Other programs may have written anything there."""
         if data is None or not re.fullmatch(rb"[0-9]{1,16}", data) or int(data) >= LIMIT:
             raise EngineRefused(f"{self.path} is not a token base: set it to the right one")
         return int(data)
@@ -79,4 +79,4 @@ class Base:
                     continue
             await session.settle(self._transport, last, deadline)
         except (BadVersionError, NodeExistsError):
-            pass  # another was quicker
+            pass  # another client was quicker

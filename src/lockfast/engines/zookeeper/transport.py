@@ -1,4 +1,4 @@
-"""What the engine asks of its transport: replies to wait for."""
+"""The transport protocol: how the engine waits for replies from kazoo's connection thread."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ class Late(Exception):
 
 
 class Reply(Protocol):
-    """A reply to come. kazoo's connection thread sets it: the driver's own result would go by way
-    of a second thread.
+    """A reply that may not have arrived yet. kazoo's connection thread sets it directly, because
+    kazoo's own result objects pass through a second thread.
     """
 
     def set(self, value: Any = None) -> None:  # noqa: ANN401  # whatever the server said
-        """Receive the answer."""
+        """Set the server's answer, and wake the waiters."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive an error."""
+        """Set an error instead of an answer, and wake the waiters."""
 
 
 class Transport(Protocol):
-    """Threads, or asyncio."""
+    """Makes replies and waits for them, with threads or with asyncio."""
 
     now: Clock
 
     def reply(self) -> Reply:
-        """Make a reply to come."""
+        """Return a new reply that is not set yet."""
         ...
 
     async def wait(self, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # see Reply
-        """Wait for a reply; raises its error, or `Late`. Any number may wait for one."""
+        """Wait for a reply and return its value. Raise its error, or `Late` at the deadline.
+        Several callers may wait for one reply.
+        """

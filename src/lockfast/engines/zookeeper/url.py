@@ -1,4 +1,4 @@
-"""Where an ensemble is, and how to log in: what a URL says, in kazoo's words."""
+"""The address of an ensemble and the login for it, read from a URL for kazoo."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ OPTIONS = ("ssl", *TLS, "acl", "token_base")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One ensemble, and the node under which our locks are."""
+    """An ensemble, the login for it, and the node below which lockfast keeps its locks."""
 
     hosts: str
     root: str
     login: list[tuple[str, str]] = field(repr=False)
-    """Schemes and credentials."""
+    """Pairs of an authentication scheme and its credentials."""
     acl: list[ACL]
     context: ssl.SSLContext | None
     weak: tuple[Finding, ...]
-    """What is wrong with the way to the ensemble."""
+    """Findings about a connection that is not encrypted or not verified."""
 
     @staticmethod
     def of(target: Target) -> Address:
-        """Read a URL."""
+        """Return the address that a URL names."""
         said = target.take(*OPTIONS)
         hosts = target.hosts or (("localhost", None),)
         name, password = target.username, target.password or ""
@@ -52,12 +52,14 @@ class Address:
 
 
 def _usual(name: str | None, said: dict[str, str]) -> str:
-    """Choose who may change our nodes: a client that shows who it is shares them with nobody."""
+    """Return the default `acl`: `creator` for a client with a user or certificate, else `open`."""
     return "open" if name is None and "ssl_cert" not in said else "creator"
 
 
 def _acl(said: str) -> list[ACL]:
-    """Read who may do everything: `creator`, `open`, or `scheme:id`, several with `|` between."""
+    """Parse the option `acl`: `creator`, `open` or `scheme:id`, several joined by `|`. Each of them
+    gets all rights to our nodes.
+    """
     found: list[ACL] = []
     for each in said.split("|"):
         scheme, colon, id_ = each.partition(":")

@@ -1,1 +1,1 @@
-"""The contract, by theme: each module is a class of tests, applied by subclassing it."""
+"""The contract by theme: each module has classes of tests, which an engine's tests subclass."""

@@ -1,7 +1,7 @@
-"""The names of the contract suite, in one place."""
+"""The contract suite: collects all contracts, and groups them into those to subclass."""
 
 
-# ruff: noqa: E402  # pytest rewrites the asserts of modules that are imported after it was told
+# ruff: noqa: E402  # pytest rewrites asserts only in modules that are imported after this call
 
 import pytest
 
@@ -67,11 +67,11 @@ class ExclusiveContract(
     NamingContract,
     RecordContract,
 ):
-    """What the port promises of an engine that keeps no queue and lets one hold at a time."""
+    """The port's tests for an engine without queues, where one claim at a time holds a name."""
 
 
 class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
-    """Everything that the port promises."""
+    """All tests of the port."""
 
 
 class ClientContract(
@@ -82,7 +82,7 @@ class ClientContract(
     GuaranteeContract,
     OverviewContract,
 ):
-    """Everything that a client promises in both modes; `BodyContract` is for asyncio alone."""
+    """The tests of plain locks of a client, in both modes. `BodyContract` is for asyncio alone."""
 
 
 class ShapeContract(
@@ -94,7 +94,7 @@ class ShapeContract(
     DecoratorContract,
     LingerContract,
 ):
-    """Every shape of lock that is made of plain locks: engines without a queue have them too."""
+    """The tests of all kinds of locks that are made of plain locks, and so need no queue."""
 
 
 class QueueShapeContract(
@@ -105,7 +105,7 @@ class QueueShapeContract(
     TogetherMismatchContract,
     RemovedWaiterContract,
 ):
-    """Every shape of lock that needs a queue, or capacities."""
+    """The tests of all kinds of locks that need a queue or a capacity above 1."""
 
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""What the contract suite runs on: one engine under test, in threads or asyncio."""
+"""What the contract suite runs on: one engine under test, with threads or asyncio."""

@@ -1,4 +1,4 @@
-"""A bench: the engine under test, as whoever wrote it describes it. About fifteen lines."""
+"""A bench: describes the engine under test to the contract suite, in about fifteen lines."""
 
 from __future__ import annotations
 
@@ -18,51 +18,58 @@ from lockfast.url import parse
 
 
 class Bench(ABC):
-    """An engine to be held to the contract. Engines that are opened on one bench must meet.
+    """Describes an engine to the contract suite. Subclass it for your engine.
 
-    The contract counts in units. Where the engine's clock can be moved, leave the unit at one
-    second: no test waits. Where a test must really wait, a quarter of a second is a good unit.
+    All engines that one bench opens must share the same queues. The suite measures time in units.
+    If a test can move the engine's clock, leave the unit at one second, because no test waits. If
+    tests must really wait, a quarter of a second is a good unit.
     """
 
     unit = 1.0
     ahead = 0.0
-    """How far the clock of `now` was moved, in seconds."""
+    """How far tests have moved the clock of `now`, in seconds."""
 
     least = 1.0
-    """The part of its life that a new claim has at the least: a session may have less left."""
+    """The smallest part of its ttl that a new claim may start with.
+
+    It is below 1 if claims share a session on the server, which may have less time left.
+    """
     lag = 0.0
-    """How long after its time the claim of a client that is no more may stand, in seconds."""
+    """How many seconds after its expiry the engine may still show the claim of a dead client."""
 
     @abstractmethod
     def open(self, runtime: Threads | Aio) -> Engine:
-        """Open an engine in the mode of the runtime; its deadlines are of `runtime.now`."""
+        """Return a new engine for this runtime. Its deadlines are instants of `runtime.now`."""
 
     @abstractmethod
     def wipe(self) -> None:
         """Remove every claim and every tombstone."""
 
     def move(self, seconds: float) -> bool:
-        """Move the engine's clock forward. False: it cannot be moved, so the test waits."""
+        """Move the engine's clock forward. Return False if that is impossible: the test waits."""
         del seconds
         return False
 
     def rewind(self, seconds: float) -> None:
-        """Move the engine's clock back. Only `ClockContract` and the machine ask for it."""
+        """Move the engine's clock back.
+
+        Only `StepBackContract`, `ClockContract` and `QueueMachine` call this.
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot move its clock by -{seconds} s")
 
     def now(self) -> float:
-        """Read the clock of the process: it goes on as far as the engine's is moved."""
+        """Return the time of this process, which moves forward together with the engine's clock."""
         return base.now() + self.ahead
 
     def client(self, mode: Mode) -> client.Client | aio.AsyncClient:
-        """Make a client in real time."""
+        """Return a client that runs in real time."""
         return made(mode, self.open)
 
 
 def made(
     mode: Mode, open_engine: Callable[[Threads | Aio], Engine]
 ) -> client.Client | aio.AsyncClient:
-    """Make a client of an engine that no URL names."""
+    """Return a client of an engine that has no URL."""
     if isinstance(mode, Threaded):
         threads = Threads()
         return client.Client(Session(lambda: open_engine(threads), threads))
@@ -71,16 +78,16 @@ def made(
 
 
 class UrlBench(Bench):
-    """An engine that lockfast knows by its URL."""
+    """A bench for an engine that `lockfast.connect` finds by its URL."""
 
     def __init__(self, url: str) -> None:
-        """Every engine and every client is opened from this URL."""
+        """Open every engine and every client from this URL."""
         self.url = url
 
     def open(self, runtime: Threads | Aio) -> Engine:
-        """Open it as `connect` does."""
+        """Return a new engine, opened as `connect` does."""
         return opener(parse(self.url), runtime)()
 
     def client(self, mode: Mode) -> client.Client | aio.AsyncClient:
-        """Connect, as a user does."""
+        """Return a client, made as a user makes one."""
         return client.connect(self.url) if isinstance(mode, Threaded) else aio.connect(self.url)

@@ -22,7 +22,7 @@ PATIENCE = 20.0  # seconds after which a test gives up on what should have happe
 
 
 class Job(ABC, Generic[T_co]):
-    """A coroutine at work beside the test."""
+    """A coroutine that runs beside the test, in a thread or task of its own."""
 
     @abstractmethod
     def done(self) -> bool:
@@ -30,11 +30,11 @@ class Job(ABC, Generic[T_co]):
 
     @abstractmethod
     async def result(self, timeout: float = PATIENCE) -> T_co:
-        """Wait for its end, and give what it gave or raise what it raised."""
+        """Wait for its end, and return its result or raise its error."""
 
 
 class Mode(ABC):
-    """Threads or asyncio."""
+    """How a test runs: with threads, or with asyncio."""
 
     name: str
 
@@ -44,30 +44,30 @@ class Mode(ABC):
 
     @abstractmethod
     def runtime(self, clock: Clock) -> Threads | Aio:
-        """Make the runtime that an engine of this mode is opened with."""
+        """Return the runtime with which an engine of this mode is opened."""
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Let real time pass."""
+        """Sleep in real time."""
 
     @abstractmethod
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Job[T]:
-        """Let a coroutine work in a thread, or a task, of its own."""
+        """Start a coroutine in a thread, or a task, of its own."""
 
-    def close(self) -> None:  # noqa: B027  # threads have nothing to give back
-        """Give back what `run` needed."""
+    def close(self) -> None:  # noqa: B027  # threads have nothing to close
+        """Close what `run` needed."""
 
     async def together(
         self, *coroutines: Coroutine[Any, Any, T], timeout: float = PATIENCE
     ) -> list[T]:
-        """Let all work at once, and give their results in order."""
+        """Run all coroutines at once, and return their results in order."""
         jobs = [self.start(each) for each in coroutines]
         return [await job.result(timeout) for job in jobs]
 
     async def until(
         self, condition: Callable[[], object], what: str, timeout: float = PATIENCE
     ) -> None:
-        """Wait for a condition, or fail and say which."""
+        """Wait until a condition is true. After the timeout, fail with `what` in the message."""
         end = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > end:
@@ -76,10 +76,10 @@ class Mode(ABC):
 
 
 class ThreadJob(Job[T]):
-    """A coroutine that a thread drives."""
+    """A coroutine that runs in a thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        """Start the thread. A daemon: a test that hangs must not keep pytest from ending."""
+        """Start a daemon thread, so that a test that hangs does not keep pytest from ending."""
         self._coroutine = coroutine
         self._values: list[T] = []
         self._error: BaseException | None = None
@@ -89,7 +89,7 @@ class ThreadJob(Job[T]):
     def _run(self) -> None:
         try:
             self._values.append(drive(self._coroutine))
-        except BaseException as error:  # noqa: BLE001  # whatever it is, `result` raises it
+        except BaseException as error:  # noqa: BLE001  # `result` raises it
             self._error = error
 
     def done(self) -> bool:
@@ -97,7 +97,7 @@ class ThreadJob(Job[T]):
         return not self._thread.is_alive()
 
     async def result(self, timeout: float = PATIENCE) -> T:
-        """Join the thread."""
+        """Join the thread, and return the coroutine's result or raise its error."""
         self._thread.join(timeout)
         if self._error is not None:
             raise self._error
@@ -118,7 +118,7 @@ class TaskJob(Job[T]):
         return self.task.done()
 
     async def result(self, timeout: float = PATIENCE) -> T:
-        """Wait for the task."""
+        """Wait for the task, and return its result or raise its error."""
         done, _ = await asyncio.wait([self.task], timeout=timeout)
         if not done:
             self.task.cancel()
@@ -132,16 +132,16 @@ class Threaded(Mode):
     name = "threads"
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Drive."""
+        """Run the coroutine to its end without an event loop."""
         return drive(coroutine)
 
     def runtime(self, clock: Clock) -> Threads:
-        """Make the blocking runtime."""
+        """Return the blocking runtime."""
         return Threads(clock)
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread."""
-        time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
+        time.sleep(seconds)  # noqa: ASYNC251  # no event loop runs this: it must block
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> ThreadJob[T]:
         """Start a thread."""
@@ -149,17 +149,18 @@ class Threaded(Mode):
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes event loops, as the environment says; None for asyncio's default.
+    """Return the event loop factory that the environment names; None for asyncio's default.
 
-    LOCKFAST_TEST_LOOP=uvloop runs the asyncio half of every test on uvloop, in the programs that
-    tests start too. uvicorn installs uvloop, and its transports are no subclasses of asyncio's.
+    LOCKFAST_TEST_LOOP=uvloop runs the asyncio half of every test on uvloop, also in the programs
+    that tests start. This matters because uvicorn installs uvloop, and the transports of uvloop
+    are not subclasses of asyncio's.
     """
     name = os.environ.get(LOOP, "asyncio")
     if name == "asyncio":
         return None
     if name != "uvloop":
         raise ValueError(f"{LOOP} is asyncio or uvloop, not {name!r}")
-    import uvloop  # noqa: PLC0415  # for those alone who ask for it
+    import uvloop  # noqa: PLC0415  # only runs that ask for it need it
 
     return uvloop.new_event_loop
 
@@ -174,11 +175,11 @@ class Tasked(Mode):
         self._runner = asyncio.Runner(loop_factory=loop_factory())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run in the loop."""
+        """Run the coroutine in the loop of this mode."""
         return self._runner.run(coroutine)
 
     def runtime(self, clock: Clock) -> Aio:
-        """Make the asyncio runtime."""
+        """Return the asyncio runtime."""
         return Aio(clock)
 
     async def sleep(self, seconds: float) -> None:

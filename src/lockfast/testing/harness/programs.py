@@ -1,7 +1,7 @@
-"""Programs that a test starts, and kills: `main(verb, mode, url)` in a process of its own.
+"""Programs that a test starts as processes, and kills: each runs `main(verb, mode, url)`.
 
-Each says on standard output what it has done, one word a line, and is written once for both
-modes. They work on the name "x".
+A program prints what it has done to standard output, line by line. Each is written once for both
+modes. They lock the name "x".
 """
 
 from __future__ import annotations
@@ -37,48 +37,48 @@ from lockfast.url import parse
 
 TTL = 1.0
 FOR_EVER = 3600.0
-KEPT: list[object] = []  # what a program has at module level lives until it ends
+KEPT: list[object] = []  # keeps the program alive until the process ends, as a global variable does
 
 
 class Program:
-    """One process with one client."""
+    """One process with one client. Each verb is a method."""
 
     def __init__(self, mode: Mode, url: str) -> None:
-        """Nothing is opened yet."""
+        """Make the client, which connects on first use."""
         self.mode = mode
         self.url = url
         self.client: AnyClient = connect(url) if isinstance(mode, Threaded) else aio.connect(url)
 
     async def hold(self) -> None:
-        """Hold until killed."""
+        """Acquire the lock, and hold it until the test kills this process."""
         lease = await acquire(self.client.lock("x", ttl=TTL))
         say("held")
         await self.mode.sleep(FOR_EVER)
         await release(lease)
 
     async def wait(self) -> None:
-        """Wait until killed."""
+        """Wait for the lock until the test kills this process."""
         say("waiting")
         await acquire(self.client.lock("x", ttl=TTL))
 
     async def claim(self) -> None:
-        """Die right after the engine has the claim, without having seen the reply."""
+        """Kill this process right after the engine has got its claim, before it sees the reply."""
         way, target = Shaky(), parse(self.url)
         way.after_claim = kill_myself
         client = made(self.mode, lambda runtime: way.to(opener(target, runtime)()))
         await acquire(client.lock("x", ttl=TTL))
 
     async def leave(self) -> None:
-        """End without releasing, as a program does that forgot to."""
+        """Acquire the lock and end without releasing it, like a program that forgot to."""
         self.lease = await acquire(self.client.lock("x", ttl=FOR_EVER))
         say("held")
 
     async def fork(self) -> None:
-        """Hold, fork, and see whether each has its own."""
+        """Hold the lock, fork, and check that parent and child have leases of their own."""
         lease = await acquire(self.client.lock("x", ttl=TTL))
         child = os.fork()
         if not child:
-            # A loop is not inherited: an asyncio child works in a loop of its own.
+            # The child cannot use its parent's event loop, so it runs in a loop of its own.
             code = 1
             try:
                 type(self.mode)().run(self.in_child(lease))
@@ -93,7 +93,7 @@ class Program:
         await release(lease)
 
     async def lead(self) -> None:
-        """Lead, and show the term for every line of input, whatever has happened meanwhile."""
+        """Lead, and print token, id and state for every line of input, also after a loss."""
         lease = await campaign(self.client.election("x", ttl=TTL), "the first")
         say("leads")
         while True:
@@ -104,7 +104,7 @@ class Program:
             say(f"{lease.token} {lease.id} {lease.state.value}")
 
     async def stand(self) -> None:
-        """Stand for an election, fork, and let the child leave the block that the parent is in."""
+        """Run a candidacy, fork in its block, and let the child leave that block at once."""
         said: list[str] = []
         candidacy = self.client.election("x", ttl=TTL).run(
             lambda _lease: said.append("leads"), lambda: said.append("ends")
@@ -123,12 +123,12 @@ class Program:
         began = time.monotonic()
         await stand(candidacy, body)
         if not children[0]:
-            # It has left at once, and ended nothing: it is its parent that stands.
+            # The child must not wait, nor end the candidacy, which is its parent's.
             end_child(0 if said == ["leads"] and time.monotonic() - began < PARTING else 1)
         say(" ".join(said))
 
     async def ended(self, child: int) -> int:
-        """Wait for a child, while the heart goes on."""
+        """Wait for a child without blocking the heart, and return its wait status."""
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222  # it does not wait
             if pid:
@@ -136,12 +136,12 @@ class Program:
             await self.mode.sleep(0.01)
 
     async def in_child(self, lease: AnyLease) -> None:
-        """Be a child: what was held is foreign, and the client works anew."""
+        """Check in a forked child: the parent's lease is foreign, and the client works anew."""
         assert (lease.state, lease.loss) == (State.LOST, Loss.FOREIGN)
-        await release(lease)  # nothing: it is the parent's
+        await release(lease)  # does nothing, because the lease is the parent's
         assert await try_acquire(self.client.lock("x", ttl=TTL)) is None
         own = await acquire(self.client.lock("y", ttl=TTL), 5)
-        await self.mode.sleep(1.5 * TTL)  # kept by a heart of its own
+        await self.mode.sleep(1.5 * TTL)  # the child's own heart renews the lease
         own.ensure_held()
         await release(own)
         left = await acquire(self.client.lock("z", ttl=FOR_EVER), 5)
@@ -150,7 +150,7 @@ class Program:
 
 
 def end_child(code: int) -> None:
-    """End as a program does, with its exit handlers, but not by way of the parent's frames."""
+    """End a forked child: run its exit handlers, but not the code of its parent's frames."""
     if code:
         traceback.print_exc()
     atexit._run_exitfuncs()  # noqa: SLF001  # there is no other way to run them here
@@ -158,18 +158,18 @@ def end_child(code: int) -> None:
 
 
 def kill_myself() -> None:
-    """Die at once, as by a power cut."""
+    """Kill this process at once, like a power cut."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def say(word: str) -> None:
-    """Tell the test."""
+    """Print a line for the test."""
     sys.stdout.write(word + "\n")
     sys.stdout.flush()
 
 
 def main(verb: str, mode: str, url: str) -> None:
-    """Run one program."""
+    """Run the program that `verb` names."""
     chosen = MODES[mode]()
     program = Program(chosen, url)
     KEPT.append(program)

@@ -1,4 +1,4 @@
-"""A stage: one bench in one mode for one test, and the actors on it."""
+"""A stage: one bench in one mode for one test, with the actors and clients of the test."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Renewed = list[Standing | Exception | None]
 
 
 class Actor:
-    """One client at the port: an engine of its own, and ids that name it."""
+    """One client at the level of the port: an engine of its own, and ids with its own prefix."""
 
     def __init__(self, engine: Engine, bench: Bench) -> None:
-        """Begin without a claim."""
+        """Start without a claim."""
         self.engine = engine
         self._bench = bench
         self._prefix = secrets.token_hex(11)
@@ -45,7 +45,10 @@ class Actor:
         payload: bytes = b"",
         late: float = 0.0,
     ) -> Ask:
-        """Make a claim that was never sent, or one that is late. Times are in the bench's units."""
+        """Return a new claim that was not sent yet. Times are in the bench's units.
+
+        `late`: how long ago the claim's `not_after` passed; 0 for a claim that is in time.
+        """
         shape = Shape(name, ttl * self._bench.unit, capacity, weight)
         return Ask(
             id=f"{self._prefix}{next(self._numbers):010x}",
@@ -57,41 +60,41 @@ class Actor:
 
     @property
     def deadline(self) -> float:
-        """A deadline that only an engine in trouble reaches."""
+        """A deadline five seconds from now, which only an engine in trouble reaches."""
         return self._bench.now() + 5.0
 
     async def claim(self, ask: Ask) -> Standing:
-        """Send a claim, or the same one again, that must not be dead."""
+        """Send a claim, or send it again, and return its standing. Fail if its id is dead."""
         standing = await self.engine.claim(ask, self.deadline)
         assert standing is not None, f"the claim on {ask.shape.name!r} is dead"
         return standing
 
     async def is_dead(self, ask: Ask) -> bool:
-        """Send a claim, and tell whether the engine refused its id."""
+        """Send a claim, and return whether the engine treats its id as dead."""
         return await self.engine.claim(ask, self.deadline) is None
 
     async def renew(self, *asks: Ask) -> Renewed:
-        """Renew, all in one call."""
+        """Renew claims, all in one call."""
         return await self.engine.renew(asks, self.deadline)
 
     async def renew_one(self, ask: Ask) -> Standing:
-        """Renew a claim that must be there."""
+        """Renew a claim and return its standing. Fail if the claim is gone."""
         (standing,) = await self.renew(ask)
         assert isinstance(standing, Standing), f"not a standing: {standing!r}"
         return standing
 
     async def resign(self, *asks: Ask, doubt: bool = False) -> list[bool]:
-        """Resign, all in one call."""
+        """Resign claims, all in one call, and return for each whether it was there."""
         return await self.engine.resign(asks, self.deadline, doubt=doubt)
 
     async def entries(self, name: str) -> list[Entry]:
-        """Inspect one name."""
+        """Return the live claims on one name."""
         page = await self.engine.inspect(name, None, exact=True)
         assert page.cursor is None, "one name is one page"
         return page.entries
 
     async def every(self, prefix: str) -> list[Entry]:
-        """Inspect all names with a prefix, page by page. A page may show a claim again."""
+        """Return the claims on all names with a prefix, each once. Pages may repeat a claim."""
         page = await self.engine.inspect(prefix, None, exact=False)
         entries = {entry.id: entry for entry in page.entries}
         while page.cursor is not None:
@@ -100,7 +103,10 @@ class Actor:
         return list(entries.values())
 
     async def attend(self) -> None:
-        """Listen until pushes flow. A client is heard of with its first claim."""
+        """Listen until the engine delivers pushes.
+
+        First make a claim, because an engine learns of a client by its first claim.
+        """
         scratch = self.ask(f"attending {self._prefix}")
         await self.claim(scratch)
         await self.resign(scratch)
@@ -110,7 +116,7 @@ class Actor:
         raise EngineUnavailable("pushes do not flow", sent=False)
 
     async def wakes(self, ids: int) -> list[Wake]:
-        """Listen until that many claims were pushed; with 0, only to what is there or near."""
+        """Return pushes, once they concern that many claims. With 0, listen for 0.1 s at most."""
         heard: list[Wake] = []
         end = self._bench.now() + (PATIENCE if ids else 0.1)
         while len({wake.id for wake in heard}) < max(ids, 1) and self._bench.now() < end:
@@ -119,10 +125,10 @@ class Actor:
 
 
 class Stage:
-    """Where one test plays."""
+    """What one test uses: a bench, a mode, and the actors and clients that it opens."""
 
     def __init__(self, bench: Bench, mode: Mode) -> None:
-        """Begin empty."""
+        """Wipe the engine."""
         self.bench = bench
         self.mode = mode
         self._actors: list[Actor] = []
@@ -130,32 +136,32 @@ class Stage:
         bench.wipe()
 
     def actor(self) -> Actor:
-        """Open an engine."""
+        """Return a new actor, with an engine of its own."""
         actor = Actor(self.bench.open(self.mode.runtime(self.bench.now)), self.bench)
         self._actors.append(actor)
         return actor
 
     def client(self, *, deadlock_after: float | None = DEADLOCK) -> Client | AsyncClient:
-        """Make a client, in real time."""
+        """Return a new client, which runs in real time."""
         client = self.bench.client(self.mode)
-        client._session.deadlock_after = deadlock_after  # noqa: SLF001  # a bench knows no options
+        client._session.deadlock_after = deadlock_after  # noqa: SLF001  # `Bench.client` takes no options
         self._clients.append(client)
         return client
 
     @property
     def brief(self) -> float:
-        """A ttl in seconds that is worth waiting for: the shortest that the engine can do well."""
+        """The shortest ttl in seconds that the engine handles well, for tests that wait for it."""
         return max(0.6, 0.6 * self.bench.unit)
 
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
-        """Make a client, and the way to its engine, which a test can cut."""
+        """Return a new client, and the `Shaky` between it and its engine, which a test can cut."""
         way = Shaky()
         client = made(self.mode, lambda runtime: way.to(self.bench.open(runtime)))
         self._clients.append(client)
         return client, way
 
     async def advance(self, units: float) -> None:
-        """Let time pass, for the engine and for this process."""
+        """Let time pass, for the engine and for this process. Sleep if no clock can be moved."""
         seconds = units * self.bench.unit
         if self.bench.move(seconds):
             self.bench.ahead += seconds
@@ -163,11 +169,11 @@ class Stage:
             await self.mode.sleep(seconds)
 
     def units(self, seconds: float) -> float:
-        """Count seconds in the bench's units."""
+        """Convert seconds to the bench's units."""
         return seconds / self.bench.unit
 
     async def clear(self) -> None:
-        """Close everything that was opened."""
+        """Close all clients and engines that the test has opened."""
         clients, self._clients = self._clients, []
         for client in clients:
             if isinstance(client, Client):
@@ -182,21 +188,21 @@ class Stage:
 def driven(
     test: Callable[Concatenate[S, Stage, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, Stage, P], None]:
-    """Make a test of a coroutine: it runs in the mode of its stage."""
+    """Turn an async test method into one that pytest can call. It runs in its stage's mode."""
 
     @wraps(test)
     def call(self: S, stage: Stage, *args: P.args, **kwargs: P.kwargs) -> None:
         stage.mode.run(test(self, stage, *args, **kwargs))
 
-    return cast("Callable[Concatenate[S, Stage, P], None]", call)  # pytest passes it by name
+    return cast("Callable[Concatenate[S, Stage, P], None]", call)  # pytest passes `stage` by name
 
 
 class Contract:
-    """What all parts of the contract need: a fixture `bench`, which the test module brings."""
+    """The base class of all contracts. The test module must define a fixture `bench`."""
 
     @pytest.fixture(params=sorted(MODES))
     def stage(self, request: pytest.FixtureRequest, bench: Bench) -> Iterator[Stage]:
-        """Set the stage in each mode."""
+        """Yield a stage. Each test runs once in each mode."""
         mode = MODES[request.param]()
         stage = Stage(bench, mode)
         yield stage

@@ -1,6 +1,6 @@
-"""An engine and the reference model, side by side: whatever Hypothesis does to them, they agree.
+"""Runs random operations on an engine and the reference model, and checks that they agree.
 
-`LOCKFAST_EXAMPLES` makes the search longer.
+The environment variable `LOCKFAST_EXAMPLES` sets how many histories Hypothesis tries.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lockfast.testing.harness.stage import Contract, Stage
 from lockfast.testing.harness.twins import CLEAR, NAMES, Claim, Twins
 
 SHAPES = [(1, 1), (1, 1), (3, 1), (3, 2), (3, 3), (SHARED, 1), (SHARED, SHARED)]
-TTLS = [2, 3, 5, 12]  # a waiter of the last lives on 10
+TTLS = [2, 3, 5, 12]  # with 12, a waiter lives for 10 without a renewal
 EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "100"))
 
 
 class SteadyMachine(Twins):
-    """What may happen to them, while clocks go on as they should."""
+    """The operations that Hypothesis chooses from, while clocks only go forward."""
 
     stretch = 1
-    """What every ttl is multiplied by."""
+    """The factor by which every ttl is multiplied."""
 
     @rule(seconds=st.sampled_from([0.5, 1.5, 2.5, 4.5, 11.5]))
     def advance(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class SteadyMachine(Twins):
         stray: bool,  # noqa: FBT001  # the same
         payload: bytes,
     ) -> None:
-        """Send a new claim; mostly with the capacity that rules, if one does."""
+        """Send a new claim, mostly with the capacity of the claims that are on the name already."""
         self.tick()
         capacity, weight = shape
         entries = self.model.entries(name, self.time)
@@ -85,14 +85,14 @@ class SteadyMachine(Twins):
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
-        """Send a claim again: a retry, or a copy that was late."""
+        """Send a claim again, as a retry or as a copy that arrives late."""
         self.tick()
         self.send(data.draw(st.sampled_from(self.claims)))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def renew(self, data: st.DataObject) -> None:
-        """Renew some claims in one call, live or not."""
+        """Renew some claims in one call. Some of them may be gone."""
         chosen = data.draw(
             st.lists(st.sampled_from(self.claims), min_size=1, max_size=4, unique=True)
         )
@@ -100,8 +100,8 @@ class SteadyMachine(Twins):
         asks = [claim.ask for claim in chosen]
         theirs = self.ask(self.actor.renew(*asks))
         ours = [self.model.renew(ask, now) for ask in asks]
-        # In one call an earlier renewal may change what a later one reports, and it is left open
-        # whether it does. What counts is the state afterwards.
+        # In one call, an earlier renewal may change what a later one reports. The port leaves open
+        # whether it does, so only the state afterwards counts.
         for ask, found, wanted in zip(asks, theirs, ours, strict=True):
             assert not isinstance(found, Exception), found
             if len(asks) == 1:
@@ -114,7 +114,7 @@ class SteadyMachine(Twins):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), doubt=st.booleans())
     def resign(self, data: st.DataObject, doubt: bool) -> None:  # noqa: FBT001  # drawn
-        """Resign some claims in one call, live or not."""
+        """Resign some claims in one call. Some of them may be gone."""
         chosen = data.draw(
             st.lists(st.sampled_from(self.claims), min_size=1, max_size=3, unique=True)
         )
@@ -131,7 +131,7 @@ class SteadyMachine(Twins):
 
     @rule(name=st.sampled_from(NAMES))
     def inspect(self, name: str) -> None:
-        """Look from outside."""
+        """Compare what `inspect` shows of a name."""
         now = self.tick()
         theirs = self.ask(self.actor.entries(name))
         ours = self.model.entries(name, now)
@@ -147,29 +147,32 @@ class SteadyMachine(Twins):
 
 
 class QueueMachine(SteadyMachine):
-    """The same, and the engine's clock may go back."""
+    """The same operations, and one that moves the engine's clock back."""
 
     @rule(seconds=st.sampled_from([0.5, 2.5, 30.5]))
     def rewind(self, seconds: float) -> None:
-        """Let the engine's clock go back. Both look before, since what nobody has found to be over
-        may come back, and after, since an expiry is pulled in by the next claim at the latest.
+        """Move the engine's clock back. Make both look at every name before and after that.
+
+        Before, because an expired claim that no operation has found yet could come back to life.
+        After, because an engine may wait until the next claim before it shortens expiries that
+        are now too far away.
         """
         self.look()
         self.set_time(self.time + self.drift() - seconds, -CLEAR)
-        assert self.run(self.actor.renew(self.actor.ask("elsewhere"))) == [None]  # tells the time
+        assert self.run(self.actor.renew(self.actor.ask("elsewhere"))) == [None]  # learns the time
         self.look()
 
 
 class StillMachine(SteadyMachine):
-    """What may happen where nobody can move the clock: everything but an expiry."""
+    """The operations for an engine whose clock a test cannot move: no claim expires."""
 
     stretch = 20
 
     def advance(self, seconds: float) -> None:
-        """Let no time pass: no rule any more."""
+        """Do nothing. This override is no rule, so Hypothesis does not choose it."""
 
     def tick(self) -> float:
-        """Let the model's time follow the clock."""
+        """Set the model's time to the real clock, and return it."""
         read = self.stage.bench.now()
         self.time += read - self.began
         self.began = read
@@ -177,13 +180,13 @@ class StillMachine(SteadyMachine):
 
 
 class MachineContract(Contract):
-    """Any engine, held against the reference model."""
+    """Compares an engine with the reference model."""
 
     machine: type[SteadyMachine] = QueueMachine
-    """`SteadyMachine` where expiry is counted by a clock that cannot go back, `StillMachine` where
-    nobody can move it."""
+    """The operations to try: `SteadyMachine` for an engine whose clock cannot go back,
+    `StillMachine` for one whose clock a test cannot move."""
     examples = EXAMPLES
-    """How many histories to try: fewer where each request is a write to a disk."""
+    """How many histories to try. Set it lower for an engine that writes each request to a disk."""
 
     def test_the_engine_and_the_reference_model_agree(self, stage: Stage) -> None:
         run_state_machine_as_test(

@@ -1,6 +1,7 @@
-"""Twins: an engine and the reference model, their common time, and what must be equal in them.
+"""Twins: an engine and the reference model, on one common time, and how they are compared.
 
-No expiry is ever near a moment at which anything is asked: real milliseconds decide nothing.
+The time is set so that no claim expires near an operation. So the real milliseconds that an
+operation takes cannot change its result.
 """
 
 from __future__ import annotations
@@ -19,40 +20,40 @@ from lockfast.testing.harness.stage import Actor, Stage
 
 T = TypeVar("T")
 NAMES = ("a", "{b}*")
-CLEAR = 0.25  # seconds by which every moment stays away from every expiry
-DRIFT = 0.1  # seconds that may really pass before time is set again
-LATE = 0.2  # seconds after which an expiry may have come between the twins
+CLEAR = 0.25  # seconds between the time of an operation and any expiry, at least
+DRIFT = 0.1  # real seconds that may pass before the time is set again
+LATE = 0.2  # real seconds after which a claim may have expired in one twin and not in the other
 NEAR = 0.25  # seconds by which two measures of the same time may differ
 
 
 class Claim:
-    """One claim: as the engine knows it, and as the model does."""
+    """One claim that was sent to both twins."""
 
     def __init__(self, ask: Ask, late: float) -> None:
-        """`late` is its not_after on the process's clock, in the machine's time."""
+        """Keep the claim. `late`: its `not_after` by the process's clock, in the machine's time."""
         self.ask = ask
         self.late = late
 
 
 class Twins(RuleBasedStateMachine):
-    """Both, and the means to compare them; the rules are in `machine`."""
+    """Both twins, and the methods that compare them. `state_machine` has the rules."""
 
     def __init__(self, stage: Stage) -> None:
-        """Begin with a wiped engine and an empty model."""
+        """Start with a wiped engine and an empty model."""
         super().__init__()
         stage.bench.wipe()
         self.stage = stage
         self.model = Queues()
         self.claims: list[Claim] = []
-        self.tickets: dict[int, int] = {}  # the model's, and the engine's for the same claim
+        self.tickets: dict[int, int] = {}  # the engine's ticket of a claim, by the model's
         self.latest: Counter[str] = Counter()
         self.heard: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()
         self.optional: Counter[str] = Counter()
         self.floors: dict[str, set[int]] = {}
-        self.unsure: list[tuple[str, int]] = []  # pushes whose floor the model has not told yet
+        self.unsure: list[tuple[str, int]] = []  # pushes whose floor is not known from the model
         self.time = 1_000_000.0
-        self.spoiled = False  # this machine stood still for too long: the twins may differ now
+        self.spoiled = False  # the computer paused for too long, so that the twins may differ
         self.rewound = 0.0  # how far the engine's clock has fallen behind the process's
         self.actor = self.run(self._open())
         self.began = stage.bench.now()
@@ -63,24 +64,25 @@ class Twins(RuleBasedStateMachine):
         return actor
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run in the stage's mode."""
+        """Run a coroutine in the stage's mode."""
         return self.stage.mode.run(coroutine)
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Ask the engine, and see how long that took. A spoiled run goes on, and compares no more:
-        Hypothesis must be able to play it again.
+        """Return the engine's answer. If that took too long, mark the run as spoiled.
+
+        A spoiled run continues without comparing, because Hypothesis must be able to replay it.
         """
         answer = self.run(coroutine)
         self.spoiled = self.spoiled or self.drift() > LATE
         return answer
 
     def teardown(self) -> None:
-        """Close the engine, once every push has been accounted for."""
+        """Compare the pushes a last time, and close the engine."""
         self.compare_pushes()
         self.run(self.stage.clear())
 
     def edges(self) -> list[float]:
-        """Tell every moment at which something ends by itself."""
+        """Return the times at which claims expire, copies come too late, and tombstones end."""
         edges = [
             claim.late - self.rewound + extra for claim in self.claims for extra in (0, TOMB_MARGIN)
         ]
@@ -93,7 +95,7 @@ class Twins(RuleBasedStateMachine):
         return self.stage.bench.now() - self.began
 
     def set_time(self, wanted: float, step: float) -> None:
-        """Move both clocks to `wanted`, or as many steps further as it takes to be clear."""
+        """Move both clocks to `wanted`, or by further steps until no expiry is near."""
         edges = self.edges()
         while any(abs(wanted - edge) < CLEAR for edge in edges):
             wanted += step
@@ -104,19 +106,19 @@ class Twins(RuleBasedStateMachine):
             self.run(self.stage.advance(moved))
         else:
             bench.rewind(-moved)
-        # The process's clock may have been moved with the engine's, or not.
+        # The bench may have moved the process's clock together with the engine's, or not.
         self.began = read + bench.ahead - ahead
         self.rewound += bench.ahead - ahead - moved
         self.time = wanted
 
     def tick(self) -> float:
-        """Return the time of the next operation; catch up first where the machine was slow."""
+        """Return the time for the next operation. If too much real time has passed, set it anew."""
         if self.drift() > DRIFT:
             self.set_time(self.time + self.drift() + CLEAR, CLEAR)
         return self.time
 
     def send(self, claim: Claim) -> None:
-        """Send a claim to both."""
+        """Send a claim to both, and compare the answers."""
         ask, now = claim.ask, self.time
         known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
         theirs = self.caught(lambda: self.ask(self.actor.engine.claim(ask, self.actor.deadline)))
@@ -132,7 +134,7 @@ class Twins(RuleBasedStateMachine):
         self.compare_pushes(ask)
 
     def send_all(self, claims: list[Claim]) -> None:
-        """Send several claims to both, in one call. Each stands alone."""
+        """Send several claims to both, to the engine in one call, and compare each answer."""
         now = self.time
         asks = [claim.ask for claim in claims]
         theirs = self.ask(self.actor.engine.claim_all(asks, self.actor.deadline))
@@ -151,14 +153,17 @@ class Twins(RuleBasedStateMachine):
     def caught(
         claim: Callable[[], Standing | None],
     ) -> Standing | CapacityMismatch | None:
-        """Take an error as an answer."""
+        """Return the answer to a claim, or the `CapacityMismatch` that it raised."""
         try:
             return claim()
         except CapacityMismatch as error:
             return error
 
     def look(self) -> None:
-        """Claim what cannot be had, or give it back at once: both look at every name."""
+        """Make both look at every name, which removes expired claims.
+
+        Claim the whole capacity without queueing. If the name is free, resign the claim at once.
+        """
         for name in NAMES:
             now = self.tick()
             entries = self.model.entries(name, now)
@@ -172,7 +177,7 @@ class Twins(RuleBasedStateMachine):
                 assert self.spoiled or theirs == [ours]
 
     def compare(self, ask: Ask, theirs: Standing | None, ours: Standing | None) -> None:
-        """Compare two standings of one claim, part by part."""
+        """Compare the two standings of one claim, field by field."""
         if self.spoiled:
             return
         said = (ask.shape, theirs, ours)
@@ -195,11 +200,11 @@ class Twins(RuleBasedStateMachine):
             assert theirs.blocker.payload == ours.blocker.payload, said
 
     def near(self, theirs: float, ours: float) -> bool:
-        """Return whether two measures are of the same time, or the engine's of a session's."""
+        """Return whether the two times agree. The engine's may be less, by `Bench.least`."""
         return ours * self.stage.bench.least - NEAR < theirs < ours + NEAR
 
     def compare_tickets(self, ask: Ask, theirs: int, ours: int) -> None:
-        """Hold to it that a claim keeps its ticket, and that a later one has a higher."""
+        """Check that a claim keeps its ticket, and that a later claim has a higher one."""
         if ours not in self.tickets:
             assert theirs > self.latest[ask.shape.name], "tickets went back"
             self.latest[ask.shape.name] = theirs
@@ -207,7 +212,10 @@ class Twins(RuleBasedStateMachine):
         assert theirs == self.tickets[ours], "a claim changed its ticket"
 
     def compare_pushes(self, *callers: Ask) -> None:
-        """Compare the pushes so far. Who asked learns by the reply: its push may be left out."""
+        """Compare the pushes so far.
+
+        The engine may leave out pushes to `callers`, who learn the same from the reply.
+        """
         if self.spoiled:
             return
         mine = {ask.id for ask in callers}
@@ -222,15 +230,16 @@ class Twins(RuleBasedStateMachine):
         surplus = self.heard - self.expected - self.optional
         early = self._early() if surplus or self.unsure else {}
         assert not surplus - Counter(early.keys()), "a push too many"
-        self.optional += surplus  # the model may never tell: it looks only when it is asked
+        self.optional += surplus  # the model pushes these only if a later operation makes it look
         for id_, floor in self.unsure:
             known = self.floors.get(id_, set()) | {early.get(id_, 0)}
             assert floor in known, "a push with a wrong floor"
         self.unsure = []
 
     def _early(self) -> dict[str, int]:
-        """Tell whom a look would wake now, and with which floor: an engine may find the dead by
-        itself, before anybody looks.
+        """Return the ids that a look at all names would wake now, with their floors.
+
+        An engine may find expired claims by itself, before an operation looks.
         """
         model = copy.deepcopy(self.model)
         for name in NAMES:
@@ -249,7 +258,7 @@ class Twins(RuleBasedStateMachine):
 
     def _take(self, wakes: list[Wake]) -> None:
         for wake in wakes:
-            if wake.granted:  # another kind is only a hint to look
+            if wake.granted:  # other wakes are only hints to look
                 self.heard[wake.id] += 1
                 if wake.floor not in self.floors.get(wake.id, ()):
                     self.unsure.append((wake.id, wake.floor))

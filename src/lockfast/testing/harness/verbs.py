@@ -1,4 +1,4 @@
-"""The verbs of the API, for tests that are written once: awaited in either mode."""
+"""The methods of the API as coroutines for both modes, so that each test is written once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def acquire(lock: AnyMultiLock, timeout: float | None = None) -> AnyMultiL
 async def acquire(
     lock: AnyLock | AnyRLock | AnyMultiLock, timeout: float | None = None
 ) -> AnyLease | AnyRLease | AnyMultiLease:
-    """Acquire."""
+    """Acquire a lock."""
     if isinstance(lock, BLOCKING_LOCKS):
         return lock.acquire(timeout=timeout)
     return await lock.acquire(timeout=timeout)
@@ -71,12 +71,12 @@ async def try_acquire(lock: AnyMultiLock) -> AnyMultiLease | None: ...
 async def try_acquire(
     lock: AnyLock | AnyRLock | AnyMultiLock,
 ) -> AnyLease | AnyRLease | AnyMultiLease | None:
-    """Acquire, if it is free now."""
+    """Acquire a lock if it is free now; otherwise return None."""
     return lock.try_acquire() if isinstance(lock, BLOCKING_LOCKS) else await lock.try_acquire()
 
 
 async def release(lease: AnyLease | AnyRLease | AnyMultiLease) -> None:
-    """Release."""
+    """Release a lease."""
     if isinstance(lease, BLOCKING_LEASES):
         lease.release()
     else:
@@ -86,19 +86,19 @@ async def release(lease: AnyLease | AnyRLease | AnyMultiLease) -> None:
 async def wait_lost(
     lease: AnyLease | AnyRLease | AnyMultiLease, timeout: float | None = None
 ) -> bool:
-    """Wait for the end of a lease."""
+    """Wait until a lease ends; return False if the timeout comes first."""
     if isinstance(lease, BLOCKING_LEASES):
         return lease.wait_lost(timeout)
     return await lease.wait_lost(timeout)
 
 
 async def holders(lock: AnyLock | AnyRLock) -> list[Holder]:
-    """Return who holds it."""
+    """Return who holds a lock."""
     return lock.holders() if isinstance(lock, BLOCKING_LOCKS) else await lock.holders()
 
 
 async def queue(lock: AnyLock | AnyRLock) -> list[Holder]:
-    """Return who holds it and who waits."""
+    """Return who holds a lock and who waits for it."""
     return lock.queue() if isinstance(lock, BLOCKING_LOCKS) else await lock.queue()
 
 
@@ -123,7 +123,7 @@ async def within(
     thing: AnyMultiLock | AnyMultiLease, body: Callable[[AnyMultiLease], Coroutine[Any, Any, T]]
 ) -> T: ...
 async def within(thing: Any, body: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-    """Run a body within a true `with thing:` or `async with thing:`."""
+    """Run a body inside a real `with thing:` or `async with thing:` statement."""
     if isinstance(thing, BLOCKING_LOCKS + BLOCKING_LEASES):
         with thing as lease:
             return await body(lease)
@@ -132,31 +132,31 @@ async def within(thing: Any, body: Callable[[Any], Coroutine[Any, Any, T]]) -> T
 
 
 async def guarantees(client: AnyClient) -> Guarantees:
-    """Ask what the engine promises."""
+    """Return what the engine guarantees."""
     found = client.guarantees()
     return found if isinstance(found, Guarantees) else await found
 
 
 async def inspect(client: AnyClient, prefix: str = "") -> list[Holder]:
-    """Show who holds and who waits."""
+    """Return all holders and waiters of the names with a prefix."""
     found = client.inspect(prefix)
     return found if isinstance(found, list) else await found
 
 
 async def deadlocks(client: AnyClient) -> list[list[Tie]]:
-    """Find circles."""
+    """Return all deadlocks."""
     found = client.deadlocks()
     return found if isinstance(found, list) else await found
 
 
 async def breaks(client: AnyClient, name: str) -> list[Break]:
-    """Return who broke a lock."""
+    """Return the records of the breaks of a lock."""
     found = client.breaks(name)
     return found if isinstance(found, list) else await found
 
 
 async def revoke(client: AnyClient, holder: Holder, reason: str) -> bool:
-    """Take a claim away."""
+    """Take a claim away from its holder or waiter; return whether it was there."""
     removed = client.revoke(holder, reason)
     return removed if isinstance(removed, bool) else await removed
 
@@ -171,12 +171,12 @@ async def campaign(
 
 
 async def leader(election: AnyElection) -> Leader | None:
-    """Return who leads."""
+    """Return the leader, or None."""
     return election.leader() if isinstance(election, Election) else await election.leader()
 
 
 async def observed(election: AnyElection, count: int, seen: list[Leader]) -> None:
-    """Observe so many leaders, with a true `for` or `async for`."""
+    """Append `count` leaders to `seen`, with a real `for` or `async for` loop."""
     if isinstance(election, Election):
         for each in election.observe(0.02):
             seen.append(each)
@@ -190,7 +190,7 @@ async def observed(election: AnyElection, count: int, seen: list[Leader]) -> Non
 
 
 async def stand(candidacy: AnyCandidacy, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a body while a candidate campaigns or leads."""
+    """Run a body inside the `with` block of a candidacy, which campaigns or leads meanwhile."""
     if isinstance(candidacy, Candidacy):
         with candidacy:
             return await body()
@@ -199,7 +199,7 @@ async def stand(candidacy: AnyCandidacy, body: Callable[[], Coroutine[Any, Any, 
 
 
 async def withdraw(candidacy: AnyCandidacy) -> None:
-    """Withdraw a candidate."""
+    """Withdraw a candidacy."""
     if isinstance(candidacy, Candidacy):
         candidacy.withdraw()
     else:

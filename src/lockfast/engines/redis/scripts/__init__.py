@@ -1,4 +1,4 @@
-"""The programs that run inside Redis, read from the `.lua` files beside this one."""
+"""The Lua scripts that run inside Redis, read from the `.lua` files in this folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from importlib.resources import files
 
 
 class Script:
-    """One program, packed for the wire: by digest, or whole for a server that has not seen it."""
+    """One script. Calls name its digest, or carry its source for a server that lacks it."""
 
     def __init__(self, name: str, package: str = __name__) -> None:
-        """Read `name`.lua of a package, with what it includes."""
+        """Read `name`.lua of a package, and insert the files that it includes."""
         folder = files(package)
         source = re.sub(
             r"--#include (\w+\.lua)\n",
@@ -25,11 +25,11 @@ class Script:
         self._long = b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(self.source), self.source)
 
     def packet(self, count: int, rest: bytes) -> bytes:
-        """Pack a call, by digest: `rest` is `count` packed arguments, or the first part of them."""
+        """Pack a call by digest. `rest` is `count` packed arguments, or the first part of them."""
         return b"*%d\r\n%b%b" % (count + 2, self._short, rest)
 
     def whole(self, packet: bytes) -> bytes:
-        """Turn a packed call into one that brings the program along."""
+        """Return a packed call with the script's source in place of its digest."""
         return packet.replace(self._short, self._long, 1)
 
 

@@ -1,15 +1,17 @@
--- Append a claim and report its standing.
+-- Append a claim to the queue of a lock, once for each id, and return its standing.
 --
 -- KEYS 1 lock       a string: the only holder, or the state of the queue
 --      2 last       the highest ticket that this bucket has given
 --      3 tombstone  of this id
 --      4 order      the queue (see queue.lua)
---      5 records    what the claims of the queue said
--- ARGV 1 id   2 ttl in ms   3 not_after in ms, server's clock   4 '1' to queue, '0' not to
+--      5 records    the values of each claim in the queue
+-- ARGV 1 id   2 ttl in ms   3 not_after in ms, server's clock   4 '1' to wait in the queue, '0' not to
 --      5 token base in µs   6 "capacity weight ttl wait_ttl payload"
 --
--- Reply: "ticket" if it holds alone and for its whole ttl, {'dead', now}, {'capacity', ruling},
---        or a standing as queue.lua writes it.
+-- Reply: ticket                  the claim is the only holder, for its whole ttl
+--        {'dead', now}           the id has a tombstone or an unreadable record, or not_after has passed
+--        {'capacity', capacity}  the claims that are there have this other capacity
+--        or a standing as queue.lua writes it
 local time = redis.call('TIME')
 local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local now = time[1] * 1000 + time[2] / 1000
@@ -46,15 +48,15 @@ else
   q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
        total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = holder.ticket, kept = 0}
 end
-if tonumber(ticket) <= q.newest then -- the counter was lost and the clock went back
-  if q.newest + 1 >= TOP then -- said before the first write: a claim with this ticket could not be found
+if tonumber(ticket) <= q.newest then -- the server lost the counter, and its clock went back
+  if q.newest + 1 >= TOP then -- checked before the first write: 'find' could not read such a claim
     return redis.error_reply('LOCKFAST ticket would reach 2^53: the last one of this lock is wrong')
   end
   ticket = digits(q.newest + 1)
 end
 if holder then
   local left = redis.call('PTTL', KEYS[1])
-  if left > holder.ttl then -- the clock went back
+  if left > holder.ttl then -- the server's clock went back
     left = holder.ttl
     redis.call('PEXPIRE', KEYS[1], left)
   end
@@ -70,14 +72,14 @@ else
     redis.call('SET', KEYS[2], ticket)
     return ticket
   end
-  if q.changed then -- also if this claim is refused: a state with the dead in it would let nobody in
+  if q.changed then -- save also if this claim is refused: a state that counts expired claims admits nobody
     advance(q, id)
     save(q, now)
   end
   local claim, record = find(q, id)
   if claim then
     return standing(q, id, now, claim)
-  elseif record then -- unreadable: a second entry of one id would be counted twice
+  elseif record then -- it is unreadable, and a second entry of the id would be counted twice
     return {'dead', string.format('%.0f', now)}
   end
 end
@@ -88,7 +90,7 @@ if ARGV[4] == '0' and math.max(q.total, q.granted) + weight > q.capacity then
   local head = q.head or first(q)
   return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
 end
-if q.unwritten then -- a single holder becomes a queue of one
+if q.unwritten then -- turn the sole holder into a queue of one claim
   permit(q.order, q.records)
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)

@@ -1,4 +1,4 @@
--- Show the claims on one lock. Nothing is changed: the expired are only left out.
+-- Return the claims on one lock. This changes nothing: expired claims are left out, but not deleted.
 --
 -- KEYS 1 lock  2 order  3 records        ARGV 1 how many claims at most
 --
@@ -22,7 +22,7 @@ for _, id in ipairs(ids) do
   local record = redis.call('HGET', KEYS[3], id)
   if left > 0 and record then
     local ticket, capacity, weight, payload = string.match(record, '^(%d+) (%d+) (%d+) %d+ %d+ (.*)$')
-    if ticket then -- what somebody else has written there hides nothing else
+    if ticket then -- a record that another program has written must not hide the others
       ahead = ahead + weight
       shown[#shown + 1] = {id, ticket, ahead <= tonumber(capacity) and 1 or 0, left, weight, capacity, payload}
     end

@@ -1,41 +1,44 @@
--- The queue of one lock, once somebody waits or shares. Included by the other scripts.
+-- The queue of a lock that has waiters or several holders. The other scripts include this file.
 --
--- lock     'Q capacity total granted held frontier newest seen kept': the weight of all claims and
---          of those let in, how many are let in, the highest ticket let in, the highest ticket, the
---          time of the last change, and the time until which the other two keys are kept
+-- lock     'Q capacity total granted held frontier newest seen kept':
+--          total     weight of all claims             frontier  highest ticket of a granted claim
+--          granted   weight of the granted claims     newest    highest ticket of any claim
+--          held      number of granted claims         seen      time of the last change
+--          kept      time until which Redis keeps the other two keys
 -- order    one sorted set with two members per claim: id by its ticket, and '~id' by minus its
 --          expiry in ms. So the expiries sort before the tickets, the latest first.
 -- records  id -> 'ticket capacity weight ttl wait_ttl payload'
 --
--- Prefix sums grow with the ticket, so the claims let in are exactly those up to the frontier, and
--- every step costs O(log n). A lock held by one claim alone is instead the string
--- 'id ticket capacity weight ttl wait_ttl payload' with an expiry of its own: the fast path.
+-- The sum of the weights up to a claim grows with its ticket. So the granted claims are exactly those
+-- up to the frontier, and every step costs O(log n). A lock with a sole holder and no waiter is instead
+-- the string 'id ticket capacity weight ttl wait_ttl payload' with its own expiry. This is the fast path.
 --
 -- A standing is {ticket, granted, left in ms, ahead, behind, floor, recheck in ms or -1}, and for a
 -- waiter the head's id, ticket and payload.
 --
--- No script stops after its first write: Redis does not undo what a script wrote before an error.
--- What could fail, and why it does not (docs/engines/redis.md has the whole list):
---   PUBLISH               without rights to the channel: pcall. The waiter finds its grant when it looks
---   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: asked before the first write, by 'permit'
---   SET DEL PEXPIRE       every user that could claim at all has the rights; SET overwrites any type
---   ZCARD HLEN            keys of a wrong type: they are the first commands on their keys, and only read.
---                         'open' writes nothing, and callers write only after it
---   HGET                  a record that is missing or unreadable: 'find' returns nil, and every caller
---                         knows what to do then, before it writes
---   ZADD PEXPIREAT SET    numbers that they refuse: 'alone' and 'open' read none from 2^53 on, and 'save'
---                         bounds what a score asks for
---   ZSCORE ZRANK          members that a stranger has removed: 'standing' reckons without them
+-- No script may fail after its first write, because Redis does not undo what a script wrote before an
+-- error. These commands could fail (docs/engines/redis.md has the whole list):
+--   PUBLISH               without rights to the channel: 'pcall' ignores the error, and the waiter finds
+--                         its grant when it polls
+--   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: 'permit' checks before the first write
+--   SET DEL PEXPIRE       every user that can claim at all has the rights, and SET overwrites any type
+--   ZCARD HLEN            on keys of a wrong type: they are the first commands on their keys, and only
+--                         read. 'open' writes nothing, and callers write to a queue only after it
+--   HGET                  a record may be missing or unreadable: 'find' returns no claim, and every caller
+--                         handles that before it writes
+--   ZADD PEXPIREAT SET    numbers that they refuse: 'alone' and 'open' accept none from 2^53 on, and 'save'
+--                         limits the expiry that a score asks for
+--   ZSCORE ZRANK          members that another program has removed: 'standing' computes without them
 --   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
 local function digits(number)
   return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
 end
 
-local TOP = 9007199254740992 -- 2^53: from here on a number is not exact, and later commands refuse some
+local TOP = 9007199254740992 -- 2^53: numbers from here on are not exact, and later commands refuse some
 local LONGEST = 86400000 -- ms that a claim lives at most without a renewal
 
--- Return the claim that a text describes, or nil if it is none of ours.
+-- Return the claim that a string describes, or nil if lockfast did not write the string.
 local function alone(raw)
   local id, ticket, capacity, weight, ttl, wait, payload =
     string.match(raw, '^(%x+) ([1-9]%d*) (%d+) (%d+) (%d+) (%d+) (.*)$')
@@ -46,14 +49,14 @@ local function alone(raw)
           weight = tonumber(weight), ttl = tonumber(ttl), wait = tonumber(wait), payload = payload}
 end
 
--- Return a claim, or nil if its record is missing or unreadable; then the record, if there is one.
+-- Return a claim and its record. The claim is false or nil if the record is missing or unreadable.
 local function find(q, id)
   local record = redis.call('HGET', q.records, id)
   return record and alone(id .. ' ' .. record), record
 end
 
 -- Raise an error, before anything is written, if this user may not run a command that comes later.
--- Redis before 7.0 cannot be asked.
+-- Redis before 7.0 cannot check this.
 local function permit(order, records)
   local may = redis.acl_check_cmd
   if may and not (may('ZADD', order, '0', '') and may('ZREM', order, '') and may('HSET', records, '', '')
@@ -88,22 +91,24 @@ local function life(q, claim)
   return claim.ticket <= q.frontier and claim.ttl or claim.wait
 end
 
--- Extend a claim to its full life from now: never additive, never further away than that.
+-- Set a claim's expiry to its full life from now. The time that it had left is not added.
 local function touch(q, claim, now)
   redis.call('ZADD', q.order, digits(-(now + life(q, claim))), '~' .. claim.id)
   q.changed = true
 end
 
--- In place of a claim whose record cannot be read. It is not touched, so it ends at its own time.
+-- Stands for a claim whose record cannot be read. Its expiry is never changed, so it ends at that time.
 local UNREADABLE = {ticket = 0, ttl = math.huge, wait = math.huge}
 
--- The claim of a member of the order that tells an expiry. Another member there is a stranger's.
+-- Return the claim of a member '~id' of the order, or UNREADABLE. A member with a negative score but
+-- without '~' comes from another program.
 local function expiring(q, member)
   return string.sub(member, 1, 1) == '~' and find(q, string.sub(member, 2)) or UNREADABLE
 end
 
--- Read a queue: who has expired, and when the clock went back, who is too far away. Nothing is written yet,
--- so this is where keys of a wrong type, a state that cannot be read and missing rights end a script.
+-- Read a queue and find its expired claims. If the clock went back, also find the claims that expire too
+-- late. This writes nothing, so keys of a wrong type, an unreadable state and missing rights end a script
+-- here and do no harm.
 local function open(lock, order, records, raw, now)
   local q = {lock = lock, order = order, records = records, expired = {}, distant = {}}
   local capacity, total, granted, held, frontier, newest, seen, kept =
@@ -116,14 +121,14 @@ local function open(lock, order, records, raw, now)
   q.kept = tonumber(kept)
   q.members = redis.call('ZCARD', order) / 2
   if q.members ~= redis.call('HLEN', records) then
-    q.members = 0 -- a part was evicted, or deleted by hand: nobody can be found in the rest
+    q.members = 0 -- a part was evicted, or deleted by hand: no claim can be found in the rest
     return q
   end
   permit(order, records)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
     local claim = expiring(q, member)
     if claim == UNREADABLE then
-      q.members, q.expired = 0, {} -- its weight is unknown, so nobody can be counted
+      q.members, q.expired = 0, {} -- its weight is unknown, so the sums cannot be corrected
       return q
     end
     q.expired[#q.expired + 1] = claim
@@ -140,7 +145,7 @@ local function open(lock, order, records, raw, now)
   return q
 end
 
--- Delete the expired, and pull in what is too far away.
+-- Delete the expired claims, and shorten those that expire too late to their full life from now.
 local function prune(q, now)
   for _, claim in ipairs(q.expired) do
     remove(q, claim)
@@ -153,18 +158,19 @@ end
 local function first(q)
   if not q.head then
     q.head = find(q, redis.call('ZRANGE', q.order, q.members, q.members)[1])
-      or {id = '', digits = '0', ticket = 0, payload = ''} -- unreadable: no reply may depend on it
+      or {id = '', digits = '0', ticket = 0, payload = ''} -- unreadable: the reply must not fail for this
   end
   return q.head
 end
 
--- Let in whoever fits now, and push to it. 'mine' is the caller's: it learns from the reply.
+-- Grant the next waiters while they fit, and publish a message to each. 'mine' is the id of the caller's
+-- claim. It gets no message, because the reply tells its standing.
 local function advance(q, mine)
   while q.held < q.members do
     local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
-    local claim = id and find(q, id) -- no id: the ticket in a record was not that of the order
+    local claim = id and find(q, id) -- no id: a record has another ticket than the order
     if not claim or q.granted + claim.weight > q.capacity then
-      break -- an unreadable one blocks the queue until it expires: its weight is unknown
+      break -- an unreadable claim blocks the queue until it expires, because its weight is unknown
     end
     if q.held == 0 then
       q.head = claim
@@ -182,15 +188,15 @@ local function drop(q)
   redis.call('DEL', q.lock, q.order, q.records)
 end
 
--- Write the state back. The lock ends with the last claim, and the other keys some time later.
+-- Write the state back. The lock's key expires with the last claim, and the other keys some time later.
 local function save(q, now)
   if q.members == 0 then
     return drop(q)
   elseif not q.changed then
     return
   end
-  -- Within what a claim can ask for: a stranger's score could ask for a time before 1970, which SET refuses,
-  -- or for one without end, which PEXPIREAT refuses.
+  -- Limit the expiry to what a claim can ask for. A score that another program wrote could ask for a time
+  -- before 1970, which SET refuses, or for infinity, which PEXPIREAT refuses.
   local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
   latest = math.min(math.max(latest, now + 1), now + LONGEST)
   if latest >= q.kept then
@@ -204,8 +210,9 @@ local function save(q, now)
 end
 
 local function standing(q, id, now, claim)
-  -- A stranger may have removed a member, or moved it: no number may be beyond what a client believes, since
-  -- it trusts no other reply of a server that says such a thing.
+  -- Another program may have removed a member, or changed its score. Every number must stay within the
+  -- bounds that a client accepts, because one that is out of bounds makes it distrust all of the server's
+  -- replies.
   local left = -(redis.call('ZSCORE', q.order, '~' .. id) or 0) - now
   left = math.max(math.min(left, life(q, claim)), 0)
   local ahead = math.max((redis.call('ZRANK', q.order, id) or 0) - q.members, 0)

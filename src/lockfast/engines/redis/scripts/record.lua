@@ -1,12 +1,12 @@
--- Put the record of a break in front of those of one lock, and cut the oldest; or only read them.
+-- Add the record of a break to those of one lock and drop the oldest, or only return the records.
 --
 -- KEYS 1 records, one line each, the newest first
--- ARGV 1 the record, or nothing to read   2 how many are kept   3 for how many ms
+-- ARGV 1 the record   2 how many records to keep   3 for how many ms; or none, only to read
 --
 -- Reply: the records.
 local kept = redis.call('GET', KEYS[1])
 if #ARGV == 0 then
-  return kept and string.sub(kept, 1, 70000) -- as much as we write at most; anybody may write there
+  return kept and string.sub(kept, 1, 70000) -- lockfast writes no more, but other programs may
 end
 local lines, count = ARGV[1], 1
 for line in string.gmatch(kept or '', '[^\n]+') do

@@ -1,11 +1,11 @@
--- Extend claims, holders and waiters, and report their standings.
+-- Renew the claims of holders and waiters, and return their standings.
 --
 -- KEYS per claim: lock, order, records        ARGV per claim: id, ttl in ms
--- Or one claim and its lock alone, while its slot moves: Redis Cluster runs no script then of which some
--- keys are absent, and a sole holder has no queue. A claim in a queue gets an error.
+-- While a slot moves, KEYS may be the lock's key alone, for one claim. Redis Cluster then refuses a script
+-- if some of its keys are absent, and a sole holder has no queue. A claim in a queue gets an error.
 --
--- Reply: per claim its ticket (it holds alone, for its whole ttl), a standing (see queue.lua), false
--- (gone) or an error; then the server's time in ms. A claim that fails, fails alone.
+-- Reply: for each claim its ticket (the sole holder, for its whole ttl), a standing (see queue.lua), false
+-- (it is gone) or an error, and last the server's time in ms. An error concerns one claim only.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local replies, queued = {}, {}
@@ -17,7 +17,7 @@ for i = 1, #ARGV / 2 do
     if ticket and tonumber(ticket) < 9007199254740992 then -- 2^53
       redis.call('PEXPIRE', KEYS[i * 3 - 2], ARGV[i * 2])
       replies[i] = ticket
-    else -- nothing in its place would end the reply there, and a client believes no reply with such a ticket
+    else -- nil would cut off the rest of the reply, and a client trusts no reply with such a ticket
       replies[i] = redis.error_reply('LOCKFAST the value of the lock is not one of ours')
     end
   elseif type(raw) == 'string' and string.sub(raw, 1, 1) == 'Q' then
@@ -41,8 +41,9 @@ for _, i in ipairs(queued) do
   local fine, result = pcall(function()
     local q = queues[lock]
     if not q then
-      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- all that may fail
-      if q.changed then -- the clock went back, and 'prune' will need memory: see PEXPIRE below; 'save' corrects it
+      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- only this may fail
+      -- If the clock went back, 'prune' may need memory: see PEXPIRE below. 'save' corrects this expiry.
+      if q.changed then
         redis.call('PEXPIRE', lock, ARGV[i * 2])
       end
       prune(q, now)
@@ -53,10 +54,10 @@ for _, i in ipairs(queued) do
     if not claim then
       return false
     end
-    -- Not longer than this client asks for, whatever somebody has put into the record: see 'standing'.
+    -- No longer than this client asks for, even if another program changed the record: see 'standing'.
     claim.ttl, claim.wait = math.min(claim.ttl, ARGV[i * 2]), math.min(claim.wait, ARGV[i * 2])
-    -- A full server refuses a script's first write if it could need memory; this one never does,
-    -- and opens the door for the rest. A holder must not lose its lease because Redis is full.
+    -- A full server refuses a script's first write if that could need memory. PEXPIRE never does, and after
+    -- it Redis allows the other writes. A holder must not lose its lease because Redis is full.
     redis.call('PEXPIRE', lock, claim.ttl)
     touch(q, claim, now)
     return standing(q, id, now, claim)

@@ -1,11 +1,11 @@
--- Remove a claim for good, and push to whoever may now be let in, and to nobody else.
+-- Remove a claim for good, and notify exactly the waiters that are granted because of it.
 --
 -- KEYS 1 lock  2 order  3 records  4 tombstone
--- ARGV 1 id   2 '0' or, when a copy of the claim may still be on its way, 'until life': the ms
---      (server's clock) until which the tombstone must stand, and the ms that it stands from now on at the
---      least. What a client knows of this clock may be wrong; and nobody shortens a tombstone.
+-- ARGV 1 id   2 '0' or, if a copy of the claim may still arrive, 'until life': the tombstone stays until
+--      'until' (ms, server's clock) and for at least 'life' ms from now, since the client's idea of this
+--      clock may be wrong. A tombstone that is there already is never shortened.
 --
--- Reply: {1} if it was there, else {0}.
+-- Reply: {1} if the claim was there, else {0}.
 local id, lock, found = ARGV[1], KEYS[1], 0
 local raw = redis.call('GET', lock)
 local leave
@@ -16,7 +16,7 @@ elseif raw and string.sub(raw, 1, 1) == 'Q' then
   --#include queue.lua
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local q = open(lock, KEYS[2], KEYS[3], raw, now) -- what may fail does so here, before the tombstone
+  local q = open(lock, KEYS[2], KEYS[3], raw, now) -- the only step that may fail, before the tombstone
   leave = function()
     prune(q, now)
     local claim = q.members > 0 and find(q, id)
@@ -33,9 +33,10 @@ if ARGV[2] ~= '0' then
   local now = time[1] * 1000 + math.ceil(time[2] / 1000)
   local known, life = string.match(ARGV[2], '^(%d+) (%d+)$')
   local stands = math.max(tonumber(known), now + life, now + redis.call('PTTL', KEYS[4]))
-  -- A full server refuses a script's first write if it could need memory, as SET could. DEL never does.
+  -- A full server refuses a script's first write if that could need memory. SET could, but DEL never does.
   redis.call('DEL', KEYS[4])
-  -- Below 2^53: a stranger's expiry near 2^63 would be rounded up to it, which SET refuses.
+  -- At most 2^53 - 1: Lua would round up an expiry near 2^63, set by another program, to 2^63, which SET
+  -- refuses.
   redis.call('SET', KEYS[4], '', 'PXAT', string.format('%.0f', math.min(stands, 9007199254740991)))
 end
 if leave then

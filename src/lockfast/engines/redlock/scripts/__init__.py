@@ -1,4 +1,4 @@
-"""The programs that run inside each node, read from the `.lua` files beside this one."""
+"""The Lua scripts that run inside each node, read from the `.lua` files in this folder."""
 
 from __future__ import annotations
 

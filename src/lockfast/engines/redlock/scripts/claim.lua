@@ -1,14 +1,18 @@
--- Accept a proposal, or say why not.
+-- Accept a proposal, or return why this node does not.
 --
--- KEYS 1 lock     'id token F ttl payload' of who has it; F is W if somebody waits, else -. With an R
---                 in front, it is kept for a moment for a waiter
+-- KEYS 1 lock     'id token F ttl payload' of the holder; F is W if a claim waits, else -. With an R in
+--                 front, the lock is reserved for a waiter for a moment
 --      2 mark     'mark longest': the highest number that this bucket has accepted, in 16 digits, and
---                 the longest ttl. Without it, the node is not a member: it has lost its data
+--                 the longest ttl. Without this key, the node has lost its data and is not a member
 -- ARGV 1 'id token - ttl payload': what to write   2 ttl in ms
 --      3 the first token of this claim, and the ms to stay in the waiting room, or 0
 --
--- Reply: 1 (accepted, for the whole ttl), {'mine', left}, {'mark', mark}, {'stranger', the mark's key}, or
---        {'busy', mark, left, id, token, payload}. Times in ms.
+-- Reply, with times in ms:
+--   1                                        accepted, for the whole ttl
+--   {'mine', left}                           an earlier copy of this proposal was accepted
+--   {'mark', mark}                           the number is not above the mark
+--   {'stranger', the mark's key}             the node is not a member
+--   {'busy', mark, left, id, token, payload} another claim holds the lock, or it is reserved for one
 local got = redis.call('MGET', KEYS[1], KEYS[2])
 local raw, mark, mine = got[1], got[2], ARGV[1]
 if not mark then
@@ -16,7 +20,7 @@ if not mark then
 end
 local token, highest, longest = string.sub(mine, 34, 49), string.sub(mark, 1, 16), string.sub(mark, 18)
 if ARGV[2] ~= longest then
-  if not tonumber(longest) then -- before the first write: a claim that fails must not have left the room
+  if not tonumber(longest) then -- before the first write: a claim that fails must stay in the waiting room
     return redis.error_reply('LOCKFAST the mark is not one of ours')
   end
   if tonumber(ARGV[2]) > tonumber(longest) then
@@ -36,17 +40,17 @@ if raw or since ~= token then
         return redis.error_reply('LOCKFAST the value of the lock is not one of ours')
       end
       local left = redis.call('PTTL', KEYS[1])
-      if left > tonumber(life) then -- the clock went back
+      if left > tonumber(life) then -- the node's clock went back
         left = tonumber(life)
         redis.call('PEXPIRE', KEYS[1], left)
       end
       if holder == id then
         return {'mine', left}
       end
-      if wait ~= '0' and token > highest then -- and is no late copy
+      if wait ~= '0' and token > highest then -- it waits, and is no late copy
         hint(stay, order, records, id, since, wait, string.match(mine, '^%x+ %d+ . %d+ (.*)$'))
         if kept == '' then
-          redis.pcall('SETRANGE', KEYS[1], 50, 'W') -- see waiting.lua: a hint
+          redis.pcall('SETRANGE', KEYS[1], 50, 'W') -- a claim waits; this may fail, see waiting.lua
         end
       end
       return {'busy', highest, left, holder, number, payload}
@@ -57,11 +61,11 @@ if raw or since ~= token then
     others = redis.call('EXISTS', order) == 1
   end
 end
-if token <= highest then -- 16 digits each: as text they compare like numbers
+if token <= highest then -- both have 16 digits, so as text they compare like numbers
   return {'mark', highest}
 end
--- The mark first: a mark without its lock refuses one number too many, a lock without its mark would let
--- a lower number follow.
+-- Write the mark first. A mark without its lock refuses one number too many, but a lock without its mark
+-- would let a lower number follow.
 redis.call('SET', KEYS[2], token .. ' ' .. longest)
 redis.call('PSETEX', KEYS[1], ARGV[2], mine)
 if others then

@@ -1,11 +1,14 @@
--- Greet a node: is it still the process that became a member?
+-- Check at login whether the node is still the process that became a member. If not, delete its marks.
 --
--- KEYS 1 member   'M run' of a member, 'J run since' of one that is to join
+-- KEYS 1 member   'M run' of a member, 'J run since' of one that is to join; run is the server's run_id
 -- ARGV 1 prefix of the marks   2 how many buckets
 --
--- A process that has started anew may have lost the last writes, or have come back with an old
--- snapshot, whatever its data look like. So it is a member no more until it has joined again.
--- Marks are named here and not declared: each node is a server of its own, not part of a cluster.
+-- Reply: 1 if it is still this process, else 0.
+--
+-- A process that has restarted may have lost its last writes, or have loaded an old snapshot, whatever
+-- its data look like. So it is not a member until it has joined again.
+-- The script builds the keys of the marks and does not declare them. It may, because each node is a
+-- server of its own and not part of a Cluster.
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local raw = redis.call('GET', KEYS[1])
 local was = raw and string.match(raw, '^%u (%x+)')

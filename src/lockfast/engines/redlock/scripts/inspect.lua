@@ -1,8 +1,9 @@
--- Show who has a lock here and who waits. Nothing is changed: the expired are only left out.
+-- Return the holder of a lock on this node, and its waiters. This changes nothing: expired waiters are
+-- left out, but not deleted.
 --
 -- KEYS 1 lock  2 mark        ARGV 1 how many at most
 --
--- Reply: {id, token, 1 if it has it, left in ms, payload} for each, who has it first.
+-- Reply: {id, token, 1 if it holds the lock else 0, left in ms, payload} for each, the holder first.
 --#include waiting.lua
 local order, records = room(KEYS[1], KEYS[2])
 local shown = {}

@@ -1,4 +1,4 @@
--- Make a node a member of a new set: for the first start, and after a majority was lost.
+-- Make a node a member of a new set: at the first start, or after a majority has lost its data.
 --
 -- KEYS 1 member (see enter.lua)   ARGV 1 prefix of the marks   2 how many buckets   3 mark
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -6,7 +6,7 @@ local keys = {}
 for bucket = 0, ARGV[2] - 1 do
   keys[bucket + 1] = ARGV[1] .. '{' .. bucket .. '}'
 end
--- GET would fail, after some marks were written, at the first one that is no string.
+-- MGET takes a key of another type for a missing one. GET would fail there, after some marks were written.
 for i, raw in ipairs(redis.call('MGET', unpack(keys))) do
   local mark, longest = string.match(raw or '', '^(%d+) (%d+)$')
   if not mark or tonumber(mark) < tonumber(ARGV[3]) then

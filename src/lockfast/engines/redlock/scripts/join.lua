@@ -1,4 +1,4 @@
--- Make a node a member again, once nothing that it has forgotten can be alive.
+-- Make a node a member again, once no lease that it has forgotten can still be valid.
 --
 -- KEYS 1 member (see enter.lua)   2 a mark that was found missing
 -- ARGV 1 prefix of the marks   2 the ms that a proposal may be under way
@@ -7,8 +7,8 @@
 --
 -- Reply: {'member'}, or {'since', since, ms gone by}, or {'left', buckets still to join, ms to wait}.
 --
--- What a claim had won with this node's forgotten acceptance is over, or known to a majority of the
--- others, after the longest ttl; and a proposal that counted it is over long before that.
+-- After the longest ttl, a lease that was won with this node's forgotten acceptance has ended, or is known
+-- to a majority of the others. A proposal that counted the acceptance has ended long before that.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -17,7 +17,7 @@ local since = raw and string.match(raw, '^J ' .. run .. ' (%d+)$')
 if not since and redis.call('EXISTS', KEYS[2]) == 1 then
   return {'member'}
 end
-if not since or tonumber(since) > now then -- new, or the clock went back
+if not since or tonumber(since) > now then -- the wait begins, or begins again because the clock went back
   since = string.format('%.0f', now)
   redis.call('SET', KEYS[1], 'J ' .. run .. ' ' .. since)
 end

@@ -1,9 +1,9 @@
--- Extend a claim that holds the lock here. The id and the number decide, never the mark: a mark says
--- what was accepted once, not what is held (trap 33).
+-- Renew a claim that holds the lock on this node. The id and the token decide, and never the mark, because
+-- a mark says what was accepted once, not what is held (trap 33).
 --
 -- KEYS 1 lock   2 mark        ARGV 1 'id token '   2 ttl in ms
 --
--- Reply: how many wait, or false if it is not held here.
+-- Reply: how many claims wait, or false if this claim does not hold the lock here.
 local raw = redis.call('GET', KEYS[1])
 if not raw or string.sub(raw, 1, 50) ~= ARGV[1] then
   return false

@@ -1,28 +1,28 @@
--- Free what this claim has here, and refuse whatever of it arrives later (traps 32, 47).
+-- Release what a claim has on this node, and have the node refuse copies that arrive later (traps 32, 47).
 --
 -- KEYS 1 lock   2 mark (see claim.lua)
--- ARGV 1 'id token - '; a token of zeros: whatever it has
---      2 ms for which to keep the lock for whoever waited longest; 0: only withdraw a proposal that
---        did not win, and stay in the waiting room
+-- ARGV 1 'id token - '; with a token of zeros, release whatever the claim has
+--      2 ms for which to reserve the lock for the longest waiter; 0 to withdraw only a proposal that did
+--        not win, and stay in the waiting room
 --
--- Reply: 1 if it held the lock here, 2 if it waited here, else 0.
+-- Reply: 1 if the claim held the lock here, 2 if it waited here, else 0.
 local raw = redis.call('GET', KEYS[1])
 if raw and string.sub(raw, 1, 52) == ARGV[1] then
-  redis.call('DEL', KEYS[1]) -- the mark is not below what was accepted
+  redis.call('DEL', KEYS[1]) -- the mark is at least this token, so copies are refused
   return 1
 end
 local id, token, found = string.sub(ARGV[1], 1, 32), string.sub(ARGV[1], 34, 49), 0
-local mark = redis.call('MGET', KEYS[2])[1] -- GET would fail, after the lock was deleted, if it is no string
+local mark = redis.call('MGET', KEYS[2])[1] -- GET would fail if it is no string, and the lock would stay
 if raw then
   local kept, holder, number = string.match(raw, '^(R?)(%x+) (%d+) ')
-  -- A later proposal of the same claim stays: this may be a late copy.
+  -- Keep a later proposal of the same claim, because this resignation may be a late copy.
   if holder == id and (kept == 'R' or token == '0000000000000000' or number <= token) then
     redis.call('DEL', KEYS[1])
     found = kept == 'R' and 2 or 1
   end
 end
 if mark and token > string.sub(mark, 1, 16) then
-  -- A full server refuses a script's first write if it could need memory, as SET could. DEL never does.
+  -- A full server refuses a script's first write if that could need memory. SET could, but DEL never does.
   redis.call('DEL', KEYS[2] .. '!')
   redis.call('SET', KEYS[2], token .. string.sub(mark, 17))
 end

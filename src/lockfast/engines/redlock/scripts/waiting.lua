@@ -1,17 +1,20 @@
--- The waiting room of one lock: whom to tell when it is free. It is no queue: it gives no right.
+-- The waiting room of one lock: the claims to notify when it is free. It is no queue, because a place in
+-- it gives no right to the lock.
 --
 -- order    a sorted set with two members per waiter: id by its first token, and '~id' by minus its
 --          expiry in ms. So the expiries sort before the tokens, the latest first.
 -- records  id -> payload
--- Both end by themselves, some time after the last waiter has. They are named here and not declared,
--- since hardly any call needs them: each node is a server of its own, not part of a cluster.
+-- Both keys expire by themselves, some time after the last waiter. The scripts build these keys and do not
+-- declare them, because few calls need them. They may, because each node is a server of its own and not
+-- part of a Cluster.
 --
--- No script stops after its first write, because Redis does not undo what a script wrote before an
--- error. The room gives no right, so what fails in it (keys of a wrong type, a user without rights to
--- ZADD, ZREM, HSET, HDEL) fails there alone: callers use 'hint', which returns nil then. PUBLISH fails
--- without rights to the channel: pcall. The other commands of the scripts are GET, MGET, SET, PSETEX,
--- DEL, PEXPIRE, PTTL, SETRANGE and EXISTS; those on the lock's key run after a read that fails first if it is
--- no string, and a mark is read with MGET, which takes another type for a missing one. Redis raises OOM, READONLY, MISCONF and NOREPLICAS at a script's first write only.
+-- No script may fail after its first write, because Redis does not undo what a script wrote before an
+-- error. The room gives no right, so an error in it (keys of a wrong type, a user without rights to ZADD,
+-- ZREM, HSET, HDEL) must not end a script: callers use 'hint', which then returns nil. PUBLISH fails
+-- without rights to the channel, and 'pcall' ignores that. The other commands of the scripts are GET, MGET,
+-- SET, PSETEX, DEL, PEXPIRE, PTTL, SETRANGE and EXISTS. Those on the lock's key run after a read. If the key
+-- is no string, the read fails first. A mark is read with MGET, which takes another type for a missing key.
+-- Redis raises OOM, READONLY, MISCONF and NOREPLICAS at a script's first write only.
 local function hint(work, ...)
   local fine, result = pcall(work, ...)
   return fine and result or nil
@@ -37,7 +40,7 @@ local function leave(order, records, id)
 end
 
 local function stay(order, records, id, since, wait, payload)
-  -- Each key is made to end before the next is written: if that fails, nothing is left that stays for ever.
+  -- Set the expiry of each key before the next is written. If that fails, no key is left that never expires.
   redis.call('HSET', records, id, payload)
   redis.call('PEXPIRE', records, 11000)
   redis.call('ZADD', order, since, id, digits(-(now() + wait)), '~' .. id)
@@ -50,18 +53,18 @@ local function prune(order, records)
   end
 end
 
--- Return how many wait, after this one has left: it may have waited here, and won elsewhere.
+-- Remove a claim that holds, since it may have waited here and won elsewhere. Return how many others wait.
 local function behind(order, records, id)
   leave(order, records, id)
   prune(order, records)
   return redis.call('HLEN', records)
 end
 
--- Keep the lock for whoever has waited longest, and tell it. Only for a moment, and it is told only
--- once: if it does not come, others will.
+-- Reserve the lock for the longest waiter for 'moment' ms, and notify it. It is notified only once. If it
+-- does not claim the lock in that time, any other claim may.
 local function invite(lock, order, records, prefix, moment)
   prune(order, records)
-  -- Up to 2^53: a stranger's score beyond that would make a value of the lock that no claim can read.
+  -- Below 2^53: a higher score, from another program, would make a value of the lock that no claim can read.
   local first = redis.call('ZRANGEBYSCORE', order, '(0', '(9007199254740992', 'WITHSCORES', 'LIMIT', 0, 1)
   local id = first[1]
   if id then

@@ -1,1 +1,1 @@
-"""The client's contract: what users see, on every engine."""
+"""The client's contract: tests of what users see, for every engine."""

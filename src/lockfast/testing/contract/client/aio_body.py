@@ -1,4 +1,4 @@
-"""The client's contract on asyncio bodies: a loss cancels them, as `asyncio.timeout` would."""
+"""The client's contract on `async with` bodies: a loss cancels them, as `asyncio.timeout` does."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def _client(stage: Stage) -> AsyncClient:
 
 async def _until_waiting(client: AsyncClient, count: int) -> None:
     async with asyncio.timeout(SLACK):
-        while len(await client.lock("x").queue()) != count:  # noqa: ASYNC110  # an engine's, not ours
+        while len(await client.lock("x").queue()) != count:  # noqa: ASYNC110  # the engine sets no event
             await asyncio.sleep(0.01)
 
 
 class BodyContract(Contract):
-    """The body of `async with`, in asyncio alone: a thread cannot be cancelled."""
+    """The body of `async with`. Only asyncio has this, because a thread cannot be cancelled."""
 
     @pytest.fixture
     def stage(self, bench: Bench) -> Iterator[Stage]:
-        """Set the stage for asyncio."""
+        """Yield a stage for asyncio."""
         mode = Tasked()
         stage = Stage(bench, mode)
         yield stage
@@ -84,7 +84,7 @@ class BodyContract(Contract):
             async with asyncio.timeout(0.1), client.lock("x", ttl=30.0):
                 await asyncio.sleep(SLACK)
         assert await client.lock("x").queue() == []
-        async with client.lock("x", ttl=30.0):  # and the task is fit for more
+        async with client.lock("x", ttl=30.0):  # the task can acquire the lock again
             await asyncio.sleep(0)
 
     @driven
@@ -174,7 +174,7 @@ class BodyContract(Contract):
             async with client.lock("x", ttl=SHORT) as lease:
                 task = asyncio.current_task()
                 assert task is not None
-                lease.on_lost(task.cancel)  # right behind lockfast's own
+                lease.on_lost(task.cancel)  # called right after lockfast's own cancellation
                 await broken(stage, lease)
                 entered.set()
                 await asyncio.sleep(SHORT + SLACK)

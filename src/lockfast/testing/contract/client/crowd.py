@@ -1,4 +1,4 @@
-"""The client's contract on crowds: many threads or tasks, and never two inside."""
+"""The client's contract on mutual exclusion between many threads or tasks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ ROUNDS = 4
 
 
 class Counter:
-    """A shared counter without any protection of its own: it loses counts if two are inside."""
+    """A counter without a lock of its own: it loses counts if two workers are inside at once."""
 
     def __init__(self, stage: Stage) -> None:
-        """Begin at nought."""
+        """Start at 0."""
         self.value = 0
         self.tokens: list[int] = []
         self._stage = stage
 
     async def count(self, lock: AnyLock) -> None:
-        """Read, let others run, write."""
+        """Count up `ROUNDS` times under the lock. Others can run between the read and the write."""
         for _ in range(ROUNDS):
             await within(lock, self._count_one)
 
@@ -31,7 +31,7 @@ class Counter:
 
 
 class CrowdContract(Contract):
-    """Mutual exclusion, while the engine is well."""
+    """Mutual exclusion, while the engine is healthy."""
 
     @driven
     async def test_many_workers_of_one_client_exclude_each_other(self, stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The client's contract on deadlocks: each is found and named, and nothing else is called one."""
+"""The client's contract on deadlocks: the client finds and names each, and reports no others."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from lockfast.testing.harness.verbs import (
 )
 
 LONG = 30.0
-SOON = 0.1  # seconds after which a waiter looks for a circle
+SOON = 0.1  # seconds after which a waiter looks for a deadlock
 
 
 class DeadlockContract(Contract):
-    """Who waits for whom, over clients and kinds of locks."""
+    """Deadlocks between several clients and several kinds of locks."""
 
     async def take(
         self, stage: Stage, first: AnyLock, second: AnyLock, inside: list[str]
     ) -> str | None:
-        """Hold one and wait for another, when all hold their first; give the complaint, if any."""
+        """Acquire `first`, wait until three workers hold their first lock, and acquire `second`.
+
+        Return the message of the `Deadlock`, or None if there was none.
+        """
         lease = await acquire(first, 10)
         inside.append(first.name)
         try:
@@ -75,13 +78,13 @@ class DeadlockContract(Contract):
             inside.append(first)
             await stage.mode.until(lambda: len(inside) >= 2, "both hold their first")
             await release(await acquire(client.lock(second, ttl=LONG)))
-            with suppress(LeaseLost):  # of one of them, below
+            with suppress(LeaseLost):  # one of these leases is revoked below
                 await release(lease)
 
         jobs = [stage.mode.start(cross(one, "a", "b")), stage.mode.start(cross(two, "b", "a"))]
         for name in ("a", "b"):
             await until_queued(stage, looker.lock(name), 2)
-        jobs.append(stage.mode.start(cross(three, "c", "a")))  # it waits too, but in no circle
+        jobs.append(stage.mode.start(cross(three, "c", "a")))  # waits too, but is in no circle
         await until_queued(stage, looker.lock("a"), 3)
         (circle,) = await deadlocks(looker)
         assert sorted((tie.waiting.name, tie.blocker.name) for tie in circle) == [
@@ -156,7 +159,7 @@ class DeadlockContract(Contract):
         jobs = [stage.mode.start(first()), stage.mode.start(second())]
         await until_queued(stage, free.semaphore("s", 2), 3)
         await until_queued(stage, free.lock("a"), 2)
-        await stage.mode.sleep(4 * SOON)  # they have looked, and looked again
+        await stage.mode.sleep(4 * SOON)  # both look for a deadlock more than once
         assert not any(job.done() for job in jobs)
         await release(mover)
         for job in jobs:
@@ -169,7 +172,7 @@ class DeadlockContract(Contract):
         one, two = (stage.client(deadlock_after=SOON) for _ in range(2))
         head = await acquire(two.semaphore("s", 3, ttl=LONG))
         own = await acquire(one.semaphore("s", 3, permits=2, ttl=LONG))
-        with pytest.raises(Deadlock, match="'s'"):  # two and two are more than three for ever
+        with pytest.raises(Deadlock, match="'s'"):  # two more permits never fit beside its own two
             await acquire(one.semaphore("s", 3, permits=2, ttl=LONG))
         await release(own)
         await release(head)
@@ -216,8 +219,9 @@ class DeadlockContract(Contract):
         one, two = (stage.client(deadlock_after=SOON) for _ in range(2))
         lease = await acquire(one.lock("b", ttl=LONG))
         taking = stage.mode.start(acquire(two.lock_all("a", "b", ttl=LONG), 20))
-        await until_queued(stage, one.lock("b"), 2)  # it holds a by now
-        # The other is the older, and would wait for ever: here the youngest is the other's turn.
+        await until_queued(stage, one.lock("b"), 2)  # `taking` holds a now, and waits for b
+        # The claim of `taking` on b is older, so it waits on. This claim is younger and gives way,
+        # by a Deadlock or because its timeout is over.
         with pytest.raises((Deadlock, NotAcquired)):
             await acquire(one.lock("a", ttl=LONG), 3 * SOON)
         await release(lease)

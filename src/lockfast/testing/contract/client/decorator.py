@@ -1,4 +1,4 @@
-"""The client's contract on decorated functions, and on locks that stay taken for a while."""
+"""The client's contract on decorated functions, and on locks that stay taken with `at_least`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Paying = Callable[[str], Coroutine[Any, Any, str | None]]
 
 
 def decorated(client: AnyClient, work: Work, **options: Any) -> Paying:  # noqa: ANN401  # of `lock`
-    """Decorate a function of the client's mode, and give it as a coroutine function."""
+    """Decorate a function of the client's mode, and return it as a coroutine function."""
     decorate: Any = client.lock("pay:{order}", **options)
     if isinstance(client, AsyncClient):
 
@@ -60,7 +60,7 @@ def decorated(client: AnyClient, work: Work, **options: Any) -> Paying:  # noqa:
 
 
 class DecoratorContract(Contract):
-    """A lock around a function. It needs no queue."""
+    """A lock as a decorator. The engine needs no queue."""
 
     @driven
     async def test_a_call_runs_under_the_lock_that_its_arguments_name(self, stage: Stage) -> None:
@@ -108,12 +108,12 @@ class DecoratorContract(Contract):
         with pytest.raises(NotAcquired):
             await decorated(client, work, ttl=LONG, timeout=0.2)("7")
         assert await decorated(client, work, ttl=LONG, timeout=0.2, on_busy="skip")("7") is None
-        assert time.monotonic() - began >= 0.4  # a timeout that is given is waited for
+        assert time.monotonic() - began >= 0.4  # both calls waited for their timeout
         job = stage.mode.start(decorated(client, work, ttl=LONG)("7"))
         await stage.mode.sleep(0.02)
         await release(lease)
         assert await job.result() == "paid 7"
-        with pytest.raises(NotAcquired, match="another lock"):  # of the body: not to be skipped
+        with pytest.raises(NotAcquired, match="another lock"):  # the body raised it: no skip
             await decorated(client, fail, ttl=LONG, on_busy="skip")("7")
         with pytest.raises(ValueError, match="on_busy"):
             client.lock("x", on_busy="ignore")  # type: ignore[call-overload]  # what a user may try
@@ -151,7 +151,7 @@ class DecoratorContract(Contract):
 
 
 class LingerContract(Contract):
-    """`at_least`: a lock that stays taken, however soon it is released."""
+    """`at_least`: a lock stays taken for that long, however soon it is released."""
 
     @driven
     async def test_a_lock_stays_taken_for_the_time_that_was_asked_for(self, stage: Stage) -> None:
@@ -162,7 +162,7 @@ class LingerContract(Contract):
         await release(lease)
         assert lease.state is State.RELEASED
         assert await waiting.result()
-        await release(lease)  # a second time does not give it back sooner
+        await release(lease)  # a second release does not free the lock sooner
         assert await try_acquire(other.lock("x", ttl=LONG)) is None
         following = await acquire(other.lock("x", ttl=LONG), SLACK)
         assert time.monotonic() - began >= 0.4
@@ -180,13 +180,14 @@ class LingerContract(Contract):
     async def test_it_stays_when_it_was_granted_to_a_waiter_and_its_client_is_gone(
         self, stage: Stage
     ) -> None:
-        # A waiter's time is shorter than a holder's: the grant must be renewed before it is left.
+        # A claim that was granted while it waited has only the waiter's remaining time. The client
+        # must renew it before it leaves the claim to expire.
         ttl = 1.5 * stage.brief
         client, other = stage.client(), stage.client()
         first = await acquire(other.lock("x", ttl=LONG))
         job = stage.mode.start(acquire(client.lock("x", ttl=ttl, at_least=ttl), 20))
         await self.until_two(stage)
-        await stage.mode.sleep(ttl / 4)  # of its last renewal less is left by now
+        await stage.mode.sleep(ttl / 4)  # so that less than a ttl is left from its last renewal
         await release(first)
         lease = await job.result()
         granted = time.monotonic()
@@ -197,7 +198,7 @@ class LingerContract(Contract):
         await release(following)
 
     async def until_two(self, stage: Stage) -> None:
-        """Wait until one holds and one waits."""
+        """Wait until x has two claims: a holder and a waiter."""
         lock = stage.client().lock("x")
         end = time.monotonic() + SLACK
         while len(await queue(lock)) != 2:

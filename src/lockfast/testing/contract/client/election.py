@@ -1,4 +1,4 @@
-"""The client's contract on elections: one leader, its term, and what a deposed one learns."""
+"""The client's contract on elections: one leader, its term, and how it learns of its end."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ LONG = 30.0
 
 
 class Diary:
-    """What candidates were told, in the order in which they were told it."""
+    """Records which callbacks of candidates ran, in order."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.lines: list[str] = []
         self.terms: list[int] = []
 
@@ -49,7 +49,7 @@ class Diary:
         ttl: float,
         on_gain: Callable[[], object] = bool,
     ) -> AnyCandidacy:
-        """Make a candidate that writes here."""
+        """Return a candidacy whose callbacks write into this diary."""
 
         def gained(lease: AnyLease) -> None:
             self.lines.append(f"{name} leads")
@@ -63,7 +63,7 @@ class Diary:
 
 
 class ElectionContract(Contract):
-    """A lock whose holder others can see. It needs no queue."""
+    """An election: a lock whose holder publishes a value. The engine needs no queue."""
 
     @driven
     async def test_the_leader_its_value_and_its_term_are_seen_by_all(self, stage: Stage) -> None:
@@ -124,7 +124,7 @@ class ElectionContract(Contract):
 
 
 class CandidacyContract(Contract):
-    """Campaigning in the background."""
+    """A candidacy: it campaigns in the background, and calls back when it leads and ends."""
 
     @driven
     async def test_a_candidate_leads_and_the_next_one_follows_when_it_withdraws(
@@ -213,7 +213,7 @@ class CandidacyContract(Contract):
             await stand(second, inner)
 
         await stand(first, both)
-        assert states == [State.LOST]  # when the other began
+        assert states == [State.LOST]  # the old leader's state when the new one began to lead
         assert diary.terms[0] < diary.terms[1]
 
     @driven

@@ -1,4 +1,4 @@
-"""The client's contract on promises: what the live server lets us say, and what is required."""
+"""The client's contract on guarantees: what the live server gives, and what `require` demands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lockfast.testing.harness.verbs import acquire, guarantees, release
 
 
 class GuaranteeContract(Contract):
-    """No promise that was not asked of the server itself."""
+    """The client reads the guarantees from the server itself."""
 
     @driven
     async def test_an_engine_says_in_one_sentence_what_it_promises(self, stage: Stage) -> None:
@@ -37,7 +37,7 @@ class GuaranteeContract(Contract):
         await release(await waiting.result())
         assert (
             time.monotonic() - began < 2.5
-        )  # a waiter looks for itself after 3.3 s at the earliest
+        )  # without a push, a waiter would look again after 3.3 s at the earliest
 
     @driven
     async def test_what_is_given_may_be_required(self, stage: Stage) -> None:
@@ -49,7 +49,7 @@ class GuaranteeContract(Contract):
     async def test_an_engine_that_promises_too_little_grants_nothing(self, stage: Stage) -> None:
         client = stage.client()
         found = await guarantees(client)
-        if found.level is Level.CONSENSUS:  # no more can be asked for
+        if found.level is Level.CONSENSUS:  # there is no higher level to require
             return
         client._session.unproven = Level(found.level + 1)  # noqa: SLF001  # as `require=` does
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The client's contract on seeing everything, and on taking a claim away from its holder."""
+"""The client's contract on listing all claims, and on taking a claim away from its holder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def first_waiter_removed(stage: Stage) -> list[Job[AnyLease]]:
 
 
 class OverviewContract(Contract):
-    """What an operator sees and does."""
+    """What an operator sees, and what happens to a lock that an operator breaks."""
 
     @driven
     async def test_all_names_with_a_prefix_are_shown_in_order_with_who_holds_and_who_waits(
@@ -85,7 +85,7 @@ class OverviewContract(Contract):
         assert await wait_lost(lease, SLACK)
         assert lease.loss is Loss.GONE
         assert not await revoke(operator, holder, "twice")
-        following.ensure_held()  # only the claim that was named is gone
+        following.ensure_held()  # the second `revoke` did not remove the next holder's claim
         await release(following)
         with pytest.raises(LeaseLost, match="it hangs"):
             await release(lease)
@@ -97,7 +97,7 @@ class OverviewContract(Contract):
         jobs = await first_waiter_removed(stage)
         await stage.mode.until(lambda: any(job.done() for job in jobs), "one is let in", 20)
         await stage.mode.sleep(0.1)
-        # Without a queue, the one that was removed may be first, since it has asked again.
+        # Without a queue, the removed waiter may acquire first, because it asks again.
         jobs.sort(key=lambda job: not job.done())
         assert not jobs[1].done()
         following = await jobs[0].result()
@@ -159,7 +159,10 @@ class OverviewContract(Contract):
     async def test_a_release_tells_of_the_loss_though_it_takes_long_to_learn_who_broke_it(
         self, stage: Stage
     ) -> None:
-        """The heart resigns what takes longer than a beat: it then looked as if it was released."""
+        """The heart also resigns a claim whose release takes longer than a beat.
+
+        A loss then looked like a normal release.
+        """
         client, way = stage.shaky_client()
         operator = stage.client()
         told: list[str] = []
@@ -176,7 +179,7 @@ class OverviewContract(Contract):
 
 
 class RemovedWaiterContract(Contract):
-    """What an operator does to a queue."""
+    """What happens to a waiter that an operator removes from a queue."""
 
     @driven
     async def test_a_waiter_that_is_taken_away_waits_again_behind_the_others(

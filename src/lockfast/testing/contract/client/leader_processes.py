@@ -1,4 +1,4 @@
-"""The client's contract on leaders that were stopped or have forked, in processes of their own."""
+"""The client's contract on leaders that are stopped or fork, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lockfast.testing.harness.verbs import campaign, leader, release
 
 
 def asked(process: subprocess.Popen[str]) -> tuple[Shown, str]:
-    """Let a leader write: what it shows at the door, and what it believes itself."""
+    """Ask a leader to write. Return what it shows to a guard, and its own state."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("write\n")
@@ -26,7 +26,7 @@ def asked(process: subprocess.Popen[str]) -> tuple[Shown, str]:
 
 
 class DeposedContract(Contract):
-    """The old leader comes back."""
+    """A leader that continues after a pause, and one that forks."""
 
     @driven
     async def test_a_leader_that_was_stopped_and_continued_is_of_an_older_term_and_refused(
@@ -41,7 +41,7 @@ class DeposedContract(Contract):
             write, state = asked(old)
             assert (write.token, write.id, state) == (first.term, first.id, "held")
             mark = admit(mark, write)
-            mark = admit(mark, asked(old)[0])  # a leader writes many times
+            mark = admit(mark, asked(old)[0])  # a guard admits a leader any number of times
             old.send_signal(signal.SIGSTOP)
             lease = await campaign(election, "the second", TTL + SLACK)
             mark = admit(mark, shown(lease))

@@ -27,7 +27,7 @@ LONG = 30.0  # a ttl that no test waits for
 
 
 class LeaseContract(Contract):
-    """One lease, and those who want it."""
+    """A lease: acquire, wait, release, list the queue, close the client."""
 
     @driven
     async def test_a_lock_is_acquired_and_released(self, stage: Stage) -> None:
@@ -83,7 +83,7 @@ class LeaseContract(Contract):
         await release(lease)
 
     async def eventually_alone(self, stage: Stage, id_: str) -> None:
-        """Wait until one claim is all that is left on x."""
+        """Wait until the claim with this id is the only one on x."""
         lock = stage.client().lock("x", ttl=LONG)
         end = time.monotonic() + 5
         while [holder.id for holder in await queue(lock)] != [id_]:
@@ -105,7 +105,7 @@ class LeaseContract(Contract):
         await release(after)
 
     async def until_waiting(self, stage: Stage, count: int, name: str = "x") -> None:
-        """Wait until so many claims are on a name."""
+        """Wait until a name has `count` claims, holders included."""
         lock = stage.client().lock(name, ttl=LONG)
         end = time.monotonic() + 10
         while len(await queue(lock)) != count:

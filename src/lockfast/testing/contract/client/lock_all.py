@@ -1,4 +1,4 @@
-"""The client's contract on many locks at once: all or nothing, lost together, never a circle."""
+"""The client's contract on `lock_all`: all or nothing, lost together, and never a deadlock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMES = ("a", "b", "c")
 
 
 async def free(stage: Stage, *names: str, soon: float = SLACK, but: str = "") -> None:
-    """Wait until nothing is left on these names, but perhaps one claim."""
+    """Wait until no claim is left on these names, except the one with the id `but`."""
     client = stage.client()
     end = time.monotonic() + soon
     for name in names:
@@ -46,7 +46,7 @@ async def free(stage: Stage, *names: str, soon: float = SLACK, but: str = "") ->
 
 
 class TogetherContract(Contract):
-    """Several locks as one. It needs no queue."""
+    """Several locks that are acquired as one. The engine needs no queue."""
 
     @driven
     async def test_all_are_taken_in_the_order_of_their_names_and_each_once(
@@ -116,7 +116,7 @@ class TogetherContract(Contract):
         await release(lease)
         assert lease.state is State.LOST
         assert told == ["lost"]
-        await free(stage, *NAMES)  # the others went with it
+        await free(stage, *NAMES)  # the release has removed the other claims too
 
     @driven
     async def test_a_body_that_outlives_one_of_its_leases_is_told(self, stage: Stage) -> None:
@@ -189,7 +189,7 @@ class TogetherContract(Contract):
         assert isinstance(third, Standing)
         assert first.granted
         assert third.granted
-        assert isinstance(second, Standing)  # it stands alone
+        assert isinstance(second, Standing)  # its refusal does not affect the others
         assert (second.granted, second.ticket) == (False, 0)
         again = await actor.engine.claim_all(asks, actor.deadline)
         assert [each.ticket for each in again if isinstance(each, Standing)] == [

@@ -1,4 +1,4 @@
-"""The client's contract on many locks at once, when something goes wrong on the way."""
+"""The client's contract on `lock_all`, when requests or replies are lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockfast.testing.harness.verbs import acquire, holders, queue, release
 
 
 class TogetherFaultContract(Contract):
-    """Whatever happens on the way to the engine, nothing stays behind."""
+    """Whatever fails on the way to the engine, no claim stays behind."""
 
     @driven
     async def test_a_lost_reply_costs_nothing_but_time(self, stage: Stage) -> None:
@@ -26,7 +26,7 @@ class TogetherFaultContract(Contract):
         for name in NAMES:
             assert [each.id for each in await holders(client.lock(name))] == [lease.leases[name].id]
         way.lost_replies = 1
-        await release(lease)  # what the second copy does not find is the first one's work
+        await release(lease)  # the second copy finds no claims, because the first removed them
         assert lease.state is State.RELEASED
         await free(stage, *NAMES)
 
@@ -38,7 +38,7 @@ class TogetherFaultContract(Contract):
         blocker = await acquire(stage.client().lock("a", ttl=LONG))
         job = stage.mode.start(acquire(client.lock_all(*NAMES, ttl=LONG), 2.0))
         await self.until_waiting(stage)
-        way.after_claim = lambda: setattr(way, "cut", True)  # b is granted, and not answered
+        way.after_claim = lambda: setattr(way, "cut", True)  # b is granted, but the reply is lost
         way.lost_replies = 1
         await release(blocker)
         with pytest.raises((EngineUnavailable, NotAcquired)):
@@ -48,7 +48,7 @@ class TogetherFaultContract(Contract):
         await free(stage, *NAMES)
 
     async def until_waiting(self, stage: Stage) -> None:
-        """Wait until somebody waits for a."""
+        """Wait until a claim waits for a."""
         client = stage.client()
         end = time.monotonic() + SLACK
         while len(await queue(client.lock("a"))) < 2:
@@ -63,7 +63,7 @@ class TogetherFaultContract(Contract):
         began = time.monotonic()
         with pytest.raises(EngineUnavailable):
             await release(lease)
-        assert time.monotonic() - began < stage.brief + SLACK  # one deadline, not one for each
+        assert time.monotonic() - began < stage.brief + SLACK  # one deadline for all, not one each
         way.cut = False
         await release(lease)
         await free(stage, *NAMES)
@@ -81,7 +81,7 @@ class TogetherFaultContract(Contract):
 
 
 class TogetherMismatchContract(Contract):
-    """Together with other kinds of locks: for engines that have them."""
+    """`lock_all` beside other kinds of locks, for engines that have them."""
 
     @driven
     async def test_a_name_that_is_another_kind_of_lock_is_refused_and_none_is_taken(
@@ -91,7 +91,7 @@ class TogetherMismatchContract(Contract):
         blocker = await acquire(other.lock("a", ttl=LONG))
         reader = await acquire(other.rwlock("b", ttl=LONG).read())
         began = time.monotonic()
-        with pytest.raises(CapacityMismatch, match="'b'"):  # and does not wait for a
+        with pytest.raises(CapacityMismatch, match="'b'"):  # without waiting for a
             await acquire(client.lock_all(*NAMES, ttl=LONG), 20)
         assert time.monotonic() - began < SLACK
         await free(stage, "c")

@@ -1,4 +1,4 @@
-"""The client's contract on renewal and loss: kept while it can be, and nothing is lost silently."""
+"""The client's contract on renewal and loss: the client renews leases, and reports every loss."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SLACK = 5.0  # seconds that a busy machine may add
 
 
 async def broken(stage: Stage, lease: AnyLease | AnyRLease) -> None:
-    """Break a lease, as an operator does: the engine removes the claim by its id."""
+    """Break a lease, as an operator does: let the engine remove the claim by its id."""
     ask = Ask(lease.id, Shape(lease.name, SHORT), True, stage.bench.now() + SHORT, b"")  # noqa: FBT003  # by position, as the port has it
     actor = stage.actor()
     assert await actor.resign(ask) == [True]
 
 
 class LossContract(Contract):
-    """What becomes of a lease that is renewed, and of one that is not."""
+    """Leases that the client renews, and leases that are broken or dropped."""
 
     @driven
     async def test_a_lease_is_kept_for_longer_than_its_ttl(self, stage: Stage) -> None:
@@ -57,7 +57,7 @@ class LossContract(Contract):
         assert lease.waiters == 1
         await release(lease)
         following = await job.result()
-        assert following.id == ids[1]  # it is the claim that had been waiting all along
+        assert following.id == ids[1]  # the claim that waited from the start
         await release(following)
 
     @driven
@@ -67,8 +67,8 @@ class LossContract(Contract):
         lease = await acquire(stage.client().lock("x"))
         client, way = stage.shaky_client()
         way.held_claims = 1
-        assert await try_acquire(client.lock("x")) is None  # by the answer to its second copy
-        await stage.mode.sleep(SHORT)  # the heart resigns
+        assert await try_acquire(client.lock("x")) is None  # the second copy was answered
+        await stage.mode.sleep(SHORT)  # meanwhile the heart resigns the claim
         await release(lease)
         assert await way.deliver(stage.bench.now() + SLACK) == [None]
         assert await queue(client.lock("x")) == []
@@ -85,7 +85,7 @@ class LossContract(Contract):
         with pytest.raises(LeaseLost):
             await release(lease)
         await release(lease)
-        assert lease.state is State.LOST  # lost is not released
+        assert lease.state is State.LOST  # and not RELEASED
 
     @driven
     async def test_a_release_that_finds_nothing_says_that_the_lease_was_lost(
@@ -132,7 +132,7 @@ class LossContract(Contract):
         lease.on_lost(lambda: seen.append(variable.get()))
         await broken(stage, lease)
         await stage.mode.until(lambda: len(seen) == 2, "both callbacks", SLACK)
-        lease.on_lost(lambda: seen.append("late"))  # it was lost before this callback came
+        lease.on_lost(lambda: seen.append("late"))  # registered after the loss
         await stage.mode.until(lambda: len(seen) == 3, "the late callback", SLACK)
         assert seen == ["bad", "of the acquisition", "late"]
 
@@ -143,7 +143,7 @@ class LossContract(Contract):
         lease.on_lost(lambda: seen.append("lost"))
         job = stage.mode.start(wait_lost(lease, SLACK))
         await release(lease)
-        assert await job.result()  # the wait is over
+        assert await job.result()  # a release ends the wait too
         await stage.mode.sleep(SHORT)
         assert seen == []
 
@@ -163,7 +163,7 @@ class LossContract(Contract):
             lease = await acquire(client.lock("x", ttl=2 * SHORT))
             began = time.monotonic()
             del lease
-            # Not released by a finalizer: whoever dropped it may still be at work under it.
+            # No finalizer releases it, because the code that dropped it may still rely on the lock.
             assert await try_acquire(other.lock("x", ttl=SHORT)) is None
             following = await acquire(other.lock("x", ttl=SHORT), 2 * SHORT + SLACK)
             assert time.monotonic() - began > SHORT
@@ -185,7 +185,7 @@ class LossContract(Contract):
 
 
 class FaultContract(Contract):
-    """What a client does while its engine cannot be reached."""
+    """What a client does while it cannot reach its engine."""
 
     @driven
     async def test_a_failed_renewal_is_jeopardy_and_the_next_one_heals_it(
@@ -196,7 +196,7 @@ class FaultContract(Contract):
         way.cut = True
         await stage.mode.until(lambda: lease.state is not State.HELD, "jeopardy", SLACK)
         assert lease.state is State.JEOPARDY
-        lease.ensure_held()  # unknown is not lost
+        lease.ensure_held()  # a renewal without an answer is not a loss
         way.cut = False
         await stage.mode.until(lambda: lease.state is State.HELD, "held again", SLACK)
         await release(lease)
@@ -216,7 +216,7 @@ class FaultContract(Contract):
         await stage.mode.until(lambda: told, "the callback", SLACK)
         way.cut = False
         await stage.mode.sleep(SHORT)
-        assert lease.state is State.LOST  # a late OK revives nothing
+        assert lease.state is State.LOST  # a late success does not revive the lease
         following.ensure_held()
         await release(following)
         with pytest.raises(LeaseLost):
@@ -250,7 +250,7 @@ class FaultContract(Contract):
         assert time.monotonic() - began < SLACK
         assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
         way.lost_replies = 1
-        await release(lease)  # the second copy finds nothing, and that is the first one's work
+        await release(lease)  # the second copy finds nothing, because the first removed the claim
         assert lease.state is State.RELEASED
         assert await queue(client.lock("x")) == []
 

@@ -1,4 +1,4 @@
-"""The client's contract on a crowd of readers and a few writers, on one lock."""
+"""The client's contract on a read/write lock with many readers and a few writers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LONG = 30.0
 
 
 class Visit:
-    """One stay inside: its place in the common order of events, when it began and when it ended."""
+    """One time that a worker held the lock. `began` and `ended` are places in `Library.events`."""
 
     def __init__(self, ticket: int, began: int, *, writes: bool) -> None:
-        """Begin."""
+        """Start a visit that has not ended."""
         self.ticket = ticket
         self.writes = writes
         self.began = began
@@ -26,16 +26,16 @@ class Visit:
 
 
 class Library:
-    """Where they meet. It protects nothing itself: it writes down who comes and who goes."""
+    """Records when readers and writers enter and leave. It protects nothing itself."""
 
     def __init__(self, stage: Stage) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._stage = stage
         self.events: list[Visit] = []
         self.visits: list[Visit] = []
 
     async def visit(self, client: AnyClient, pause: float, *, writes: bool) -> None:
-        """Come after a while, read or write, and go."""
+        """Sleep for `pause` seconds, then hold the lock for a moment, as a reader or a writer."""
         await self._stage.mode.sleep(pause)
         lock = client.rwlock("x", ttl=LONG, timeout=60.0)
 
@@ -50,11 +50,11 @@ class Library:
         await within(lock.write() if writes else lock.read(), body)
 
 
-CROWD = 40.0  # seconds for all of them: a matter of computing, not of waiting
+CROWD = 40.0  # seconds for all visits; most of that is computing, not waiting
 
 
 class ManyReadersContract(Contract):
-    """500 readers and 5 writers."""
+    """500 reads and 20 writes through 10 clients."""
 
     @driven
     async def test_no_writer_meets_anybody_or_waits_for_a_reader_that_came_after_it(

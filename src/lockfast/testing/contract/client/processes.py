@@ -1,4 +1,4 @@
-"""The client's contract on processes that die or fork. For engines that processes can share."""
+"""The client's contract on processes that die or fork, for engines that processes can share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLACK = 5.0
 
 @contextmanager
 def program(stage: Stage, verb: str, mode: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Start a program, in the stage's mode or another; it is killed if it still runs."""
+    """Start a program, in the stage's mode by default. Kill it at the end of the block."""
     bench = stage.bench
     assert isinstance(bench, UrlBench), "a process finds its engine by URL"
     code = "import sys; from lockfast.testing.harness.programs import main; main(*sys.argv[1:])"
@@ -34,16 +34,16 @@ def program(stage: Stage, verb: str, mode: str | None = None) -> Iterator[subpro
 
 
 def heard(process: subprocess.Popen[str], word: str) -> None:
-    """Wait for a word of the program."""
+    """Wait for the program's next line, and check that it is `word`."""
     assert process.stdout is not None
     assert process.stdout.readline().strip() == word
 
 
 class ProcessContract(Contract):
-    """Killed at every step: the others get in within a ttl."""
+    """Processes that are killed at different steps block others for a ttl at most."""
 
     async def until_claims(self, stage: Stage, count: int) -> None:
-        """Wait until so many claims are on x."""
+        """Wait until x has `count` claims."""
         lock = stage.client().lock("x")
         end = time.monotonic() + 20
         while len(await queue(lock)) != count:
@@ -60,7 +60,7 @@ class ProcessContract(Contract):
             job = stage.mode.start(acquire(lock, TTL + 4 * SLACK))
             await self.until_claims(stage, 2)
             await stage.mode.sleep(1.5 * TTL)
-            assert not job.done()  # its heart beats
+            assert not job.done()  # the victim renews its lease
             victim.send_signal(signal.SIGKILL)
             began = time.monotonic()
             lease = await job.result()
@@ -109,7 +109,7 @@ class ProcessContract(Contract):
     async def test_a_program_that_forgot_to_release_does_so_when_it_ends(
         self, stage: Stage
     ) -> None:
-        # A blocking one: an asyncio program's loop is gone by then, and its client with it.
+        # Only a blocking program: an asyncio loop is closed at exit, and its client with it.
         with program(stage, "leave", "threads") as forgetful:
             heard(forgetful, "held")
             assert forgetful.wait(20) == 0

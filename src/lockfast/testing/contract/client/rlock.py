@@ -27,7 +27,7 @@ LONG = 30.0
 
 
 class ReentrantContract(Contract):
-    """Frames of one thread or task. It needs no queue."""
+    """Nested acquisitions, called frames, in one thread or task. The engine needs no queue."""
 
     @driven
     async def test_every_depth_has_one_claim_and_one_token(self, stage: Stage) -> None:
@@ -36,11 +36,12 @@ class ReentrantContract(Contract):
         inner = await acquire(client.rlock("x", ttl=LONG))
         tried = await try_acquire(client.rlock("x", ttl=LONG))
         assert tried is not None
-        assert outer.token == inner.token == tried.token  # it is not fenced off by itself (trap 26)
+        # A higher inner token would fence off the outer frame (trap 26).
+        assert outer.token == inner.token == tried.token
         assert [each.id for each in await queue(other.lock("x"))] == [outer.id]
         for frame in (tried, inner):
             await release(frame)
-            await release(frame)  # twice is fine, and is one
+            await release(frame)  # a second release of the same frame does nothing
             outer.ensure_held()
             assert await try_acquire(other.lock("x", ttl=LONG)) is None
         await release(outer)
@@ -96,7 +97,7 @@ class ReentrantContract(Contract):
     async def test_whoever_comes_after_a_holder_that_has_ended_is_not_taken_for_it(
         self, stage: Stage
     ) -> None:
-        # The next thread has the ident, and often the address, of the one that ended.
+        # A new thread has the ident, and often the address, of the thread that ended before.
         lock = stage.client().rlock("x", ttl=LONG)
         lease = await stage.mode.start(acquire(lock)).result()
         for _ in range(20):
@@ -151,7 +152,7 @@ class ReentrantContract(Contract):
     ) -> None:
         lock = stage.client().rlock("x", ttl=LONG)
         outer = await acquire(lock)
-        await acquire(lock)  # nobody has this one
+        await acquire(lock)  # nobody keeps this frame
         await release(outer)
         assert outer.state is State.RELEASED
 
@@ -163,7 +164,7 @@ class ReentrantContract(Contract):
         client, other = stage.client(), stage.client()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            gc.disable()  # it is noticed without the collector: nothing goes round in a circle
+            gc.disable()  # the drop must be noticed without it: no reference cycle keeps the lease
             try:
                 lease = await acquire(client.rlock("x", ttl=ttl))
                 del lease

@@ -1,4 +1,4 @@
-"""The client's contract on shared locks: readers and writers, permits, and who waits behind."""
+"""The client's contract on shared locks: readers and writers, permits, and contention callbacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = 30.0
 
 
 async def until_queued(stage: Stage, lock: AnyLock, count: int) -> None:
-    """Wait until so many hold a lock or wait for it."""
+    """Wait until a lock has `count` claims, holders and waiters together."""
     end = time.monotonic() + 10
     while len(await queue(lock)) != count:
         assert time.monotonic() < end, await queue(lock)
@@ -31,7 +31,7 @@ async def until_queued(stage: Stage, lock: AnyLock, count: int) -> None:
 
 
 class ReadWriteContract(Contract):
-    """Many readers or one writer, in the order in which they came."""
+    """A read/write lock: many readers or one writer, in the order of arrival."""
 
     @driven
     async def test_readers_share_and_a_writer_is_alone(self, stage: Stage) -> None:
@@ -54,7 +54,7 @@ class ReadWriteContract(Contract):
         first = await acquire(shared.read())
         second = await acquire(shared.read(), 0)
         assert first.fence_floor == first.ticket
-        assert second.fence_floor == first.ticket  # the oldest that lived when it was granted
+        assert second.fence_floor == first.ticket  # the oldest live claim when it was granted
         with pytest.raises(TypeError, match="fence_floor"):
             _ = first.token
         await release(first)
@@ -114,7 +114,7 @@ class ReadWriteContract(Contract):
 
 
 class SemaphoreContract(Contract):
-    """So many permits and no more, and they end with their lease."""
+    """A semaphore never grants more permits than it has, and a permit ends with its lease."""
 
     @driven
     async def test_permits_are_given_up_to_the_capacity(self, stage: Stage) -> None:
@@ -131,7 +131,7 @@ class SemaphoreContract(Contract):
         for lease in (one, both):
             await release(lease)
         everything = await acquire(client.semaphore("x", 3, permits=3, ttl=LONG), 0)
-        assert everything.token > one.ticket  # nobody is beside it, so its ticket is a token
+        assert everything.token > one.ticket  # it holds alone, so its ticket is a fencing token
         await release(everything)
 
     @driven
@@ -142,7 +142,7 @@ class SemaphoreContract(Contract):
         small = await acquire(clients[0].semaphore("x", 3, ttl=LONG))
         large = stage.mode.start(acquire(clients[1].semaphore("x", 3, permits=3, ttl=LONG), 20))
         await until_queued(stage, clients[0].semaphore("x", 3), 2)
-        # There is room for one, but not before the one that asked for three.
+        # A permit is free, but the claim for three permits comes first.
         assert await try_acquire(clients[2].semaphore("x", 3, ttl=LONG)) is None
         await release(small)
         await release(await large.result())
@@ -175,13 +175,13 @@ class SemaphoreContract(Contract):
         lease = await acquire(client.semaphore("x", 2, permits=2, ttl=ttl))
         way.cut = True
         other = await acquire(stage.client().semaphore("x", 2, ttl=LONG), ttl + SLACK)
-        assert lease.remaining == 0  # its holder knew before anybody else got in
+        assert lease.remaining == 0  # it ended for its holder before another client acquired
         way.cut = False
         await release(other)
 
 
 class ContendedContract(Contract):
-    """A holder learns that others wait for it."""
+    """A holder learns that others wait for its lock."""
 
     @driven
     async def test_a_holder_is_told_once_that_somebody_waits(self, stage: Stage) -> None:
@@ -189,7 +189,7 @@ class ContendedContract(Contract):
         lease = await acquire(stage.client().lock("x", ttl=ttl))
         told: list[str] = []
         lease.on_contended(lambda: told.append("first"))
-        await stage.mode.sleep(0.5 * ttl)  # more than a renewal
+        await stage.mode.sleep(0.5 * ttl)  # longer than the time between two renewals
         assert (told, lease.waiters) == ([], 0)
         locks = [stage.client().lock("x", ttl=ttl) for _ in range(2)]
 
@@ -199,7 +199,7 @@ class ContendedContract(Contract):
         jobs = [stage.mode.start(follow(lock)) for lock in locks]
         await stage.mode.until(lambda: lease.waiters == 2, "both are counted", ttl + SLACK)
         await stage.mode.until(lambda: told, "the callback", SLACK)
-        lease.on_contended(lambda: told.append("second"))  # they wait already
+        lease.on_contended(lambda: told.append("second"))  # both wait already
         await stage.mode.until(lambda: len(told) == 2, "the late callback", SLACK)
         await stage.mode.sleep(0.5 * ttl)
         assert told == ["first", "second"]

@@ -1,1 +1,1 @@
-"""The port's contract: what every engine must do, method by method."""
+"""The port's contract: tests of what every engine must do, method by method."""

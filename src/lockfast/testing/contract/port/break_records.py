@@ -1,4 +1,4 @@
-"""The port's contract on the records of breaks: kept beside a name, the newest first, bounded."""
+"""The port's contract on records of breaks: kept for each name, newest first, limited in number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven
 
 
 class RecordContract(Contract):
-    """What is kept for whoever asks why a lock was taken away."""
+    """The engine keeps records of who broke a lock and why."""
 
     @driven
     async def test_what_was_recorded_of_a_name_is_read_the_newest_first(self, stage: Stage) -> None:

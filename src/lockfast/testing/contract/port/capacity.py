@@ -1,4 +1,4 @@
-"""The port's contract on capacity: permits, readers and writers, and what fits beside what."""
+"""The port's contract on capacity: permits, readers and writers, and which claims fit together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven
 
 
 class SharingContract(Contract):
-    """For engines that let several hold at once: all but Redlock."""
+    """For engines that let several claims hold a name at once: all but Redlock."""
 
     @driven
     async def test_a_light_claim_does_not_overtake_a_heavy_one(self, stage: Stage) -> None:
@@ -42,7 +42,7 @@ class SharingContract(Contract):
         for _ in range(3):
             standing = await actor.claim(actor.ask(ttl=12 / stage.bench.unit, capacity=3))
             assert standing.granted
-            assert 11.0 < standing.left <= 12.0  # a waiter has ten
+            assert 11.0 < standing.left <= 12.0  # a waiter would have ten
 
     @driven
     async def test_readers_do_not_overtake_a_waiting_writer(self, stage: Stage) -> None:
@@ -65,7 +65,7 @@ class SharingContract(Contract):
             with pytest.raises(CapacityMismatch) as caught:
                 await actor.claim(actor.ask(capacity=3, queue=queued))
             assert (caught.value.asked, caught.value.ruling) == (3, 2)
-            await actor.claim(waiter)  # the same with a queue as without
+            await actor.claim(waiter)  # the second newcomer finds a queue, and gets the same error
         assert [entry.id for entry in await actor.entries("x")] == [holder.id, waiter.id]
         assert (await actor.renew_one(holder)).behind == 1
         await actor.resign(holder, waiter)
@@ -91,7 +91,7 @@ class SharingContract(Contract):
     async def test_a_refused_newcomer_finds_the_dead_gone_and_the_queue_in_order(
         self, stage: Stage
     ) -> None:
-        # The look of a claim that is not kept prunes, and what is left must still add up.
+        # A claim that is not kept still removes expired claims. The weights must add up afterwards.
         actor = stage.actor()
         asks = [actor.ask(ttl=ttl, capacity=2) for ttl in (2, 8, 8, 8)]
         for ask in asks:
@@ -189,7 +189,7 @@ class SharingContract(Contract):
 
 
 class ClockContract(StepBackContract):
-    """The same for several holders at once."""
+    """What a clock that goes back must not do to several holders at once."""
 
     @driven
     async def test_after_a_step_back_a_dead_holder_blocks_for_one_ttl_and_no_longer(

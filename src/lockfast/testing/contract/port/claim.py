@@ -1,4 +1,4 @@
-"""The port's contract on `claim`: idempotence, tickets, and who stands in the way."""
+"""The port's contract on `claim`: idempotence, tickets, and what a waiter learns of the holder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven
 
 
 class ClaimContract(Contract):
-    """A claim appends and reports, atomically."""
+    """`claim` appends a claim and reports its standing, atomically."""
 
     @driven
     async def test_a_free_name_is_granted_at_once(self, stage: Stage) -> None:
@@ -29,7 +29,7 @@ class ClaimContract(Contract):
         await stage.advance(2)
         again = await actor.claim(ask)
         assert (again.ticket, again.granted, again.floor) == (first.ticket, True, first.ticket)
-        # What is left, and not the whole ttl: the first copy's time has been running (trap 43).
+        # Less than the ttl is left, because it counts from the first copy (trap 43).
         assert 2 < stage.units(again.left) <= 3
         assert len(await actor.entries("x")) == 1
 
@@ -66,7 +66,7 @@ class ClaimContract(Contract):
             assert standing.blocker == Blocker(holder.id, head.ticket, b"the holder")
             assert standing.floor == head.ticket
             assert standing.ticket > 0
-            # None where the engine itself tells of another's end, as a watch does.
+            # None if the engine itself notifies waiters of the end of a claim, as a watch does.
             assert standing.recheck is None or stage.units(standing.recheck) <= 5
         assert (await actor.renew_one(holder)).behind == 1
         await actor.resign(holder)

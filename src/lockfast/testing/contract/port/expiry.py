@@ -1,4 +1,4 @@
-"""The port's contract on time: expiry is deletion, and nothing comes back."""
+"""The port's contract on expiry: the engine deletes an expired claim, which never comes back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven
 
 
 class ExpiryContract(Contract):
-    """The engine's clock decides, and nothing that is over comes back."""
+    """Claims expire by the engine's clock, and an expired claim never comes back."""
 
     @driven
     async def test_a_holder_that_died_blocks_for_its_ttl_and_no_longer(self, stage: Stage) -> None:
@@ -21,7 +21,7 @@ class ExpiryContract(Contract):
         await stage.advance(1.5)
         standing, end = await other.renew_one(waiter), time.monotonic() + stage.bench.lag
         while not standing.granted and time.monotonic() < end:
-            await stage.mode.sleep(0.5)  # renewed meanwhile: the waiter must not expire itself
+            await stage.mode.sleep(0.5)  # short, because the waiter must be renewed meanwhile
             standing = await other.renew_one(waiter)
         assert (standing.granted, standing.ahead, standing.blocker) == (True, 0, None)
         assert 7 < stage.units(standing.left) <= 8
@@ -48,7 +48,7 @@ class ExpiryContract(Contract):
 
 
 class StepBackContract(Contract):
-    """For engines whose clock can be moved back by a test: what a step back must not do."""
+    """For engines whose clock a test can move back: what a step back must not do."""
 
     @driven
     async def test_a_clock_that_goes_back_brings_no_dead_holder_to_life(self, stage: Stage) -> None:
@@ -71,12 +71,12 @@ class StepBackContract(Contract):
         ask, one_of_many, other = actor.ask(), actor.ask("many"), actor.ask("other")
         await actor.claim(ask)
         await actor.engine.claim_all([one_of_many], actor.deadline)
-        stage.bench.ahead += 20.0  # a reply that tells the time is read that late
+        stage.bench.ahead += 20.0  # the next reply tells the server's time, and is read 20 s late
         await actor.renew(other)
         stage.bench.ahead -= 20.0
         await actor.resign(ask, one_of_many, doubt=True)
         await stage.advance(2.0)
-        await actor.renew(other)  # this one is read at once
+        await actor.renew(other)  # this reply is read at once
         assert await actor.is_dead(ask)
         assert await actor.is_dead(one_of_many)
 

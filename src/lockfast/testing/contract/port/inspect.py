@@ -9,7 +9,7 @@ WILD = ["a*", "a?", "a[b]", "a[^b]", "a\\", "a-z", "a^", "a.", "a$", "a%", "a{b}
 
 
 class InspectContract(Contract):
-    """A look that changes nothing."""
+    """`inspect` shows claims, and changes nothing."""
 
     @driven
     async def test_a_lone_holder_is_shown(self, stage: Stage) -> None:

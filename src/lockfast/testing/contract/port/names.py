@@ -1,4 +1,4 @@
-"""The port's contract on names and payloads: arbitrary, hostile, and never spliced."""
+"""The port's contract on names and payloads: engines must keep any text and any bytes unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ HOSTILE = [
     *("🔒", "👩‍👩‍👧", "\u202eabc", "\u200b", "\u0301", "日本", "א", "\ud7ff", "\U0010ffff"),
     *("n" * 512, "n" * 511, "n" * 511 + "m", "é" * 256, "🔒" * 128),
 ]
-"""Each is a name of its own: none may be trimmed, folded, normalised, cut or matched as another."""
+"""Each is a different name. An engine must not trim, case-fold, normalise or cut one, nor match it
+with another."""
 
 PAYLOADS = [
     b"",
@@ -51,7 +52,7 @@ REFUSED = {
 
 
 class NamingContract(Contract):
-    """Any Unicode of up to 512 bytes is a name, and any bytes are a payload."""
+    """Any Unicode text of up to 512 bytes is a name, and any bytes are a payload."""
 
     @driven
     async def test_hostile_names_are_names_of_their_own(self, stage: Stage) -> None:

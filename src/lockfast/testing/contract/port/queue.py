@@ -1,4 +1,4 @@
-"""The port's contract on queues: in the order of arrival, and each knows its place."""
+"""The port's contract on queues: grants in the order of arrival, and the place of each claim."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QueueContract(Contract):
     async def test_a_renewal_sees_a_resignation_that_was_answered_before_it(
         self, stage: Stage
     ) -> None:
-        """The engine's servers may lag behind one another: a waiter's renewal may not."""
+        """Servers of one engine may lag behind others, but a renewal must not read an old state."""
         actors = [stage.actor() for _ in range(4)]
         for _ in range(10):
             queue = [(actor, actor.ask()) for actor in actors]
@@ -136,7 +136,7 @@ class QueueContract(Contract):
         self, stage: Stage
     ) -> None:
         actor = stage.actor()
-        ttl = 12 / stage.bench.unit  # 12 seconds: a waiter lives on 10 at most
+        ttl = 12 / stage.bench.unit  # 12 seconds: a waiter has 10 at most
         holder, waiter = actor.ask(), actor.ask(ttl=ttl)
         await actor.claim(holder)
         await actor.claim(waiter)

@@ -1,4 +1,4 @@
-"""The port's contract on `renew`: absolute, never resurrecting, and never another's."""
+"""The port's contract on `renew`: never additive, never for a claim that is gone or another's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CROWD = 1000
 
 
 class RenewContract(Contract):
-    """A renewal extends what is there, and re-reads its standing."""
+    """A renewal extends a live claim, and returns its standing."""
 
     @driven
     async def test_a_renewal_is_absolute_and_never_additive(self, stage: Stage) -> None:
@@ -55,7 +55,7 @@ class RenewContract(Contract):
         assert await actor.renew(lost) == [None]
         assert (await other.claim(next_one)).granted
         await stage.advance(2)
-        assert await actor.renew(lost) == [None]  # nor does it keep its successor's alive
+        assert await actor.renew(lost) == [None]  # nor does this extend the next holder's claim
         (entry,) = await other.entries("x")
         assert entry.id == next_one.id
         assert 2 < stage.units(entry.left) <= 3
@@ -67,11 +67,11 @@ class RenewContract(Contract):
         await actor.claim(holder)
         await stage.advance(2)
         assert await other.renew(other.ask()) == [None]
-        (entry,) = await actor.entries("x")  # its own view: some engines give others only a bound
+        (entry,) = await actor.entries("x")  # by the holder: some engines show others only a bound
         assert stage.units(entry.left) <= 3
         await actor.claim(waiter)
         assert await other.renew(other.ask()) == [None]
-        entries = await actor.entries("x")  # where claims share a session, others see its time
+        entries = await actor.entries("x")  # others would see the time of a shared session
         assert [each.id for each in entries] == [holder.id, waiter.id]
         assert stage.units(entries[0].left) <= 3
 
@@ -113,7 +113,7 @@ class RenewContract(Contract):
     async def test_a_thousand_claims_are_renewed_in_one_call(self, stage: Stage) -> None:
         actor = stage.actor()
         asks = []
-        for number in range(CROWD):  # each made when it is sent: a thousand round trips take time
+        for number in range(CROWD):  # made one by one, since `not_after` counts from the making
             asks.append(actor.ask(f"crowd {number}", ttl=60))
             await actor.claim(asks[-1])
         await actor.resign(asks[1])

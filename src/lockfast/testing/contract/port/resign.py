@@ -1,4 +1,4 @@
-"""The port's contract on `resign` and `abandon`: final for an id; and on `listen`."""
+"""The port's contract on `resign` and `abandon`, which end an id for good, and on `listen`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven
 
 
 class ResignContract(Contract):
-    """A resignation removes for good."""
+    """A resignation removes a claim for good."""
 
     @driven
     async def test_a_resignation_is_true_once(self, stage: Stage) -> None:
@@ -121,7 +121,7 @@ class ResignContract(Contract):
     async def test_an_abandoned_claim_can_still_be_resigned(self, stage: Stage) -> None:
         actor = stage.actor()
         asks = [actor.ask(), actor.ask("unknown")]
-        actor.engine.abandon(asks)  # never raises, also before anything was opened
+        actor.engine.abandon(asks)  # never raises, even before the engine has connected
         await actor.claim(asks[0])
         actor.engine.abandon(asks)
         await actor.resign(*asks, doubt=True)
@@ -130,17 +130,17 @@ class ResignContract(Contract):
 
 
 class ListenContract(Contract):
-    """A listener sleeps until it is needed."""
+    """A listener sleeps until a push, a `rouse` or its deadline."""
 
     @driven
     async def test_a_listener_returns_at_its_deadline(self, stage: Stage) -> None:
         actor = stage.actor()
         await actor.attend()
-        await actor.wakes(0)  # what the subscription has left
+        await actor.wakes(0)  # drops what the subscription has pushed
         before = stage.bench.now()
         assert await actor.engine.listen(before + 0.1) == []
         assert 0.05 < stage.bench.now() - before < 5.0
-        assert await actor.engine.listen(before) == []  # a deadline in the past is no wait
+        assert await actor.engine.listen(before) == []  # a deadline in the past returns at once
 
     @driven
     async def test_a_listener_is_roused(self, stage: Stage) -> None:
