@@ -1,4 +1,15 @@
-"""lockfast: a distributed lock manager that fences. `connect(url)`, `client.lock(name)`, `with`."""
+"""Distributed locks for Python, with a fencing token for every exclusive lock.
+
+Connect once per process, describe a lock by its name, and hold it in a `with` block::
+
+    import lockfast
+
+    client = lockfast.connect("redis://localhost:6379")
+    with client.lock("report", ttl=10) as lease:
+        print(lease.token)
+
+This is the blocking client, for threads. `lockfast.aio` has the same for asyncio.
+"""
 
 from lockfast.blocking.client import (
     Candidacy,

@@ -1,4 +1,7 @@
-"""Everything lockfast raises: one tree. The engine's own error is the `__cause__`."""
+"""The exceptions that lockfast raises. All of them derive from `LockfastError`.
+
+Where an engine's driver has raised an error of its own, that error is the `__cause__`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from enum import Enum
 from lockfast.breaks import Break
 from lockfast.plain import plain
 
-LONGEST = 4_000  # characters of a message: to make a megabyte of one printable takes a second
+LONGEST = 4_000  # characters of a message that are kept: escaping a megabyte would take a second
 
 
 class Loss(Enum):
-    """Why a lease is no longer held. A supervisor acts differently on each (trap 18)."""
+    """The reason why a lease is no longer held. A supervisor can act on each one (trap 18)."""
 
     EXPIRED = "its time ran out in this process: it was paused, or too slow to renew"
     UNREACHABLE = "the engine could not be reached to renew it in time"
@@ -22,18 +25,18 @@ class Loss(Enum):
 
 
 class LockfastError(Exception):
-    """The root: catch this to catch everything that lockfast raises."""
+    """The base class of all exceptions that lockfast raises."""
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message; the first LONGEST characters of it, if a server has said more."""
+        """Keep the first LONGEST characters of the message. It may quote a long server error."""
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}...")
 
     def __str__(self) -> str:
-        """Return the message in one line: it quotes holders and servers, who may write anything."""
+        """Return the message as one printable line, because it quotes text of other processes."""
         return plain(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes whole: by itself an exception is made anew from its message."""
+        """Pickle all attributes. Python's default would call `__init__` with the message alone."""
         return _restored, (type(self), self.args), self.__dict__
 
 
@@ -44,10 +47,13 @@ def _restored(kind: type[LockfastError], args: tuple[object, ...]) -> LockfastEr
 
 
 class NotAcquired(LockfastError, TimeoutError):
-    """The wait ended before the grant came."""
+    """The lock was not granted before the timeout. The caller does not hold it.
+
+    `name` is the lock, `waited` the seconds spent waiting, and `holder` describes its holder.
+    """
 
     def __init__(self, name: str, waited: float, holder: str) -> None:
-        """Name what was waited for, how long, and who stood in the way."""
+        """Take the lock's name, the seconds waited, and a description of the holder."""
         self.name = name
         self.waited = waited
         self.holder = holder
@@ -58,12 +64,16 @@ class NotAcquired(LockfastError, TimeoutError):
 
 
 class LeaseLost(LockfastError):
-    """A lease ended before its holder released it. What it protected may now be another's."""
+    """A lease ended before its holder released it. Another process may hold the lock now.
+
+    Stop working on the protected resource. To continue, acquire the lock again. `reason` is the
+    cause of the loss. `broken` describes the break, if an operator broke the lock.
+    """
 
     def __init__(self, name: str, ticket: int, reason: Loss, broken: Break | None = None) -> None:
-        """Name the resource, the ticket of the lost grant, and why it was lost.
+        """Take the lock's name, the ticket of the lost lease, and why it was lost.
 
-        `broken`: who broke the lock and why, if somebody did and that is known.
+        `broken`: who broke the lock and why, if it was broken and the engine has the record.
         """
         self.name = name
         self.ticket = ticket
@@ -77,10 +87,13 @@ class LeaseLost(LockfastError):
 
 
 class StaleToken(LockfastError):
-    """A guarded resource refused a write: it has seen a later holder."""
+    """A guard rejected a write, because it has already seen the token of a later holder.
+
+    The lease is lost. Stop, and acquire the lock again to continue.
+    """
 
     def __init__(self, name: str, token: int, current: int) -> None:
-        """Name the resource, the token that was shown and the one that stands."""
+        """Take the lock's name, the rejected token, and the highest token that the guard saw."""
         self.name = name
         self.token = token
         self.current = current
@@ -91,25 +104,34 @@ class StaleToken(LockfastError):
 
 
 class Unguarded(LockfastError, RuntimeError):
-    """A write to a guarded resource showed no token, or that of another lock."""
+    """A write to a guarded resource was rejected, because its token could not be checked.
+
+    It came without a token, with the token of another lock, or after the guarded transaction had
+    ended. Or the resource cannot be guarded where it is, for example on a network filesystem.
+    """
 
 
 class Deadlock(LockfastError):
-    """A wait that could never end: the waiter itself holds what it waits for, at once or by way of
-    others that wait for it.
+    """The wait could never end, because it depends on the waiter itself.
+
+    The waiter holds the lock, or a lock for which the holder waits, directly or through others. Or
+    it waits in a callback, in the thread or task that renews all leases of its client.
     """
 
     def __init__(self, message: str, claim: str = "") -> None:
-        """`claim`: the id of the waiter's own claim that the others wait for, if it is held."""
+        """Take the message, and the id of the claim that the waiter holds and the others wait for.
+
+        `claim` is empty if there is none: the others wait behind the waiting claim itself.
+        """
         self.claim = claim
         super().__init__(message)
 
 
 class CapacityMismatch(LockfastError, ValueError):
-    """The claims that are on a resource already say another capacity than this one."""
+    """The name is in use with another capacity, for example as a lock and as a semaphore."""
 
     def __init__(self, name: str, asked: int, ruling: int) -> None:
-        """Name the capacity that rules and the one that was asked for."""
+        """Take the name, the requested capacity, and the capacity of the claims that exist."""
         self.name = name
         self.asked = asked
         self.ruling = ruling
@@ -120,29 +142,35 @@ class CapacityMismatch(LockfastError, ValueError):
 
 
 class GuaranteeMissing(LockfastError):
-    """The engine cannot promise what `connect(url, require=...)` asked for."""
+    """The engine's guarantees are weaker than the level that `connect(url, require=...)` named."""
 
 
 class ClientClosed(LockfastError, RuntimeError):
-    """The client was closed; a new one is needed."""
+    """The client was closed. Call `connect()` to get a new one."""
 
 
 class WrongLoop(LockfastError, RuntimeError):
-    """An asyncio client was used from a second event loop."""
+    """An asyncio client was used from a second event loop. Each event loop needs its own client."""
 
 
 class EngineError(LockfastError):
-    """Something between this process and the engine, or inside the engine, went wrong."""
+    """The engine did not answer, or it answered with an error."""
 
 
 class EngineUnavailable(EngineError, ConnectionError):
-    """The engine did not answer. `sent` tells whether it may have got the request all the same."""
+    """The engine did not answer in time, or the connection to it failed.
+
+    `sent` is True if the engine may have received and applied the request.
+    """
 
     def __init__(self, message: str, *, sent: bool) -> None:
-        """`sent` is True when the outcome is unknown, False when nothing can have happened."""
+        """Take the message, and whether the request may have reached the engine.
+
+        `sent` is True if the outcome is unknown, and False if nothing can have happened.
+        """
         self.sent = sent
         super().__init__(message)
 
 
 class EngineRefused(EngineError):
-    """The engine answered and said no: permission, memory, version, configuration."""
+    """The engine rejected the request: permissions, memory, its version or its configuration."""

@@ -1,4 +1,4 @@
-"""What an engine promises as it runs now: a level, a sentence, and what to change in its setup."""
+"""The guarantees of an engine in its present setup: a level, a description, and findings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 
 class Level(IntEnum):
-    """How much of a promise survives. Each level includes the ones below it."""
+    """What an engine guarantees when servers fail. Each level includes the ones below it."""
 
     EFFICIENCY = 1
-    """Duplicate work is possible, and tokens alone may not tell."""
+    """Two processes may do the same work, and their tokens may not show which one is stale."""
     FENCED = 2
-    """A fault may forget a grant, but tokens stay unique and in order through it while clocks
-    agree: a guarded resource is safe."""
+    """A fault can make the engine forget a grant, but tokens stay unique and increasing as long as
+    the servers' clocks agree. A guarded resource is therefore safe."""
     CONSENSUS = 3
-    """The grant itself survives the failure of any minority of servers."""
+    """The engine keeps every grant if any minority of its servers fails."""
 
     @classmethod
     def of(cls, said: Level | str) -> Level:
-        """Read a level as a user writes it: `"fenced"`."""
+        """Return the level for a name such as `"fenced"`. Raise `ValueError` for an unknown one."""
         if isinstance(said, Level):
             return said
         try:
@@ -31,35 +31,35 @@ class Level(IntEnum):
 
 
 class Finding(NamedTuple):
-    """Something in the server's setup that weakens a promise."""
+    """A setting of the server that weakens a guarantee."""
 
     setting: str
-    """What was found, as `name = value`."""
+    """The setting and its value, as `name = value`."""
     risk: str
     """What can happen because of it."""
     remedy: str
-    """What to change, so that it can be typed."""
+    """What to change, as a command or setting that can be copied."""
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the finding as one line."""
         return f"{self.setting}: {self.risk}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantees:
-    """What was found by asking the live server. It holds for the setup as it was then."""
+    """What the engine guarantees, read from the live server: its setup at that time."""
 
     engine: str
-    """Which server in which topology, with its version: `Redis 7.0.15, standalone`."""
+    """The server, its version and its topology: `Redis 7.0.15, standalone`."""
     level: Level
     promise: str
-    """What holds through which fault, and what does not: a clause to follow a colon."""
+    """Which faults the guarantees survive and which not. `sentence` shows it after a colon."""
     findings: tuple[Finding, ...] = ()
     best: Level = Level.FENCED
-    """The highest level that this kind of engine reaches, whatever its setup."""
+    """The highest level that this kind of engine can reach in any setup."""
 
     def lacks(self, required: Level) -> str:
-        """Say what to do about a level that is required and not reached."""
+        """Return advice on how to reach a required level that this setup does not reach."""
         level = required.name.lower()
         if self.best < required:
             return (
@@ -71,9 +71,9 @@ class Guarantees:
 
     @property
     def sentence(self) -> str:
-        """Say all that matters in one sentence."""
+        """The engine, its level and what it promises, in one sentence."""
         return f"{self.engine}, gives {self.level.name.lower()}: {self.promise}."
 
     def __str__(self) -> str:
-        """Return the sentence, and the findings below it."""
+        """Return the sentence, followed by one line for each finding."""
         return "\n".join([self.sentence, *(f"- {finding}" for finding in self.findings)])

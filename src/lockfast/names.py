@@ -1,4 +1,4 @@
-"""Names of resources: any Unicode text of 1 to 512 bytes. Checked here, once, at the door."""
+"""Validation of lock names. A name is any Unicode text of 1 to 512 bytes in UTF-8."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ LONGEST = 512
 
 
 def size_of(text: str, what: str) -> int:
-    """Return how many bytes a text has in UTF-8. A text with half a character has none: Python puts
-    that into file names and arguments that it cannot decode.
+    """Return the length of `text` in bytes of UTF-8. `what` names the value in error messages.
+
+    Raises `ValueError` for a lone surrogate, which has no encoding. Python puts those into file
+    names and arguments that it cannot decode.
     """
     if not isinstance(text, str):
         raise TypeError(f"{what} is a str, not {type(text).__name__}")
@@ -18,7 +20,7 @@ def size_of(text: str, what: str) -> int:
 
 
 def checked(name: str) -> str:
-    """Return `name` unchanged, or say what is wrong with it."""
+    """Return `name` unchanged. Raise `TypeError` or `ValueError` if it is not a valid lock name."""
     size = size_of(name, "a lock's name")
     if not 1 <= size <= LONGEST:
         raise ValueError(f"a lock's name has 1 to {LONGEST} bytes in UTF-8, this one has {size}")

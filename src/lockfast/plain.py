@@ -1,14 +1,14 @@
-"""Text from others, made harmless: for terminals, logs, exceptions and reports."""
+"""Escaping of text from other processes, for terminals, logs, exceptions and reports."""
 
 from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """Write each character that does something instead of being seen as its escape sequence.
+    """Return `text` with each unprintable character replaced by its escape sequence.
 
-    Names, payloads and what servers answer may hold anything: a sequence that clears the screen
-    or sets a title, a line break that forges a line of a log, a mark that turns the direction of
-    writing. Plain text comes out as it was, and doing this twice changes nothing more.
+    Names, payloads and replies of servers can contain anything: a sequence that clears the screen
+    or sets a title, a line break that forges a log line, a character that reverses the direction
+    of the text. Printable text is returned unchanged, and a second call changes nothing more.
     """
     if text.isprintable():
         return text

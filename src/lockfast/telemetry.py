@@ -1,8 +1,8 @@
-"""Telemetry by OpenTelemetry: metrics and spans, once for every engine, in threads and asyncio.
+"""OpenTelemetry metrics and spans for all locks of a process, on every engine, sync and async.
 
-`instrument()` sets the watcher of `claims.observer`. What is held and what waits is counted when
-somebody collects, from the tables of the clients: that costs an acquisition nothing, and cannot
-drift.
+`instrument()` sets the watcher of `claims.observer`. Held locks and waiters are counted from the
+clients' tables of claims each time metrics are collected. This costs an acquisition nothing, and
+the counts cannot drift away from the tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ P = ParamSpec("P")
 About = dict[str, str | int]
 
 LOSSES = {Loss.EXPIRED, Loss.UNREACHABLE, Loss.GONE, Loss.FENCED}
-# A lock is granted within a fraction of a millisecond, or after a minute in line.
+# Bounds of the histograms. A free lock is granted within a fraction of a millisecond, and a
+# contended one perhaps after a minute, so they must cover both.
 STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 WAITS = (0.00025, 0.0005, *STEPS)
 HOLDS = (*STEPS, 300.0, 1800.0)
@@ -47,12 +48,14 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     tracer_provider: TracerProvider | None = None,
 ) -> None:
-    """Tell OpenTelemetry of every lock of this process, also of clients that exist already.
+    """Export metrics and spans for all locks of this process, also of clients that exist already.
 
-    `templates`: what names are made from, such as "invoice:{number}". A name is never shown: it
-    shows as the first of these that fits it, or as "other". The template of a decorated function
-    needs no mention.
-    Without providers, those that OpenTelemetry was set up with. The last call counts.
+    A later call replaces an earlier one.
+
+    - `templates`: patterns of lock names, such as "invoice:{number}". lockfast never exports the
+      name of a lock, but the first template that matches it, or "other". The template of a
+      decorated function is known and need not be listed.
+    - `meter_provider`, `tracer_provider`: default to the global providers of OpenTelemetry.
     """
     observer.watcher = Otel(
         Templates(templates),
@@ -62,12 +65,15 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Tell no more."""
+    """Stop exporting metrics and spans."""
     observer.watcher = None
 
 
 def harmless(method: Callable[P, None]) -> Callable[P, None]:
-    """Make something that never raises: a broken exporter must not cost anybody a lock."""
+    """Wrap a method so that it logs exceptions instead of raising them.
+
+    A broken exporter must not make an acquisition or a release fail.
+    """
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -80,10 +86,10 @@ def harmless(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class Otel:
-    """A watcher that writes to instruments of OpenTelemetry."""
+    """A watcher of `claims.observer` that records to OpenTelemetry instruments."""
 
     def __init__(self, templates: Templates, meter: metrics.Meter, tracer: trace.Tracer) -> None:
-        """Make the instruments."""
+        """Create the instruments."""
         self._templates = templates
         self._tracer = tracer
         self._places: weakref.WeakKeyDictionary[Watched, About] = weakref.WeakKeyDictionary()
@@ -122,26 +128,26 @@ class Otel:
         )
 
     def granted(self, session: Watched, claim: Claim, began: float) -> Hold:
-        """Write an acquisition; what is given back writes the hold, at its end."""
+        """Record a successful acquisition, and return what records the end of its hold."""
         hold = Hold(self, session, claim)
         self.acquired(hold.about, hold.since - began, {"lock.ticket": claim.ticket})
         return hold
 
     def failed(self, session: Watched, shape: Shape, began: float, error: BaseException) -> None:
-        """Write an acquisition that gave no lease."""
+        """Record an acquisition that ended without a lease."""
         about = self.about(session, shape.name, shape.template)
         about["error.type"] = type(error).__qualname__
         self.acquired(about, session.runtime.now() - began, {})
 
     @harmless
     def acquired(self, about: About, took: float, more: About) -> None:
-        """Write how long an acquisition took."""
+        """Record the duration of an acquisition, as a metric and as a span."""
         self._acquire.record(took, about)
         self._span("lock.acquire", took, {**about, **more}, None)
 
     @harmless
     def ended(self, hold: Hold, about: About, took: float, *, lost: bool) -> None:
-        """Write how long a hold lasted."""
+        """Record the duration of a hold, and count the loss if it was lost."""
         self._hold.record(took, about)
         if lost:
             self._lost.add(1, about)
@@ -149,11 +155,11 @@ class Otel:
 
     @harmless
     def refused(self, session: Watched | None, name: str, template: str) -> None:
-        """Write a refusal."""
+        """Count a write that a guard rejected."""
         self._rejected.add(1, self.about(session, name, template))
 
     def about(self, session: Watched | None, name: str, template: str) -> About:
-        """Return the attributes of a lock."""
+        """Return a lock's attributes: its engine's address and its template, never its name."""
         place = self._place(session) if session is not None else {}
         return {**place, "lock.template": template or self._templates.of(name)}
 
@@ -164,7 +170,7 @@ class Otel:
         return known
 
     def _span(self, name: str, took: float, about: About, parent: context.Context | None) -> None:
-        """Write a span that ends now: it is made when all of it is known."""
+        """Record a span of `took` seconds that ends now, when its outcome is known."""
         end = time.time_ns()
         span = self._tracer.start_span(
             name, parent, SpanKind.CLIENT, about, start_time=end - int(took * 1e9)
@@ -174,7 +180,11 @@ class Otel:
         span.end(end)
 
     def _count(self, phase: Phase) -> Iterator[Observation]:
-        """Count claims. One that was seen once is told of for ever: gone is 0, and not unknown."""
+        """Yield the number of claims in a phase, for each set of attributes.
+
+        A set that was seen once is reported from then on, with 0 when no claim has it any more. If
+        it were left out, a reader could not tell 0 from a missing value.
+        """
         if observer.watcher is not self:
             return
         found: Counter[frozenset[tuple[str, str | int]]] = Counter()
@@ -185,17 +195,17 @@ class Otel:
                     about = self.about(session, claim.shape.name, claim.shape.template)
                     found[frozenset(about.items())] += 1
         self._seen.update(found)
-        for each in tuple(self._seen):  # another reader may collect at the same time
+        for each in tuple(self._seen):  # a copy: another reader may add to it at the same time
             yield Observation(found[each], dict(each))
 
 
 class Hold:
-    """What is remembered of a grant."""
+    """The telemetry of one grant: when it began, its attributes and its parent span."""
 
     __slots__ = ("_first", "_otel", "_session", "about", "parent", "since", "ticket")
 
     def __init__(self, otel: Otel, session: Watched, claim: Claim) -> None:
-        """Begin now."""
+        """Start to measure the hold now."""
         self._otel = otel
         self._session = session
         self.since = session.runtime.now()
@@ -205,7 +215,10 @@ class Hold:
         self._first = threading.Lock()
 
     def ended(self, loss: Loss | None) -> None:
-        """Write it, unless it is the parent process's. A release and the heart may both tell."""
+        """Record the end of the hold, once: a release and the heart may both call this.
+
+        A hold of the parent process (`FOREIGN`) is not recorded, since the parent records it.
+        """
         if loss is Loss.FOREIGN or not self._first.acquire(blocking=False):
             return
         took = self._session.runtime.now() - self.since
@@ -215,7 +228,7 @@ class Hold:
 
 
 def _place(session: Watched) -> About:
-    """Say where an engine is, in the words of OpenTelemetry's conventions for databases."""
+    """Return the engine's address, by OpenTelemetry's semantic conventions for databases."""
     target = session.target
     if target is None:
         return {}

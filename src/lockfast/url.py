@@ -1,7 +1,7 @@
-"""URLs: where an engine is. Parsed here, once, for every scheme.
+"""Parsing of engine URLs, for every scheme.
 
-A URL holds a password, so no message here quotes one, not even a part: whoever forgets to encode a
-character of a password has it anywhere in the URL.
+A URL can contain a password, so no error message here quotes any part of one: if a character of
+the password is not percent-encoded, parts of the password can end up anywhere in the parsed URL.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from lockfast.errors import EngineUnavailable
 
 SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
-"""Schemes that do not encrypt, each with the one that does."""
+"""Schemes that do not encrypt, each with its encrypted counterpart."""
 LONGEST = 65_536  # bytes that are read of a file with a URL or a password
 HIGHEST_PORT = 65_535
 _OPTION = re.compile("[a-z0-9_]{1,40}")
 ENCODE = "If there are / ? # [ ] @ : % in the password, percent-encode them: %2F for /"
 
 Secret = Callable[[], str | None]
-"""Tells the password; raises `EngineUnavailable` if its file cannot be read."""
+"""Returns the password. Raises `EngineUnavailable` if the password file cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed URL. `repr` shows no password, and no option: some are passwords too."""
+    """A parsed URL. `repr` hides the password, and the options, since some of them are secret."""
 
     scheme: str
     hosts: tuple[tuple[str, int | None], ...]
@@ -38,12 +38,15 @@ class Target:
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def take(self, *known: str) -> dict[str, str]:
-        """Return the options, or name the ones that this engine does not know: a misspelt option
-        that is ignored is a promise that is not kept.
+        """Return the options. Raise `ValueError` if one of them is not in `known`.
+
+        A misspelt option must not be ignored, because the user relies on what it asks for. Options
+        for TLS are refused with a scheme that does not encrypt, for the same reason.
         """
         unknown = sorted(set(self.options) - set(known))
         if unknown:
-            # With an @ behind the ?, what looks like options may be a password: 12?ss&word@host
+            # If there is an @ behind the ?, the password was not percent-encoded, and these names
+            # may be parts of it, as in redis://user:12?ss&word@host. Then the error shows none.
             secret = any("@" in text for option in self.options.items() for text in option)
             shown = [key if _OPTION.fullmatch(key) and not secret else "?" for key in unknown]
             said = ", ".join(shown)
@@ -57,7 +60,11 @@ class Target:
         return self.options
 
     def secret(self) -> Secret:
-        """Return what tells the password, for every login anew: it may change while we run."""
+        """Return a function that returns the password, to be called for every login.
+
+        With `password_file` it reads the file each time, because the password may be changed while
+        the process runs.
+        """
         path = self.options.get("password_file")
         if path is None:
             return lambda: self.password
@@ -68,13 +75,16 @@ class Target:
 
     @property
     def secure(self) -> str:
-        """The scheme to write instead, if this one does not encrypt; else nothing."""
+        """The encrypted scheme to use instead, or "" if this scheme already encrypts."""
         base, plus, kind = self.scheme.partition("+")
         return f"{SECURE[base]}{plus}{kind}" if base in SECURE else ""
 
 
 def parse(url: str | None) -> Target:
-    """Parse a URL, or that of the environment; with several hosts, separated by commas."""
+    """Parse a URL. None stands for the URL that LOCKFAST_URL or LOCKFAST_URL_FILE gives.
+
+    Several hosts are separated by commas. Raises `ValueError` if it is not a URL of an engine.
+    """
     url = url if url is not None else _from_environment()
     if not isinstance(url, str):
         raise TypeError(f"url is a str, such as redis://localhost:6379/0, not {url!r}")
@@ -96,12 +106,15 @@ def parse(url: str | None) -> Target:
 
 
 def from_file(path: str) -> str:
-    """Read a URL from a file, such as a mounted secret: unlike an argument, `ps` shows no file."""
+    """Return the URL in a file, such as a mounted secret. `ps` shows arguments, but not files."""
     return _read(path, "the file with the URL").strip()
 
 
 def _password(path: str) -> str:
-    """Read a password. A file that is being replaced may be missing for a moment."""
+    """Return the password in a file. Raise `EngineUnavailable` if the file cannot be read.
+
+    This error is retried, since a file that is being replaced may be missing for a moment.
+    """
     try:
         return _read(path, "password_file").rstrip("\r\n")
     except ValueError as error:
@@ -117,7 +130,7 @@ def _read(path: str, what: str) -> str:
 
 
 def unreadable(what: str, path: str, error: OSError | UnicodeDecodeError) -> str:
-    """Say which file cannot be read, and why."""
+    """Return the error message for a file that cannot be read."""
     why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
     return f"{what}, {path!r}, cannot be read: {why}"
 
@@ -130,7 +143,7 @@ def _from_environment() -> str | None:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-    except ValueError:  # its message quotes what it did not understand
+    except ValueError:  # not chained: its message quotes a part of the URL
         raise ValueError(f"that is not a URL: its hosts cannot be read. {ENCODE}") from None
     if parts.fragment or "@" in parts.path:
         raise ValueError(

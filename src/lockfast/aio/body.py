@@ -1,4 +1,4 @@
-"""The body of `async with`: what a loss does to it, and how it ends. For asyncio alone."""
+"""The `async with` statement of asyncio leases: a loss cancels its body."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NONE: tuple[str, ...] = ()
 
 
 class Ending:
-    """How whatever was acquired ends, and what its loss does to a body."""
+    """The `async with` statement of `AsyncLease`, `AsyncRLease` and `AsyncMultiLease`."""
 
-    __slots__ = NONE  # each kind of lease has them
+    __slots__ = NONE  # each kind of lease has the slots of WATCHING
 
     _task: asyncio.Task[Any] | None
     _cancelled: bool
@@ -33,15 +33,15 @@ class Ending:
         raise NotImplementedError
 
     def ensure_held(self) -> None:
-        """Raise `LeaseLost` unless it is good now."""
+        """Raise `LeaseLost` unless the lease is held now."""
         raise NotImplementedError
 
     def on_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when it is lost."""
+        """Call `callback` when the lease is lost."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
-        """Begin the body, unless the lease is lost already; from here on a loss cancels it."""
+        """Return the lease, or raise `LeaseLost`. From now on a loss cancels the body."""
         self.ensure_held()
         self._watch()
         return self
@@ -63,7 +63,10 @@ class Ending:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release. Turn our own cancellation, and no other, into `LeaseLost`."""
+        """Release the lease. If its loss has cancelled the body, raise `LeaseLost`.
+
+        A cancellation by anybody else remains a `CancelledError`.
+        """
         task, self._task = self._task, None
         ours = self._cancelled and task is not None and task.uncancel() <= self._cancelling
         try:
@@ -81,43 +84,44 @@ class Ending:
 
 
 class Pending(Coroutine[Any, Any, T]):
-    """A result to come: await it, or make a task of it. It is neither true nor false.
+    """A coroutine that raises `TypeError` if it is tested for truth. Await it, or make it a task.
 
-    `if lock.try_acquire():` without `await` would run the body without the lock.
+    A plain coroutine is true, so `if lock.try_acquire():` without `await` would run the body
+    without the lock.
     """
 
     __slots__ = ("_coroutine",)
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        """Nothing runs yet."""
+        """Wrap a coroutine. It does not run before it is awaited."""
         self._coroutine = coroutine
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Run the call and return its result."""
+        """Run the coroutine and return its result."""
         return self._coroutine.__await__()
 
     def __bool__(self) -> NoReturn:
-        """Explain."""
-        self._coroutine.close()  # no second warning that it was never awaited
+        """Raise `TypeError`, because `await` is missing."""
+        self._coroutine.close()  # or Python would also warn that it was never awaited
         raise TypeError("nothing has run yet: write `await` in front of this call")
 
     def send(self, value: Any) -> Any:  # noqa: ANN401  # as of every coroutine
-        """Go on, as the task says."""
+        """Resume the coroutine."""
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as of every coroutine
-        """Raise inside, as the task says."""
+        """Raise an exception inside the coroutine."""
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """End it."""
+        """Close the coroutine."""
         self._coroutine.close()
 
 
 def pending(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Pending[T]]:
-    """Make the asyncio form of a shared method whose result somebody could test for truth."""
+    """Wrap a coroutine method so that it returns a `Pending`, which cannot be tested for truth."""
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
@@ -127,12 +131,12 @@ def pending(
 
 
 class Acquiring(Pending[E]):
-    """An acquisition to come: await it for the lease, or enter it with `async with`."""
+    """What the asyncio `acquire()` returns. Await it for the lease, or use it in `async with`."""
 
     __slots__ = ("_lease",)
 
     async def __aenter__(self) -> E:
-        """Acquire, and begin the body."""
+        """Acquire the lock and return the lease. From now on a loss cancels the body."""
         self._lease = await self._coroutine
         self._lease._watch()
         return self._lease
@@ -143,5 +147,5 @@ class Acquiring(Pending[E]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release."""
+        """Release the lease."""
         await self._lease.__aexit__(kind, error, trace)

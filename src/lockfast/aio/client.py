@@ -1,4 +1,4 @@
-"""The asyncio client: `connect` and `AsyncClient`. One line per method."""
+"""The asyncio client: `connect` and `AsyncClient`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from lockfast.runtime.aio import Aio, completed
 
 
 class AsyncClient:
-    """A connection to an engine, for the tasks of one event loop: share one in all of it."""
+    """A client of an engine, for asyncio. Share one client among all tasks of an event loop."""
 
     def __init__(self, session: Session) -> None:
-        """Use `connect` instead."""
+        """Take a session. Programs call `connect` instead."""
         self._session = session
 
     @overload
@@ -67,7 +67,10 @@ class AsyncClient:
         at_least: float = 0.0,
         on_busy: Literal["wait", "raise", "skip"] = "wait",
     ) -> AsyncLock | AsyncSkip:
-        """Describe a lock; the arguments are those of `Client.lock`."""
+        """Return a lock. Use it in `async with`, as a decorator, or await its `acquire()`.
+
+        The options are those of `Client.lock`.
+        """
         timeout = patience(on_busy, timeout)
         lock = AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose, at_least)
         return AsyncSkip(lock) if on_busy == "skip" else lock
@@ -75,13 +78,16 @@ class AsyncClient:
     def rlock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> AsyncRLock:
-        """Describe a lock that the task which holds it may take again: one token at any depth."""
+        """Return a re-entrant lock: the task that holds it can acquire it again.
+
+        All acquisitions of the task share one token. The options are those of `Client.lock`.
+        """
         return AsyncRLock(self._session, AsyncRLease, Shape(name, ttl), timeout, purpose)
 
     def rwlock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> RWLock[AsyncLock]:
-        """Describe a read/write lock: `.read()` and `.write()` are locks."""
+        """Return a read/write lock. Its `read()` and `write()` return the two locks."""
         return RWLock(
             name,
             lambda weight: AsyncLock(
@@ -99,51 +105,60 @@ class AsyncClient:
         timeout: float | None = None,
         purpose: str = "",
     ) -> AsyncLock:
-        """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
+        """Return a lock on `permits` of the `capacity` permits of a semaphore.
+
+        The options are those of `Client.semaphore`.
+        """
         shape = Shape(name, ttl, permits_of(capacity, permits), permits)
         return AsyncLock(self._session, AsyncLease, shape, timeout, purpose)
 
     def lock_all(
         self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> AsyncMultiLock:
-        """Describe several locks that are taken together: all or nothing, and lost together."""
+        """Return a lock on several names, which are acquired together, all or nothing.
+
+        If one of the leases is lost, they count as lost together.
+        """
         return AsyncMultiLock(
             self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose
         )
 
     def election(self, name: str, *, ttl: float = 30.0) -> AsyncElection:
-        """Describe an election: whoever holds it leads, and its token is the term."""
+        """Return a leader election. See `Client.election`."""
         return AsyncElection(self._session, AsyncLease, name, ttl)
 
     async def inspect(self, prefix: str = "") -> list[Holder]:
-        """Show who holds and who waits, on all names that begin with `prefix`."""
+        """Return the holders and waiters of all locks whose names begin with `prefix`.
+
+        See `Client.inspect`.
+        """
         return await every(self._session, prefix)
 
     async def deadlocks(self) -> list[list[Tie]]:
-        """Find circles of waits that can never end, of all clients of the engine."""
+        """Return all present deadlocks, among all clients of the engine. See `Client.deadlocks`."""
         return await circles(self._session)
 
     async def breaks(self, name: str) -> list[Break]:
-        """Return who broke that lock, and why; as `Client.breaks`."""
+        """Return who broke a lock and why, the newest record first. See `Client.breaks`."""
         return await broken(self._session, name)
 
     async def revoke(self, holder: Holder, reason: str) -> bool:
-        """Take a claim away from whoever has it; as `Client.revoke`."""
+        """Break a lock: remove the claim of a holder or waiter. See `Client.revoke`."""
         return await revoke(self._session, holder, reason)
 
     async def guarantees(self) -> Guarantees:
-        """Ask the live server how it is set up, and say what that lets us promise."""
+        """Read the setup of the live server, and return what the engine guarantees with it."""
         return await self._session.guarantees()
 
     async def close(self) -> None:
-        """Release what is held and disconnect; takes two seconds at most.
+        """Release all leases and disconnect. This takes two seconds at most.
 
-        If it is cancelled, it goes on in a task of its own, for as long as the loop runs.
+        If the call is cancelled, closing continues in a task of its own while the loop runs.
         """
         await completed(self._session.close())
 
     async def __aenter__(self) -> Self:
-        """Close at the end of the block."""
+        """Return the client. It is closed at the end of the `async with` block."""
         return self
 
     async def __aexit__(
@@ -152,7 +167,7 @@ class AsyncClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         await self.close()
 
 
@@ -163,9 +178,9 @@ def connect(
     require: Level | str | None = None,
     deadlock_after: float | None = DEADLOCK,
 ) -> AsyncClient:
-    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
+    """Return a client for an engine. It connects on first use, not here.
 
-    `engine`, `require`, `deadlock_after`: as for `lockfast.connect`.
+    The arguments are those of `lockfast.connect`.
     """
     runtime = Aio()
     open_engine, target = choose(url, engine, runtime)

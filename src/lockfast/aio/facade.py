@@ -1,4 +1,4 @@
-"""The asyncio locks and leases: what an `AsyncClient` gives. Each is the shared one, awaited."""
+"""The asyncio locks and leases that an `AsyncClient` returns. They await the shared coroutines."""
 
 from __future__ import annotations
 
@@ -27,19 +27,26 @@ T = TypeVar("T")
 
 
 class AsyncLease(LeaseCore, Ending):
-    """One acquisition. Leaving `async with` releases it; a loss cancels the body."""
+    """One acquisition of a lock. Await `release()`, or use the lease in `async with`.
+
+    If the lease is lost in an `async with` block, lockfast cancels the body, and the block raises
+    `LeaseLost`.
+    """
 
     __slots__ = WATCHING
 
     wait_lost = pending(LeaseCore._wait_lost)
 
     async def release(self) -> None:
-        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release the lease. A second call has no effect.
 
-        After an engine's error it can be called again.
+        Raises `LeaseLost`, once, if the lease was lost before. Raises `EngineError` if the engine
+        has not confirmed the release. Then you can call it again, and lockfast keeps trying in the
+        background.
         """
-        # A coroutine of its own, which keeps the lease: `await (await lock.acquire()).release()`
-        # would else drop the lease, and warn of that, before its release has begun.
+        # Not `return self._release()`: this coroutine keeps the lease alive. Otherwise
+        # `await (await lock.acquire()).release()` would drop the lease before its release begins,
+        # and warn of that.
         await self._release()
 
     def _explain(self, error: BaseException) -> NoReturn:
@@ -47,7 +54,10 @@ class AsyncLease(LeaseCore, Ending):
 
 
 class AsyncLock(LockCore[AsyncLease]):
-    """A lock for tasks. `async with lock:` acquires it, and releases it at the end."""
+    """A lock for asyncio. `async with lock as lease:` acquires it, and releases it at the end.
+
+    It is an immutable description, which tasks can share. Each acquisition is a new lease.
+    """
 
     __slots__ = ()
 
@@ -58,14 +68,14 @@ class AsyncLock(LockCore[AsyncLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncLease]:
-        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
+        """Wait until the lock is granted, and return the lease. Await it, or use `async with`.
 
-        Raises `NotAcquired` when the time is over.
+        The timeout and the exceptions are those of `Lock.acquire`.
         """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncLease:
-        """Acquire."""
+        """Acquire the lock and return the lease. From now on a loss cancels the body."""
         block = beginning()
         lease = block.lease = await self._acquire_in(block)
         lease._watch()
@@ -76,7 +86,7 @@ class AsyncLock(LockCore[AsyncLease]):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate: every call runs under the lock, whose name is filled from the arguments."""
+        """Decorate a coroutine function, so that every call holds the lock. See `Lock.__call__`."""
         template = Template(self.name, _coroutine(function))
 
         @wraps(function)
@@ -89,7 +99,7 @@ class AsyncLock(LockCore[AsyncLease]):
 
 
 class AsyncSkip(OnlyDecorates):
-    """A lock that only decorates: a call that finds it busy does nothing and returns None."""
+    """The decorator that `AsyncClient.lock(..., on_busy="skip")` returns."""
 
     def __init__(self, lock: AsyncLock) -> None:
         """Take the lock."""
@@ -98,7 +108,7 @@ class AsyncSkip(OnlyDecorates):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T | None]]:
-        """Decorate."""
+        """Decorate a coroutine function. If the lock is busy, a call returns None without it."""
         template = Template(self._lock.name, _coroutine(function))
 
         @wraps(function)
@@ -111,7 +121,7 @@ class AsyncSkip(OnlyDecorates):
                     return await function(*args, **kwargs)
             except NotAcquired:
                 if inside:
-                    raise  # of a lock that the function itself did not get
+                    raise  # the function itself has failed to acquire another lock
                 return None
 
         return run
@@ -126,18 +136,17 @@ def _coroutine(
 
 
 class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
-    """Leases of several resources. Leaving `async with` releases all of them."""
+    """The leases of several locks that were acquired together, and are released together."""
 
     __slots__ = WATCHING
 
     wait_lost = pending(MultiLeaseCore[AsyncLease]._wait_lost)
 
     async def release(self) -> None:
-        """Release all. Twice is fine; after a loss it raises `LeaseLost`, once.
-
-        After an engine's error it can be called again.
+        """Release all leases. A second call has no effect. The exceptions are those of
+        `AsyncLease.release`.
         """
-        await self._release()  # see AsyncLease
+        await self._release()  # not `return`: see AsyncLease.release
 
     def _explain(self, error: BaseException) -> NoReturn:
         for lease in self.leases.values():
@@ -147,7 +156,7 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
 
 
 class AsyncMultiLock(MultiLockCore[AsyncLease, AsyncMultiLease]):
-    """Several locks as one, for tasks."""
+    """Several locks that are acquired together, all or nothing, for asyncio."""
 
     __slots__ = ()
 
@@ -156,11 +165,14 @@ class AsyncMultiLock(MultiLockCore[AsyncLease, AsyncMultiLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncMultiLease]:
-        """Wait until all are granted, and return them; as `AsyncLock.acquire`."""
+        """Wait until all locks are granted, and return their leases. If it raises, none is held.
+
+        The timeout and the exceptions are those of `Lock.acquire`.
+        """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncMultiLease:
-        """Acquire."""
+        """Acquire all locks and return their leases. From now on a loss cancels the body."""
         block = beginning()
         leases = block.lease = await self._acquire(block=block)
         leases._watch()
@@ -170,7 +182,7 @@ class AsyncMultiLock(MultiLockCore[AsyncLease, AsyncMultiLease]):
 
 
 class AsyncRLease(RLeaseCore, Ending):
-    """One frame's part in a re-entrant lease."""
+    """One acquisition of a re-entrant lock. Releasing the last one of a task frees the lock."""
 
     __slots__ = WATCHING
 
@@ -183,7 +195,9 @@ class AsyncRLease(RLeaseCore, Ending):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the frame, and with it what its loss would have done: the lease may go on."""
+        """Release this frame, and remove its callback: outer frames may still hold the lock, and
+        its loss must not cancel a body that has ended.
+        """
         try:
             await super().__aexit__(kind, error, trace)
         finally:
@@ -194,7 +208,7 @@ class AsyncRLease(RLeaseCore, Ending):
 
 
 class AsyncRLock(RLockCore[AsyncRLease]):
-    """A re-entrant lock for tasks."""
+    """A re-entrant lock for asyncio: the task that holds it can acquire it again."""
 
     __slots__ = ()
 
@@ -205,11 +219,14 @@ class AsyncRLock(RLockCore[AsyncRLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncRLease]:
-        """Wait for the grant, unless this task has it; as `AsyncLock.acquire`."""
+        """Wait until the lock is granted, unless this task holds it, and return a lease.
+
+        The timeout and the exceptions are those of `RLock.acquire`.
+        """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncRLease:
-        """Acquire."""
+        """Acquire the lock and return a lease. From now on a loss cancels the body."""
         block = beginning()
         lease = block.lease = await self._acquire(block=block)
         lease._watch()
@@ -219,7 +236,7 @@ class AsyncRLock(RLockCore[AsyncRLease]):
 
 
 class AsyncCandidacy(CandidacyCore[AsyncLease]):
-    """A candidate in a task of its own. Leaving `async with` withdraws it."""
+    """A candidate that campaigns in a background task, as long as its `async with` block lasts."""
 
     withdraw = CandidacyCore[AsyncLease]._withdraw
 
@@ -229,33 +246,33 @@ class AsyncCandidacy(CandidacyCore[AsyncLease]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Withdraw, and resign."""
+        """Withdraw the candidacy, and resign if it leads."""
         await self.withdraw()
 
 
 class AsyncObserver(Observer):
-    """The leaders, for `async for`."""
+    """The asynchronous iterator that `AsyncElection.observe` returns."""
 
     def __aiter__(self) -> Self:
-        """Iterate."""
+        """Return itself."""
         return self
 
     __anext__ = Observer.following
 
 
 class AsyncElection(ElectionCore[AsyncLease]):
-    """An election, for tasks."""
+    """A leader election, for asyncio."""
 
     __slots__ = ()
 
     leader = ElectionCore[AsyncLease]._leader
 
     def campaign(self, value: str = "", *, timeout: float | None = None) -> Acquiring[AsyncLease]:
-        """Wait to become the leader; as `Election.campaign`."""
+        """Wait to become the leader, and return the lease. See `Election.campaign`."""
         return Acquiring(self._campaign(value, timeout=timeout))
 
     def observe(self, every: float = 1.0) -> AsyncObserver:
-        """Iterate over the leaders, from the present one on; looked for every so many seconds."""
+        """Yield the present leader, and then each new one. It polls every `every` seconds."""
         return AsyncObserver(self, self._session, every)
 
     def run(
@@ -265,8 +282,8 @@ class AsyncElection(ElectionCore[AsyncLease]):
         *,
         value: str = "",
     ) -> AsyncCandidacy:
-        """Campaign in the background for as long as the `async with` block lasts.
+        """Return a candidacy, which campaigns in the background while its `async with` block lasts.
 
-        As `Election.run`; the callbacks may be coroutine functions.
+        The arguments are those of `Election.run`. The callbacks may be coroutine functions.
         """
         return AsyncCandidacy(self, self._session, on_gain, on_lose, value)

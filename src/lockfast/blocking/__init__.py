@@ -1,1 +1,1 @@
-"""The blocking client, for threads."""
+"""The blocking client, for threads. Its public names are exported by `lockfast`."""

@@ -1,4 +1,4 @@
-"""The blocking client: `connect` and `Client`. One line per method."""
+"""The blocking client: `connect` and `Client`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ __all__ = [
 
 
 class Client:
-    """A connection to an engine, for threads: share one in the whole process."""
+    """A client of an engine, for threads. Share one client in the whole process."""
 
     def __init__(self, session: Session) -> None:
-        """Use `connect` instead."""
+        """Take a session. Programs call `connect` instead."""
         self._session = session
 
     @overload
@@ -86,17 +86,23 @@ class Client:
         at_least: float = 0.0,
         on_busy: Literal["wait", "raise", "skip"] = "wait",
     ) -> Lock | Skip:
-        """Describe a lock. It is a context manager, and decorates functions.
+        """Return a lock. Use it in a `with` statement, as a decorator, or call `acquire()`.
 
-        `name`: as a decorator, `"pay:{order_id}"` is filled from the call's arguments.
-        `ttl`: seconds for which a holder that died blocks the others; a live one renews by itself.
-        `timeout`: seconds to wait for the grant; None waits for ever.
-        `purpose`: shown to whoever asks who holds it.
-        `at_least`: seconds for which it stays taken, however soon it is released: a job of two
-        milliseconds then runs once, although the machines' clocks differ. A process that ends
-        before that leaves it to the ttl.
-        `on_busy`: "raise" raises `NotAcquired` and "skip" makes a decorated function return None
-        when the timeout is over: at once, if there is none.
+        Nothing is sent before the lock is acquired.
+
+        - `name`: the name of the lock, 1 to 512 bytes in UTF-8. In a decorator, placeholders such
+          as `"pay:{order_id}"` are filled from the arguments of each call.
+        - `ttl`: how long, in seconds, the lock stays taken after its holder crashes. lockfast
+          renews the lock automatically while the holder is alive.
+        - `timeout`: how many seconds to wait for the lock. None waits for ever.
+        - `purpose`: a text that the holder shows to other clients, for example in `NotAcquired`.
+        - `at_least`: seconds for which the lock stays taken, even if it is released sooner; at most
+          the ttl. It makes a short scheduled job run once although the machines' clocks differ. If
+          the process ends before that time, the lock stays taken until the ttl is over.
+        - `on_busy`: what to do if the lock is still held after `timeout` seconds. `"wait"` and
+          `"raise"` raise `NotAcquired`. `"skip"` is for decorators: the call returns None without
+          running the function. Without a timeout, `"wait"` waits for ever, and `"raise"` and
+          `"skip"` take effect immediately.
         """
         timeout = patience(on_busy, timeout)
         lock = Lock(self._session, Lease, Shape(name, ttl), timeout, purpose, at_least)
@@ -105,13 +111,19 @@ class Client:
     def rlock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> RLock:
-        """Describe a lock that the thread which holds it may take again: one token at any depth."""
+        """Return a re-entrant lock: the thread that holds it can acquire it again.
+
+        All acquisitions of the thread share one token. The options are those of `lock`.
+        """
         return RLock(self._session, RLease, Shape(name, ttl), timeout, purpose)
 
     def rwlock(
         self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> RWLock[Lock]:
-        """Describe a read/write lock: `.read()` and `.write()` are locks."""
+        """Return a read/write lock. Its `read()` and `write()` return the two locks.
+
+        The options are those of `lock`.
+        """
         return RWLock(
             name,
             lambda weight: Lock(
@@ -129,59 +141,76 @@ class Client:
         timeout: float | None = None,
         purpose: str = "",
     ) -> Lock:
-        """Describe `permits` of a semaphore of that capacity. Permits expire with their lease."""
+        """Return a lock on `permits` of the `capacity` permits of a semaphore.
+
+        All users of the name must pass the same capacity; otherwise acquiring raises
+        `CapacityMismatch`. A crashed holder's permits are free again after the ttl. The other
+        options are those of `lock`.
+        """
         shape = Shape(name, ttl, permits_of(capacity, permits), permits)
         return Lock(self._session, Lease, shape, timeout, purpose)
 
     def lock_all(
         self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
     ) -> MultiLock:
-        """Describe several locks that are taken together: all or nothing, and lost together."""
+        """Return a lock on several names, which are acquired together, all or nothing.
+
+        If one of the leases is lost, they count as lost together. The options are those of `lock`.
+        """
         return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose)
 
     def election(self, name: str, *, ttl: float = 30.0) -> Election:
-        """Describe an election: whoever holds it leads, and its token is the term."""
+        """Return a leader election. The holder of its lease is the leader, the token is the term.
+
+        - `ttl`: how long, in seconds, a leader that has crashed remains the leader.
+        """
         return Election(self._session, Lease, name, ttl)
 
     def inspect(self, prefix: str = "") -> list[Holder]:
-        """Show who holds and who waits, on all names that begin with `prefix`.
+        """Return the holders and waiters of all locks whose names begin with `prefix`.
 
-        By name, and within a name in the order of the queue. Read in pages: what changes meanwhile
-        may be shown as it was, or not at all.
+        They are sorted by name, and within a name in the order of the queue. The list is read in
+        pages. A claim that changes meanwhile may appear in its old state, or not at all.
         """
         return drive(every(self._session, prefix))
 
     def deadlocks(self) -> list[list[Tie]]:
-        """Find circles of waits that can never end, of all clients of the engine."""
+        """Return all present deadlocks, among all clients of the engine.
+
+        Each is a list of ties that form a cycle. A wait in such a cycle can never end by itself.
+        """
         return drive(circles(self._session))
 
     def breaks(self, name: str) -> list[Break]:
-        """Return who broke that lock, and why: the last 16 records, the newest first.
+        """Return who broke a lock and why: the last 16 records, the newest first.
 
-        Records are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,
-        whatever their age.
+        The engine keeps records for a day. ZooKeeper instead keeps the last 64 records of a group
+        of names, whatever their age.
         """
         return drive(broken(self._session, name))
 
     def revoke(self, holder: Holder, reason: str) -> bool:
-        """Take a claim away from whoever has it; False if it was over already.
+        """Break a lock: remove the claim of a holder or waiter. Return False if it is gone already.
 
-        The old holder learns of it at its next renewal, and may act until then: only a guard
-        refuses it. `reason` is stored beside who you are, for as long as `breaks` shows it, and the
-        old holder's `LeaseLost` says it.
+        The old holder notices at its next renewal. Until then it may still write, and only a guard
+        rejects that.
+
+        - `holder`: a result of `inspect`, or of a lock's `holders` or `queue`.
+        - `reason`: stored together with your user name, host and process id. `breaks` returns it,
+          and the old holder finds it in `LeaseLost`.
         """
         return drive(revoke(self._session, holder, reason))
 
     def guarantees(self) -> Guarantees:
-        """Ask the live server how it is set up, and say what that lets us promise."""
+        """Read the setup of the live server, and return what the engine guarantees with it."""
         return drive(self._session.guarantees())
 
     def close(self) -> None:
-        """Release what is held and disconnect; takes two seconds at most."""
+        """Release all leases and disconnect. This takes two seconds at most."""
         drive(self._session.close())
 
     def __enter__(self) -> Self:
-        """Close at the end of the block."""
+        """Return the client. It is closed at the end of the `with` block."""
         return self
 
     def __exit__(
@@ -190,7 +219,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close the client."""
         self.close()
 
 
@@ -201,13 +230,16 @@ def connect(
     require: Level | str | None = None,
     deadlock_after: float | None = DEADLOCK,
 ) -> Client:
-    """Make a client for the engine at `url`, or at LOCKFAST_URL. Nothing is opened before use.
+    """Return a client for an engine. It connects on first use, not here.
 
-    `engine`: makes an engine of your own, see `lockfast.engines.Factory`. It needs no URL.
-    `require`: "efficiency", "fenced" or "consensus". The first acquisition asks the live server
-    and raises `GuaranteeMissing` if it cannot promise that much.
-    `deadlock_after`: seconds after which a waiter that holds something looks whether it waits in
-    a circle, and again from time to time; None never looks.
+    - `url`: the address of the engine, such as `redis://localhost:6379`. It defaults to the
+      environment variable LOCKFAST_URL, or to the content of the file in LOCKFAST_URL_FILE.
+    - `engine`: a factory for an engine of your own, see `lockfast.engines.Factory`. It needs no
+      URL.
+    - `require`: "efficiency", "fenced" or "consensus". The first acquisition reads the setup of the
+      live server, and raises `GuaranteeMissing` if the engine guarantees less than that.
+    - `deadlock_after`: seconds after which a waiter that holds other locks searches for a deadlock.
+      It repeats the search from time to time. None disables it.
     """
     runtime = Threads()
     open_engine, target = choose(url, engine, runtime)
@@ -221,9 +253,10 @@ _open: weakref.WeakSet[Session] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Release at exit: the next holder should not wait for a ttl because a program ended.
+    """Close all clients at exit, so that other processes need not wait until the ttls are over.
 
-    All clients together get the time of one: those whose server is gone must not add up.
+    All clients together get the time of one, because the timeouts of many unreachable servers would
+    add up.
     """
     sessions = [session for session in _open if not session.closed]
     end = now() + PARTING

@@ -1,4 +1,4 @@
-"""The blocking locks and leases: what a `Client` gives out. Each is the shared one, driven."""
+"""The blocking locks and leases that a `Client` returns. They run the shared coroutines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Ending:
-    """How whatever was acquired ends: what a lease, a frame of one and many leases share."""
+    """The `release` and the `with` statement of `Lease`, `RLease` and `MultiLease`."""
 
     __slots__ = ()
 
@@ -37,13 +37,15 @@ class Ending:
         raise NotImplementedError
 
     def ensure_held(self) -> None:
-        """Raise `LeaseLost` unless it is good now."""
+        """Raise `LeaseLost` unless the lease is held now."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
+        """Release the lease. A second call has no effect.
 
-        After an engine's error it can be called again.
+        Raises `LeaseLost`, once, if the lease was lost before. Raises `EngineError` if the engine
+        has not confirmed the release. Then you can call it again, and lockfast keeps trying in the
+        background.
         """
         coroutine = None
         try:
@@ -53,14 +55,14 @@ class Ending:
             return
         except LockfastError:
             raise
-        except BaseException:  # Ctrl-C, perhaps before the release began: it is wanted all the same
+        except BaseException:  # Ctrl-C, perhaps before the release began: release all the same
             if coroutine is not None:
                 coroutine.close()
             self._abandon()
             raise
 
     def __enter__(self) -> Self:
-        """Begin the body, unless the lease is lost already (trap 6)."""
+        """Return the lease. Raise `LeaseLost` if it is already lost (trap 6)."""
         self.ensure_held()
         return self
 
@@ -70,7 +72,7 @@ class Ending:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release. An error of the release never masks the body's (trap 7)."""
+        """Release the lease. An error of the release never hides that of the body (trap 7)."""
         try:
             self.release()
         except LockfastError as failure:
@@ -80,7 +82,7 @@ class Ending:
 
 
 class Lease(LeaseCore, Ending):
-    """One acquisition. Leaving `with` releases it."""
+    """One acquisition of a lock. Call `release()`, or use the lease in a `with` statement."""
 
     __slots__ = ()
 
@@ -91,7 +93,10 @@ class Lease(LeaseCore, Ending):
 
 
 class Lock(LockCore[Lease]):
-    """A lock for threads. `with lock:` acquires it, and releases it at the end."""
+    """A lock for threads. `with lock as lease:` acquires it, and releases it at the end.
+
+    It is an immutable description, which threads can share. Each acquisition is a new lease.
+    """
 
     __slots__ = ()
 
@@ -100,14 +105,17 @@ class Lock(LockCore[Lease]):
     queue = blocking(LockCore[Lease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Lease:
-        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
+        """Wait until the lock is granted, and return the lease. Keep it, and release it at the end.
 
-        Raises `NotAcquired` when the time is over.
+        - `timeout`: seconds to wait; None waits for ever. It defaults to the lock's own timeout.
+
+        Raises `NotAcquired` if the time is over, `Deadlock` if the wait could never end, and
+        `EngineError` if the engine cannot be reached or rejects the request.
         """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> Lease:
-        """Acquire."""
+        """Acquire the lock and return the lease."""
         block = beginning()
         lease = block.lease = drive(self._acquire_in(block))
         return lease
@@ -115,7 +123,11 @@ class Lock(LockCore[Lease]):
     __exit__ = Leaving(Lease.__exit__)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate: every call runs under the lock, whose name is filled from the arguments."""
+        """Decorate a function, so that every call holds the lock.
+
+        Placeholders in the lock's name are filled from the arguments. A parameter named `lease`
+        receives the lease.
+        """
         template = Template(self.name, _plain(function))
 
         @wraps(function)
@@ -128,14 +140,14 @@ class Lock(LockCore[Lease]):
 
 
 class Skip(OnlyDecorates):
-    """A lock that only decorates: a call that finds it busy does nothing and returns None."""
+    """The decorator that `Client.lock(..., on_busy="skip")` returns."""
 
     def __init__(self, lock: Lock) -> None:
         """Take the lock."""
         self._lock = lock
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Decorate."""
+        """Decorate a function. If the lock is busy, a call returns None without running it."""
         template = Template(self._lock.name, _plain(function))
 
         @wraps(function)
@@ -148,7 +160,7 @@ class Skip(OnlyDecorates):
                     return function(*args, **kwargs)
             except NotAcquired:
                 if inside:
-                    raise  # of a lock that the function itself did not get
+                    raise  # the function itself has failed to acquire another lock
                 return None
 
         return run
@@ -161,7 +173,7 @@ def _plain(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class MultiLease(MultiLeaseCore[Lease], Ending):
-    """Leases of several resources. Leaving `with` releases all of them."""
+    """The leases of several locks that were acquired together, and are released together."""
 
     __slots__ = ()
 
@@ -173,18 +185,21 @@ class MultiLease(MultiLeaseCore[Lease], Ending):
 
 
 class MultiLock(MultiLockCore[Lease, MultiLease]):
-    """Several locks as one, for threads."""
+    """Several locks that are acquired together, all or nothing, for threads."""
 
     __slots__ = ()
 
     try_acquire = blocking(MultiLockCore[Lease, MultiLease]._try_acquire)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> MultiLease:
-        """Wait until all are granted, and return them; as `Lock.acquire`."""
+        """Wait until all locks are granted, and return their leases. If it raises, none is held.
+
+        The timeout and the exceptions are those of `Lock.acquire`.
+        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> MultiLease:
-        """Acquire."""
+        """Acquire all locks and return their leases."""
         block = beginning()
         leases = block.lease = drive(self._acquire(block=block))
         return leases
@@ -193,7 +208,7 @@ class MultiLock(MultiLockCore[Lease, MultiLease]):
 
 
 class RLease(RLeaseCore, Ending):
-    """One frame's part in a re-entrant lease."""
+    """One acquisition of a re-entrant lock. Releasing the last one of a thread frees the lock."""
 
     __slots__ = ()
 
@@ -201,7 +216,7 @@ class RLease(RLeaseCore, Ending):
 
 
 class RLock(RLockCore[RLease]):
-    """A re-entrant lock for threads."""
+    """A re-entrant lock for threads: the thread that holds it can acquire it again."""
 
     __slots__ = ()
 
@@ -210,11 +225,15 @@ class RLock(RLockCore[RLease]):
     queue = blocking(LockCore[RLease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> RLease:
-        """Wait for the grant, unless this thread has it; as `Lock.acquire`."""
+        """Wait until the lock is granted, unless this thread holds it, and return a lease.
+
+        The timeout and the exceptions are those of `Lock.acquire`. Raises `LeaseLost` if this
+        thread held the lock and has lost it.
+        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> RLease:
-        """Acquire."""
+        """Acquire the lock and return a lease."""
         block = beginning()
         lease = block.lease = drive(self._acquire(block=block))
         return lease
@@ -223,7 +242,7 @@ class RLock(RLockCore[RLease]):
 
 
 class Candidacy(CandidacyCore[Lease]):
-    """A candidate in a thread of its own. Leaving `with` withdraws it."""
+    """A candidate that campaigns in a background thread, for as long as its `with` block lasts."""
 
     withdraw = blocking(CandidacyCore[Lease]._withdraw)
 
@@ -233,12 +252,12 @@ class Candidacy(CandidacyCore[Lease]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Withdraw, and resign."""
+        """Withdraw the candidacy, and resign if it leads."""
         self.withdraw()
 
 
 class Election(ElectionCore[Lease]):
-    """An election, for threads."""
+    """A leader election, for threads."""
 
     __slots__ = ()
 
@@ -246,7 +265,7 @@ class Election(ElectionCore[Lease]):
     leader = blocking(ElectionCore[Lease]._leader)
 
     def observe(self, every: float = 1.0) -> Iterator[Leader]:
-        """Iterate over the leaders, from the present one on; looked for every so many seconds."""
+        """Yield the present leader, and then each new one. It polls every `every` seconds."""
         observer = Observer(self, self._session, every)
         while True:
             yield drive(observer.following())
@@ -258,9 +277,13 @@ class Election(ElectionCore[Lease]):
         *,
         value: str = "",
     ) -> Candidacy:
-        """Campaign in the background for as long as the `with` block lasts.
+        """Return a candidacy, which campaigns in the background while its `with` block lasts.
 
-        `on_gain` is called with the lease when this process begins to lead, `on_lose` when it ends
-        to, for whatever reason: start and stop a scheduler there.
+        - `on_gain`: called with the lease when this process becomes the leader.
+        - `on_lose`: called when it is not the leader any more, for whatever reason, and also after
+          `on_gain` has raised an exception.
+        - `value`: a text that all clients can read while this process leads.
+
+        For example, start a scheduler in `on_gain` and stop it in `on_lose`.
         """
         return Candidacy(self, self._session, on_gain, on_lose, value)

@@ -1,1 +1,1 @@
-"""A client's claims: how they are made, kept alive, and given up."""
+"""A client's claims: how they are acquired, renewed and released."""

@@ -1,4 +1,4 @@
-"""Acquire a claim: coroutines only, the same for threads, asyncio and every engine."""
+"""Acquisition of one claim, written as coroutines for threads, asyncio and every engine."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from lockfast.port import Ask, Blocker, Shape, Standing
 
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
-NOTICE = 1.0  # seconds of waiting after which the log tells of it
+NOTICE = 1.0  # seconds of waiting after which a log message names the holder
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 
 
 class Bearer(Protocol):
-    """A lease: whoever has it strongly is the holder."""
+    """A lease. The claim is wanted as long as somebody has a strong reference to it."""
 
     claim: Claim
 
     def __init__(self, session: Session) -> None:
-        """Begin without a grant."""
+        """Create a lease without a claim. `acquire` sets the claim."""
 
 
 B = TypeVar("B", bound=Bearer)
@@ -51,16 +51,16 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     value: str = "",
     limit: float | None = None,
 ) -> B:
-    """Make a claim, wait until it is granted, and return its bearer.
+    """Make a claim, wait until it is granted, and return its bearer, the lease.
 
-    Every way out without a lease gives the claim up by its id: a reply that was lost, a
-    cancellation, Ctrl-C after the grant would leave an orphan for a whole ttl (traps 1, 2).
+    Every exit without a lease gives the claim up by its id. Otherwise a lost reply, a cancellation
+    or Ctrl-C after the grant would leave the lock taken for a whole ttl (traps 1, 2).
 
-    `block`: something that lives exactly as long as the lease is wanted. Without one, that is the
-    bearer, and then nobody but its owner knows when it is no longer wanted.
-    `at_least`: seconds for which the lock stays taken, however soon it is released.
-    `value`: what the payload publishes besides who asks.
-    `limit`: by when an attempt without a queue must be over, if not within a life of the claim.
+    `block`: an object that lives exactly as long as the lease is wanted. Without one, that is the
+    bearer. If its owner drops the bearer, the work may still go on, so nothing is resigned.
+    `at_least`: seconds for which the lock stays taken, even if it is released sooner.
+    `value`: a text that the payload publishes.
+    `limit`: the deadline of an attempt without a queue. By default one wait_ttl from now.
     """
     session.enter()
     if session.unproven is not None:
@@ -75,7 +75,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     if queue:
         refuse_in_callback(session, f"acquire() of {shape.name!r}")
     until = None if timeout is None else began + timeout
-    # Without a queue there is still time for round trips, for all ids together.
+    # An attempt without a queue has time for round trips too: this is its deadline for all ids.
     end = until if queue else limit or began + shape.wait_ttl
     dead = 0
     reference = weakref.ref(bearer if block is None else block)
@@ -93,7 +93,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                 now, standing = await _claim_again(session, claim, end, error)
             table.answered(claim, now, standing, runtime.now())
             if standing is None:
-                _forget(session, claim)  # that id is dead; go on with another
+                _forget(session, claim)  # its id is dead: try again with another
             elif claim.phase is not HELD:
                 await _wait(session, claim, standing, until)
             if claim.phase is HELD:
@@ -112,7 +112,10 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
 
 
 def refuse_in_callback(session: Session, call: str) -> None:
-    """Raise instead of waiting in the heart, which must bring the grant, and renew other leases."""
+    """Raise `Deadlock` if a callback of the heart is about to wait.
+
+    The wait would stop the heart, which receives the grant and renews all other leases.
+    """
     heart = session.heart
     if heart is not None and heart.here():
         raise Deadlock(
@@ -123,11 +126,11 @@ def refuse_in_callback(session: Session, call: str) -> None:
 
 
 def _go_on(claim: Claim, until: float | None, now: float, began: float, dead: int) -> None:
-    """Raise unless the acquisition may begin again with another id.
+    """Raise unless the acquisition may try again with another id.
 
-    `dead`: how many ids in a row the engine took for dead. After the first one nobody is known to
-    be in the way, and it is tried again also when the time is over: the engine's clock may have
-    moved ahead, and its answer has told so.
+    `dead`: how many ids in a row the engine called dead. After the first one there is no known
+    holder, and one more attempt is made even if the time is over: the engine's clock may have moved
+    ahead, and its reply has shown that.
     """
     over = until is not None and now >= until
     if claim.called_off or (over and not dead):
@@ -141,9 +144,9 @@ def _go_on(claim: Claim, until: float | None, now: float, began: float, dead: in
 
 
 def _failed(session: Session, claim: Claim, began: float, error: BaseException) -> None:
-    """Leave an acquisition without a lease."""
+    """Give up the claim of an acquisition that failed, and report it to telemetry."""
     if isinstance(error, (CapacityMismatch, EngineRefused)):
-        claim.copies -= 1  # the engine answered, and did nothing
+        claim.copies -= 1  # the engine answered this copy, and did not apply it
     give_up(session, claim)
     if observer.watcher is not None:
         observer.watcher.failed(session, claim.shape, began, error)
@@ -165,10 +168,10 @@ async def _wait(session: Session, claim: Claim, standing: Standing, until: float
         event = session.runtime.event()
         session.table.wait(claim, event)
         soonest = min(notice, look, end)
-        # Aside: a signal handler that waits may have come in the middle of the table.
+        # Without the table's mutex: a signal handler that waits may have interrupted the table.
         told = await session.table.aside(event.wait(None if soonest == NEVER else soonest))
-        # Not before `end`: uvloop's timers are up to a millisecond early, and whoever returned then
-        # would make a second claim beside this one.
+        # Not before `end`: uvloop's timers fire up to a millisecond early, and to return then would
+        # make a second claim beside this one.
         if told or now() >= end:
             return
         if now() >= notice:
@@ -181,7 +184,7 @@ async def _wait(session: Session, claim: Claim, standing: Standing, until: float
 
 
 def _notice(claim: Claim) -> None:
-    """Tell the log who stands in the way."""
+    """Log for which holder the claim waits."""
     blocker = claim.blocker
     log.info(
         "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). The wait goes on; "
@@ -197,8 +200,9 @@ def _notice(claim: Claim) -> None:
 async def _claim_again(
     session: Session, claim: Claim, until: float | None, error: EngineUnavailable
 ) -> tuple[float, Standing | None]:
-    """Send the same claim again while its outcome is unknown; give the reply, and when its request
-    was sent.
+    """Send the same claim again until the engine answers, or raise the error when the time is over.
+
+    Return when the request that was answered was sent, and its reply.
     """
     runtime = session.runtime
     late = claim.ask.not_after
@@ -215,15 +219,15 @@ async def _claim_again(
         claim.copies += 1
         try:
             deadline = session.deadline(sent, until, claim.shape.wait_ttl)
-            # A copy that waits for a connection must not be sent when its id is dead.
+            # A copy that waits for a connection must not be sent after `not_after`.
             return sent, await session.engine.claim(claim.ask, min(deadline, late))
         except EngineUnavailable as again:
             error = again
 
 
 def _forget(session: Session, claim: Claim) -> None:
-    """Forget a claim that the engine does not have; but an earlier copy of it, one that was never
-    answered, may still be on its way there, and would find the lock free by then (trap 47).
+    """Forget a claim that the engine does not have. But if an earlier copy of it was not answered,
+    resign it: the copy may still arrive, and be granted when the lock is free (trap 47).
     """
     if claim.copies:
         give_up(session, claim)
@@ -232,13 +236,13 @@ def _forget(session: Session, claim: Claim) -> None:
 
 
 def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
-    """Say who stood in the way."""
+    """Return the `NotAcquired` that names the holder."""
     holder = str(payload.read(blocker.payload)) if blocker else "nobody known"
     return NotAcquired(shape.name, waited, holder)
 
 
 def _refuse_own(session: Session, claim: Claim) -> None:
-    """Raise instead of waiting for ever on what this very thread or task holds."""
+    """Raise `Deadlock` if this thread or task itself holds the lock that it would wait for."""
     mine = session.table.get(claim.blocker.id) if claim.blocker else None
     if mine is not None and mine.phase is HELD and mine.owner == claim.owner:
         raise Deadlock(
@@ -250,7 +254,7 @@ def _refuse_own(session: Session, claim: Claim) -> None:
 
 
 def _in_loop(claim: Claim) -> str:
-    """Hint at the other kind of client, if a blocking one is used in a running event loop."""
+    """Return a hint at `lockfast.aio` if a blocking client is used in a running event loop."""
     asyncio = sys.modules.get("asyncio")
     running = asyncio and asyncio._get_running_loop()  # noqa: SLF001  # the public one raises
     if running is None or isinstance(claim.owner, weakref.ref):

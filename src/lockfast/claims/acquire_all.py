@@ -1,4 +1,4 @@
-"""Many claims at once: all or nothing, for threads, asyncio and every engine."""
+"""Acquisition and release of several claims together, all or nothing, on every engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lockfast.errors import (
 from lockfast.port import Ask, Shape, Standing
 
 B = TypeVar("B", bound=Bearer)
-WELL_MET = 0.2  # seconds at most before whoever gave way in a deadlock begins again
+WELL_MET = 0.2  # seconds at most before an acquisition that gave way in a deadlock starts again
 Standings = Sequence[Standing | Exception | None]
 
 
 class Together(Generic[B]):
-    """One acquisition of several."""
+    """One acquisition of several locks."""
 
     def __init__(
         self,
@@ -41,7 +41,10 @@ class Together(Generic[B]):
         bearer_type: type[B],
         keeper: object,
     ) -> None:
-        """`keeper`: something that lives exactly as long as the leases are wanted."""
+        """Describe the acquisition. Nothing is sent.
+
+        `keeper`: an object that lives exactly as long as the leases are wanted.
+        """
         self._session = session
         self._shapes = shapes
         self._purpose = purpose
@@ -49,17 +52,19 @@ class Together(Generic[B]):
         self._keeper = keeper
         self._bearers: list[B] = []
         self._trouble: EngineUnavailable | None = None
-        """The last request that was not answered."""
+        """The error of the last request that was not answered."""
         self._life = min(shape.wait_ttl for shape in shapes)
 
     async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
-        """Make all claims in one round trip if all are free; else one by one, in the order given.
+        """Acquire all locks and return the leases by name.
 
-        Everybody takes names in the same order, so those who do it this way never wait in a
-        circle. With others it can happen: then everything is given back, and begun again after a
-        moment, unless the circle goes through something that was held before.
+        If all locks are free, this takes one round trip. Otherwise they are acquired one by one, in
+        the order given. All callers of this method use the same order, so they never deadlock with
+        each other. They can deadlock with other acquisitions. Then everything is released, and the
+        acquisition starts again after a moment, unless the cycle contains a lock that was held
+        before.
 
-        `handed`: whoever gets the leases keeps them; otherwise a block does.
+        `handed`: True if the caller keeps the leases, False if a `with` block keeps them.
         """
         session = self._session
         session.enter()
@@ -70,7 +75,7 @@ class Together(Generic[B]):
         wait = timeout is None or timeout > 0.0
         if wait:
             refuse_in_callback(session, f"acquire() of {self._shapes[0].name!r}")
-        # Without waiting, there is still time for round trips, for all of them together.
+        # An attempt that does not wait still has time for round trips, for all locks together.
         limit = None if timeout is None else began + (timeout if wait else self._life)
         done = await self._at_once(limit, wait=wait)
         while not done:
@@ -90,8 +95,8 @@ class Together(Generic[B]):
         return found
 
     async def _in_order(self, until: float | None, *, wait: bool) -> bool:
-        """Claim one after the other. False: it met others in a circle, or lost one while it waited
-        for the next, and is to begin again.
+        """Acquire one lock after the other. Return False if the acquisition must start again,
+        because it gave way in a deadlock, or lost one lease while it waited for the next.
         """
         session, now = self._session, self._session.runtime.now
         self._bearers = []
@@ -124,14 +129,14 @@ class Together(Generic[B]):
         except BaseException:
             self._give_up()
             raise
-        # While the last was waited for, the first may have been lost: then it is not all.
+        # The first lease may have been lost while the last one was waited for.
         if not any(bearer.claim.expired(now()) for bearer in self._bearers):
             return True
         await self._put_back(until)
         return False
 
     async def _at_once(self, until: float | None, *, wait: bool) -> bool:
-        """Claim all without standing in line. False if any was busy: then nothing is kept."""
+        """Claim all locks without waiting. Return False, and keep nothing, if any was busy."""
         session = self._session
         sent = session.runtime.now()
         self._ask(sent)
@@ -152,7 +157,7 @@ class Together(Generic[B]):
             if until is not None and session.runtime.now() >= until:
                 self._give_up()
                 raise
-            # Otherwise each is tried until its deadline, one by one.
+            # Otherwise `_in_order` tries them one by one, until the deadline.
         except BaseException:
             self._give_up()
             raise
@@ -162,7 +167,7 @@ class Together(Generic[B]):
         return False
 
     def _refuse(self, standings: Standings, sent: float, *, busy_too: bool) -> None:
-        """Raise what speaks against going on one by one."""
+        """Raise an error that makes it pointless to acquire the locks one by one."""
         for shape, standing in zip(self._shapes, standings, strict=False):
             if isinstance(standing, EngineUnavailable):
                 self._trouble = standing
@@ -196,20 +201,20 @@ class Together(Generic[B]):
     def _answered(self, claim: Claim, sent: float, standing: Standing | Exception | None) -> None:
         table = self._session.table
         if isinstance(standing, EngineUnavailable) and standing.sent:
-            return  # unknown: given up as such
+            return  # outcome unknown: the copy still counts, so the resignation is in doubt
         if isinstance(standing, Exception):
             claim.copies -= 1
         else:
             table.answered(claim, sent, standing, self._session.runtime.now())
         if claim.phase is not HELD:
-            table.end(claim, Loss.GONE)  # not granted, so not kept
+            table.end(claim, Loss.GONE)  # not granted, so the engine has not kept it
 
     def _give_up(self) -> None:
         for bearer in self._bearers:
             give_up(self._session, bearer.claim)
 
     async def _put_back(self, until: float | None) -> None:
-        """Release what was taken in vain, in one attempt; the heart does the rest."""
+        """Release the locks acquired so far, in one attempt. The heart resigns what is left."""
         session = self._session
         now = session.runtime.now()
         try:
@@ -227,8 +232,9 @@ class Together(Generic[B]):
 
 
 async def release_all(session: Session, claims: Sequence[Claim]) -> None:
-    """Release leases, in one round trip where the engine can; `LeaseLost`, once, for the first
-    of which there was nothing left to give back.
+    """Release leases, in one round trip where the engine can do that.
+
+    Raise `LeaseLost`, once, for the first lease that was lost before.
     """
     if any(claim.loss is Loss.FOREIGN for claim in claims):
         return

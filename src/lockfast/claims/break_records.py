@@ -1,4 +1,4 @@
-"""Records of breaks: written by whoever breaks a lock, and read by whoever asks why it is gone."""
+"""Records of breaks. The process that breaks a lock writes one, and the old holder reads it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lockfast.claims.untrusted import number, parsed, text
 from lockfast.core.token import LIMIT
 from lockfast.port import RECORD
 
-LONGEST_REASON, LONGEST_BREAKER = 300, 200  # characters, of six bytes at most: see RECORD
+LONGEST_REASON, LONGEST_BREAKER = 300, 200  # characters, of at most six bytes, to fit into RECORD
 
 
 def written(claim: str, ticket: int, reason: str) -> bytes:
-    """Write the record of a break by this process."""
+    """Return the record of a break by this process."""
     if not isinstance(reason, str):
         raise TypeError(f"a reason is a str, not {type(reason).__name__}")
     said = {
@@ -35,14 +35,15 @@ def written(claim: str, ticket: int, reason: str) -> bytes:
 def _breaker() -> str:
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container's user need not have a name
+    except (KeyError, OSError, ImportError):  # the user of a container may have no name
         user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "somebody"
     return f"{user} on {socket.gethostname()} pid {os.getpid()}"
 
 
 def read(raw: bytes) -> Break | None:
-    """Read a record. Anybody who may use the engine can write one, so this never raises, and
-    whatever it returns is bounded; None if it is not a record of ours.
+    """Return the break that a record describes, or None if it is not a record of lockfast.
+
+    Every client of the engine can write any record. So this never raises, and long fields are cut.
     """
     said = parsed(raw) if len(raw) <= RECORD else {}
     claim = text(said, "id", ID, "")
@@ -58,8 +59,10 @@ def read(raw: bytes) -> Break | None:
 
 
 def history(records: Sequence[bytes]) -> list[Break]:
-    """Read the records of a name, the newest first. Of two for one claim only the older counts: the
-    later break found the claim gone already.
+    """Return the breaks of a name, the newest first.
+
+    If there are two records for one claim, only the older counts, because the later break found
+    the claim already gone.
     """
     found: dict[str, Break] = {}
     for each in map(read, reversed(records)):

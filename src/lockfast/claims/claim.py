@@ -1,4 +1,4 @@
-"""One live claim, as its client sees it: its phase, its standing, its time, its lease."""
+"""One claim, as its client sees it: its phase, its standing, its deadline and its lease."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from lockfast.port import Ask, Blocker
 from lockfast.runtime.base import Event
 
 NEVER = float("inf")
-LATE = 12.0  # the part of its time by which a renewal may be late without a word
+LATE = 12.0  # a renewal may be late by 1/LATE of the wait_ttl before a warning is logged
 
 
 class Ref(Protocol):
-    """A weak reference to whatever lives exactly as long as the claim is wanted."""
+    """A weak reference to an object that lives exactly as long as the claim is wanted."""
 
     def __call__(self) -> object | None:
-        """Return it, or None when nobody has it any more."""
+        """Return the object, or None when it has been dropped."""
 
 
 class Record(Protocol):
-    """What telemetry remembers of a grant."""
+    """The telemetry of a grant."""
 
     def ended(self, loss: Loss | None) -> None:
-        """Note that it ended, and why. Only the first time counts."""
+        """Record that the hold ended, and why. Only the first call counts."""
 
 
 class Claim(Validity):
-    """One claim of this client: what it asks of the engine, and what is known of it since."""
+    """One claim of this client: its request to the engine, and what the client knows of it."""
 
     __slots__ = (
         "announced",
@@ -72,9 +72,10 @@ class Claim(Validity):
     )
 
     def __init__(self, ask: Ask, owner: object, lease: Ref) -> None:
-        """Begin unsent, and good for no time at all.
+        """Make a claim that is not sent yet and not valid yet.
 
-        `ask`: what the engine receives. Nothing else of the claim is for an engine to see.
+        `ask`: what the engine receives. The engine sees nothing else of the claim.
+        `owner`: the thread or task that acquires. `lease`: see `Ref`.
         """
         self.ask = ask
         self.id = ask.id
@@ -86,54 +87,61 @@ class Claim(Validity):
         self.unsure = False
         self.loss: Loss | None = None
         self.broken: Break | None = None
-        """Who broke it and why, if that is why it is lost and the engine told."""
+        """Who broke the lock and why, if that is how it was lost and the engine has the record."""
         self.phase = ASKING
         self.copies = 0
-        """Copies of the claim that were sent and not answered: while there are any, a resignation
-        is in doubt."""
+        """How many copies of the claim were sent and not answered. If there are any, a resignation
+        must leave a tombstone (`doubt`)."""
         self.ticket = self.floor = self.behind = 0
         self.blocker: Blocker | None = None
         self.event: Event | None = None
         self.pushed = NEVER
-        """When it was told of its grant."""
+        """When the engine reported its grant; NEVER if it has not."""
         self.told = self.announced = False
+        """Whether a release has raised the loss, and whether the heart has logged it."""
         self.leaving = 0.0
         """When its release began."""
         self.recheck = 0.0
-        """When it has an appointment to look whether an expiry lets it in."""
+        """When the heart is to ask whether the expiry of another claim has granted this one."""
         self.handed = False
-        """Whether the lease has reached a caller who keeps it. One that was dropped before that
-        was never believed in, and can be resigned; one that was dropped later can not."""
+        """Whether a caller has received the lease and keeps it. If the lease is dropped before
+        that, no work has begun under it, and the heart resigns it. If it is dropped later, the work
+        may still go on, so the claim is left to expire."""
         self.holding: dict[str, str] = {}
         """What the same thread or task held when it asked: names by the ids of the claims."""
         self.called_off = False
-        """Whether its acquisition is to end, as if the time were over."""
+        """Whether its acquisition must end now, as if the timeout had passed."""
         self.siblings: Sequence[str] = ()
-        """The ids of the claims that are dropped together with it, its own among them."""
+        """The ids of the claims that were acquired together with it, its own included."""
         self.keep = 0.0
-        """Not to be given back before then."""
+        """The engine must keep the claim until then (`at_least`), even if it is released before."""
         self.callbacks: tuple[Callable[[], object], ...] = ()
+        """What the heart calls when the lease is lost."""
         self.wanted: tuple[Callable[[], object], ...] = ()
-        """Called once somebody waits behind it."""
+        """What the heart calls once another claim waits behind this one."""
         self.watchers: tuple[Event, ...] = ()
+        """Events to set when the lease is lost or released."""
         self.lane: Lane[Claim] | None = None
         self.record: Record | None = None
 
     def overdue(self, now: float) -> bool:
-        """Return whether a holder's renewal is late: the heart was kept from it, not the engine."""
+        """Return whether a holder's renewal is late because the heart could not run in time.
+
+        A renewal that was sent and not answered (`unsure`) does not count.
+        """
         late = now - self.worry > self.shape.wait_ttl / LATE
         return late and self.phase is HELD and not self.unsure
 
     def why(self) -> str:
-        """Say why it is lost."""
+        """Return in words why the lease is lost."""
         if self.broken is not None:
             return f"it was {self.broken}"
         return self.loss.value if self.loss else "?"
 
     def account(self) -> None:
-        """Tell telemetry, if it is on, that the hold has ended.
+        """Report the end of the hold to telemetry, if it is on.
 
-        Never under the table's lock: an exporter may take its time.
+        Never call this under the table's mutex, because an exporter may be slow.
         """
         if self.record is not None:
             self.record.ended(self.loss)

@@ -1,11 +1,11 @@
-"""Deadlocks: a search of the wait-for graph, by a waiter that holds something itself.
+"""Deadlock detection: a waiter that holds other locks searches the wait-for graph for a cycle.
 
-A waiting claim tells in its payload what its thread or task holds. So the search goes backwards
-from the searcher, name by name: who waits for what I hold, who waits for what they hold. Nobody
-else is of interest: whoever does not wait for me is in no circle with me.
+The payload of a waiting claim lists what its thread or task holds. So the search goes backwards
+from the searcher, queue by queue: first the claims that wait for what it holds, then those that
+wait for what these hold. A claim that does not wait for the searcher is in no cycle with it.
 
-Queues are read one by one. A circle counts only if it is found twice: an id is never used again,
-so a claim that is there in both readings was there in between, and so was the whole circle.
+Queues are read one by one, so a cycle counts only if two searches find it. Ids are never used
+again. So a claim that both searches saw was there in between, and so was the whole cycle.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from lockfast.core.wait_graph import Link, Waits
 from lockfast.errors import Deadlock, EngineError
 from lockfast.port import Entry
 
-NAMES = 64  # queues that one search reads
+NAMES = 64  # queues that one search reads at most
 
 
 async def check(session: Session, claim: Claim, *, patient: bool) -> None:
-    """Raise `Deadlock` if this claim waits in a circle and is the youngest of it.
+    """Raise `Deadlock` if this claim waits in a cycle and is the youngest claim of it.
 
-    All members find the same circle, so exactly one of them gives way. `patient`: it would wait
-    for ever; otherwise it may wait for what its own thread holds and another will release.
+    All waiters of the cycle find the same one, so exactly one of them gives up.
+
+    `patient`: the claim waits without a timeout. A claim with a timeout may also wait for a lock
+    that its own thread holds, since another thread may release that.
     """
     lenient = "" if patient else claim.id
     try:
@@ -33,7 +35,7 @@ async def check(session: Session, claim: Claim, *, patient: bool) -> None:
             return
         again = await _circle(session, claim, lenient)
     except EngineError:
-        return  # looked at again in a while
+        return  # the waiter searches again later
     if _ids(again) == _ids(circle):
         mine = circle[-1].blocker.id
         raise Deadlock(_in_words(circle), "" if mine == claim.id else mine)
@@ -54,7 +56,7 @@ async def _circle(session: Session, claim: Claim, lenient: str) -> list[Link]:
 
 
 class _Search:
-    """Reads as much of the wait-for graph as concerns one claim."""
+    """Reads the part of the wait-for graph that concerns one claim."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -62,7 +64,7 @@ class _Search:
         self.holding: dict[str, dict[str, str]] = {}
 
     async def gather(self, id_: str, name: str) -> None:
-        """Collect whoever waits for that claim's bearer, directly or through others."""
+        """Collect the claims that wait for the owner of a claim, directly or through others."""
         todo = [(name, await self._place(id_, name, 0))]
         reached: dict[str, int] = {}
         while todo:
@@ -77,7 +79,9 @@ class _Search:
             reached[name] = min(start, reached.get(name, start))
 
     async def _place(self, id_: str, name: str, after: int) -> int:
-        """Find a claim in its queue, or what comes after it; the queue's end if it is not there."""
+        """Return a claim's position in its queue plus `after`. If it is not there, count from the
+        queue's end.
+        """
         if name not in self.queues:
             if len(self.queues) >= NAMES:
                 return 0

@@ -1,4 +1,4 @@
-"""How claims leave the table: released, lost, dropped, resigned, and forgotten in the end."""
+"""How claims leave the table: they are released, lost, dropped or resigned, and then forgotten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lockfast.errors import Loss
 
 
 class Departures(Schedule):
-    """The claims of a client, and those that are to be resigned. A part of the table: see there."""
+    """The claims of a client, and those to be resigned. A base class of the table."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -20,13 +20,14 @@ class Departures(Schedule):
         self._by_id: dict[str, Claim] = {}
         self._owners = Owners()
         self._leaving: dict[Claim, float] = {}
-        """Claims to be resigned, and when the last copy of each has expired by itself."""
+        """Claims to be resigned, and when the last copy of each has expired at the engine."""
         self._resign_at = 0.0
+        """When the heart sends resignations again, after an attempt failed."""
 
     def leave(self, claim: Claim, now: float) -> bool:
-        """Give a claim up without waiting: the heart resigns it. False if there is nothing to do.
+        """Make the heart resign a claim. Return False if there is nothing to resign.
 
-        It is forgotten when the engine has confirmed, or when no copy can be alive any more.
+        The claim is forgotten when the engine has confirmed that, or when every copy has expired.
         """
         with self._lock:
             if claim.phase is ENDED:
@@ -47,7 +48,7 @@ class Departures(Schedule):
             self._end(claim)
 
     def releasing(self, claim: Claim, now: float) -> bool:
-        """Begin to release a lease: it is renewed no more. False if it was not held any more."""
+        """Stop renewing a lease that is being released. Return False if it is not held any more."""
         with self._lock:
             if claim.phase is not HELD:
                 return False
@@ -60,20 +61,22 @@ class Departures(Schedule):
                 return False
             claim.leaving = now
             claim.phase = LEAVING
-            if claim.id not in self._by_id:  # an interruption has released it from here
+            if claim.id not in self._by_id:  # an interruption has released it since the first line
                 claim.phase = ENDED
                 return False
             lane = claim.lane
-            # The heart is to look after it within a waiter's beat: not if it is about to renew it,
-            # and has taken it out, nor if it was renewed for longer.
+            # The heart must look at the claim within a third of the wait_ttl, in case this release
+            # is interrupted. It would not if it has taken the claim out of its lane to renew it, or
+            # if the lane has a longer interval. Then schedule the claim again.
             if lane is None or claim not in lane or lane.interval * BEATS > claim.shape.wait_ttl:
                 self._keep(claim, now)
             return True
 
     def linger(self, claim: Claim) -> None:
-        """Keep a released claim at the engine until its time has come: the heart resigns it then.
+        """Leave a released claim at the engine until `claim.keep`, when the heart resigns it.
 
-        Its ttl is not shorter than that, so it needs no renewal, and outlives this process.
+        `at_least` is not longer than the ttl. So the claim needs no renewal, and the engine keeps
+        it even if this process ends.
         """
         with self._lock:
             if claim.phase is not ENDED:
@@ -83,35 +86,38 @@ class Departures(Schedule):
     def missing(self, claim: Claim, now: float) -> None:
         """Mark a claim GONE that its release did not find, unless the heart has resigned it.
 
-        Nor is it lost if its time ran out before the answer came: it was held when its release
-        began, and the engine may have dropped it by itself since then.
+        It is not lost either if its time ran out before the reply came. The lease was held when its
+        release began, and the engine may have expired it since then.
         """
         with self._lock:
             if claim.phase is LEAVING and claim not in self._leaving and now < claim.until:
                 claim.loss = Loss.GONE
-                self._lost.append(claim)  # whoever is told of losses is told of this one too
+                self._lost.append(claim)  # the heart reports it as it reports any other loss
                 self.rouse()
 
     def lose(self, claim: Claim, reason: Loss) -> None:
-        """End a lease from outside: a guard has refused its token."""
+        """Mark a lease as lost, because a guard rejected its token."""
         with self._lock:
             if claim.phase is HELD:
                 self._lose(claim, reason)
                 self.rouse()
 
     def resigned(self, claims: Iterable[Claim]) -> None:
-        """Forget claims that the engine has confirmed to be gone."""
+        """Forget claims whose resignation the engine has confirmed."""
         with self._lock:
             for claim in claims:
                 self._end(claim)
 
     def unresigned(self, now: float) -> None:
-        """Note that resignations failed: they are due again in a moment."""
+        """Schedule failed resignations again, in 0.25 seconds."""
         with self._lock:
             self._resign_at = now + 0.25
 
     def _drop(self, claim: Claim) -> None:
-        """Let go of a lease that nobody has any more, and of those that were taken with it."""
+        """Forget a lease that its owner has dropped, and those that were acquired with it.
+
+        They are not resigned, since the work under them may still go on: they end with their ttl.
+        """
         ids = claim.siblings or (claim.id,)
         for each in [self._by_id[id_] for id_ in ids if id_ in self._by_id]:
             self._dropped.append(each)
@@ -128,7 +134,7 @@ class Departures(Schedule):
     def _lose(self, claim: Claim, reason: Loss) -> None:
         claim.lose(reason)
         if claim.loss is Loss.RELEASED:
-            return  # an interruption has released it since its phase was looked at
+            return  # an interruption has released it since its phase was checked
         self._lost.append(claim)
         self._leave(claim, claim.until)
         self._tell(claim)
@@ -147,16 +153,14 @@ class Departures(Schedule):
             self._leaving.pop(claim, None)
         self._by_id.pop(claim.id, None)
         self._owners.drop(claim)
-        claim.phase = ENDED  # last: Ctrl-C on the way must not leave half of it behind
+        claim.phase = ENDED  # after these steps: if Ctrl-C interrupts them, they can be done again
         if claim.event is not None:
             claim.event.set()
         if claim.watchers:
             self._tell(claim)
 
     def _attend(self, batch: Iterable[Claim], now: float) -> list[Claim]:
-        """Return those of the claims that are due which the heart must renew; end the others, or
-        put them off.
-        """
+        """Return those due claims that the heart must renew. End or postpone the others."""
         due = []
         for claim in batch:
             if claim.phase is LEAVING:
@@ -164,7 +168,7 @@ class Departures(Schedule):
             elif claim.phase is not ENDED and claim.lease() is None:
                 self._attend_unwanted(claim, now)
             elif claim.phase is ASKING:
-                self._keep(claim, now)  # its reply is still to come
+                self._keep(claim, now)  # nothing to renew before its reply has come
             elif claim.phase is HELD and claim.expired(now):
                 self._lose(claim, Loss.EXPIRED)
             elif claim.phase is not ENDED:
@@ -173,13 +177,13 @@ class Departures(Schedule):
 
     def _attend_leaving(self, claim: Claim, now: float) -> None:
         if now - claim.leaving < claim.shape.wait_ttl / BEATS:
-            self._keep(claim, now)  # in the middle of its release
+            self._keep(claim, now)  # its release is still running
         elif now >= claim.keep:
-            # Its release took longer than a beat, or Ctrl-C ended it: the heart resigns it.
+            # The release takes longer than a beat, or Ctrl-C ended it. The heart resigns the claim.
             self._leave(claim, now)
 
     def _attend_unwanted(self, claim: Claim, now: float) -> None:
-        """See to a claim whose lease nobody has any more."""
+        """Forget, postpone or resign a claim whose lease was dropped."""
         if claim.handed:
             self._drop(claim)
         elif now < claim.keep:

@@ -1,5 +1,7 @@
-"""The heart: one per client. It renews all leases and waiters, resigns what was given up, takes
-pushes in, and tells holders what they have lost.
+"""The heart: the one background thread or task of a client.
+
+It renews all leases and waiters, resigns claims that were given up, receives pushes from the
+engine, and notifies holders of losses.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from lockfast.runtime.base import Runtime
 
 log = logging.getLogger("lockfast")
 NAMED = 5  # leases that a warning names
-EXPLAINING = 0.25  # seconds for asking who broke a lease
-CHUNK = 64  # claims per renewal: a wake-up waits for no more than one chunk
+EXPLAINING = 0.25  # seconds to ask the engine who broke a lease
+CHUNK = 64  # claims per renewal request, so that a wake waits for at most one such request
 
 
 class Owner(Protocol):
-    """Whose heart it is."""
+    """The session that a heart belongs to."""
 
     heart: Heart | None
 
 
 class Heart:
-    """Sleep in `listen`, then beat. Whatever goes wrong, it goes on."""
+    """A loop that sleeps in `listen` and then does what is due: a beat. It survives all errors."""
 
     def __init__(
         self,
@@ -39,8 +41,10 @@ class Heart:
         runtime: Runtime,
         owner: Callable[[], Owner | None],
     ) -> None:
-        """Make one that stands still. `owner` is a weak reference: the heart of a client that
-        nobody has any more ends by itself, and so does one that another has replaced.
+        """Create a heart that is not running.
+
+        `owner` is a weak reference to its session. The heart ends by itself when the session was
+        dropped, or when the session has another heart.
         """
         self._engine = engine
         self._table = table
@@ -50,30 +54,31 @@ class Heart:
         self._running = runtime.heart(self._live)
         self._last = False
         self._unexplained: deque[Claim] = deque(maxlen=CHUNK)
-        """Leases that the engine no longer had, the last of many."""
+        """The last leases that were found GONE, whose breaks have not been looked up yet."""
         self.beating = False
         self.calling = False
-        """Whether it runs callbacks of users now."""
+        """Whether it is running callbacks of users."""
 
     def start(self) -> None:
-        """Start it. Known to be beating even if Ctrl-C strikes right after the start."""
+        """Start the thread or task. `beating` is right even if Ctrl-C strikes after the start."""
         try:
             self._running.start()
         finally:
             self.beating = self._running.started()
 
     def here(self) -> bool:
-        """Return whether the caller is a callback that this heart runs now."""
+        """Return whether the caller runs in a callback of this heart."""
         return self.calling and self._running.here()
 
     def stop(self) -> None:
-        """Let it end after the present beat."""
+        """Make the heart end after the present beat."""
         self._stopping = True
 
     async def end(self, timeout: float) -> None:
-        """Wait until it has ended, but no longer than that, and close its engine.
+        """Wait up to `timeout` seconds for the heart to end, and close its engine.
 
-        A heart that takes longer does that itself: nobody may close a socket under its poll.
+        A heart that takes longer closes the engine itself, when it ends: a socket must not be
+        closed while the heart polls it.
         """
         self._last = True
         if await self._running.join(timeout) or not self.beating:
@@ -89,15 +94,16 @@ class Heart:
                 try:
                     await self._listen(self._table.plan())
                     await self._beat()
-                except Exception:  # a bug: a dead heart would lose every lease
+                except Exception:  # a bug of ours: if the heart ended, every lease would be lost
                     if self._over():
                         break
                     log.exception("lockfast's heart stumbled; it goes on")
                     self._table.restart(self._runtime.now())
                     await self._runtime.sleep(0.1)
         finally:
-            # It may have been cancelled with its loop: then the next acquisition starts another,
-            # and the connections stay, since bodies that are being cancelled release through them.
+            # asyncio may have cancelled it together with all other tasks. Then the next acquisition
+            # starts another heart. The connections stay open, since the bodies of `async with` that
+            # are cancelled too release their leases through them.
             self.beating = False
             if self._last or self._owner() is None:
                 await self._engine.close()
@@ -106,7 +112,7 @@ class Heart:
         wakes = await self._engine.listen(until)
         if wakes:
             self._table.wake(wakes, self._runtime.now())
-            await self._runtime.sleep(0.0)  # the woken go first: they hold something
+            await self._runtime.sleep(0.0)  # let the woken run first: they hold a lock now
 
     async def _beat(self) -> None:
         work = self._table.work(self._runtime.now())
@@ -122,15 +128,15 @@ class Heart:
         for claim in work.dropped:
             claim.account()
         await self._renew_all(work)
-        if work.resign:  # last, and briefly: a renewal that is late costs more
+        if work.resign:  # after the renewals, and with little time: a late renewal costs more
             await self._resign(work.resign, work.patience)
         await self._explain(work.patience)
 
     async def _renew_all(self, work: Work) -> None:
-        """Renew what is due, the shortest ttl first.
+        """Renew the claims that are due, the shortest ttl first.
 
-        A part of the engine may be silent while others answer: a server of an ensemble, a shard.
-        What waits for it must not cost a lease of a short ttl that another server would renew.
+        One server of an ensemble, or one shard, may not answer while the others do. Waiting for it
+        must not cost a lease of a short ttl that another server would renew.
         """
         batches = sorted(work.renew, key=lambda batch: batch[0].shape.wait_ttl)
         chunks = [
@@ -142,15 +148,16 @@ class Heart:
         began = self._runtime.now()
         for place, chunk in enumerate(chunks):
             if place:
-                if self._runtime.now() > began + limit:  # others may be due by now
+                if self._runtime.now() > began + limit:  # shorter ttls may be due by now
                     self._table.postpone(chain.from_iterable(chunks[place:]), began)
                     return
-                await self._listen(0.0)  # a crowd of renewals must not hold a wake-up up
+                await self._listen(0.0)  # many renewals must not delay a wake
             await self._renew(chunk, limit)
 
     async def _renew(self, claims: Sequence[Claim], limit: float) -> None:
         sent = self._runtime.now()
-        # At first there is time for another attempt; later it may be the connection that is slow.
+        # Early, a short deadline leaves time for another attempt. Later, the connection may be too
+        # slow for that deadline, so it is doubled.
         early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
         deadline = sent + min(_patience(claims), limit if early else 2.0 * limit)
         late: list[Claim] = []
@@ -177,8 +184,10 @@ class Heart:
             )
 
     async def _explain(self, patience: float) -> None:
-        """Ask the engine who broke leases that it no longer had. Their holders know of the loss by
-        now, and all others are renewed: this may take a small part of a beat, and may fail.
+        """Ask the engine who broke the leases that were found GONE, and log it.
+
+        Their holders have been notified by now, and all other claims are renewed. So this may take
+        a small part of a beat, and may fail.
         """
         until = self._runtime.now() + min(EXPLAINING, patience / 4.0)
         while self._unexplained and self._runtime.now() < until:
@@ -203,14 +212,14 @@ class Heart:
 
 
 def _patience(claims: Sequence[Claim]) -> float:
-    """Return how long a renewal may take: a sixth of the ttl, so that a lost request leaves time
-    for two more attempts.
+    """Return how many seconds a renewal may take: a sixth of the wait_ttl, and at most 5, so that a
+    lost request leaves time for two more attempts.
     """
     return min(5.0, min(claim.shape.wait_ttl for claim in claims) / 6.0)
 
 
 async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
-    """Find out who broke a lease that the engine no longer has, if somebody did and it tells."""
+    """Set `claim.broken` if the engine has a record of who broke the claim."""
     try:
         records = await engine.records(claim.shape.name, deadline)
     except EngineError as error:
@@ -220,7 +229,7 @@ async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
 
 
 def named(claims: Sequence[Claim]) -> str:
-    """Name leases, the first of them, with their tokens."""
+    """Return the names and tokens of the first NAMED leases, for a log message."""
     names = [
         f"{claim.shape.name!r} ({'token' if claim.shape.exclusive else 'ticket'} {claim.ticket})"
         for claim in claims[:NAMED]
@@ -230,7 +239,7 @@ def named(claims: Sequence[Claim]) -> str:
 
 
 def announce(claim: Claim) -> None:
-    """Tell the holder of a lost lease, in the context in which it acquired."""
+    """Log a lost lease, and run its `on_lost` callbacks."""
     if not claim.announced:
         claim.announced = True
         log.error(
@@ -248,5 +257,5 @@ def call(claim: Claim, callbacks: Sequence[Callable[[], object]], what: str) -> 
     for callback in callbacks:
         try:
             claim.context.run(callback)
-        except BaseException:  # sys.exit() in one must not keep the next from being told
+        except BaseException:  # sys.exit() in a callback must not skip the next callback
             log.exception("%s %r failed", what, claim.shape.name)

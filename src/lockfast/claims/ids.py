@@ -1,4 +1,4 @@
-"""The ids of a client's claims: 88 bits that name the client, and 40 that nobody can foresee."""
+"""The ids of a client's claims: 88 bits that identify the client, and 40 unpredictable bits."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from itertools import count
 
 HALF = 20  # bits
 MASK = (1 << HALF) - 1
-FIRST = 1 << 2 * HALF  # so that `hex` shows every digit behind 0x1: half the time of a format
+FIRST = 1 << 2 * HALF  # added so that `hex` keeps leading zeros: half the time of a format
 ROUNDS = 4
 
 
 class Ids:
-    """Counts, and shows each number in another guise: no id comes twice, and who sees one does not
-    know the next. On PostgreSQL a role that may take locks sees the ids of all others, and could
-    make claims of those to come.
+    """Generates ids that are unique, and that cannot be predicted from earlier ones.
+
+    On PostgreSQL a role that may acquire locks sees the ids of all other clients. If it could
+    predict the next ones, it could make claims with them.
     """
 
     def __init__(self) -> None:
-        """Begin with a random name of the client."""
+        """Choose a random client id, and random keys."""
         self._client = secrets.token_hex(11)
         self._keys = [secrets.token_bytes(16) for _ in range(ROUNDS)]
         self._numbers = count()
 
     def new(self) -> str:
-        """Return the next id. It is a Feistel network: a permutation, whatever is hashed in it.
+        """Return the next id.
+
+        A Feistel network permutes the count, so no id comes twice, whatever its hash function. The
         `hash` of bytes is SipHash, and takes a tenth of the time of `hashlib`.
         """
         number = next(self._numbers)

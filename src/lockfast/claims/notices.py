@@ -1,4 +1,4 @@
-"""What the heart is to tell the holders of a client: losses, waiters, and the end of a lease."""
+"""Notification of holders: callbacks and events for a loss, for waiters and for a lease's end."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lockfast.runtime.mutex import Mutex
 
 
 class Notices:
-    """The callbacks and events of all claims. A part of the table: see there for its mutex."""
+    """The callbacks and events of all claims. A base class of the table, which shares its mutex."""
 
     def __init__(self) -> None:
-        """Begin with nothing to tell, and nobody to rouse."""
+        """Begin without notifications, and without a heart to rouse."""
         self.rouse: Callable[[], object] = bool
-        """Makes the heart look at the timetable again."""
+        """Makes the heart look at the schedule again."""
         self._lock = Mutex()
         self._lost: list[Claim] = []
         self._dropped: list[Claim] = []
         self._wanted: list[Claim] = []
 
     def on_lost(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Have the heart call `callback` when the lease is lost, also if it already was."""
+        """Make the heart call `callback` when the lease is lost, or now if it already is."""
         with self._lock:
             claim.callbacks += (callback,)
             if claim.loss not in (None, Loss.RELEASED, Loss.FOREIGN):
@@ -31,12 +31,12 @@ class Notices:
                 self.rouse()
 
     def off_lost(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Call that callback no more."""
+        """Remove a callback of `on_lost`."""
         with self._lock:
             claim.callbacks = tuple(each for each in claim.callbacks if each != callback)
 
     def on_contended(self, claim: Claim, callback: Callable[[], object]) -> None:
-        """Have the heart call `callback` once somebody waits behind the lease."""
+        """Make the heart call `callback` once, when another claim waits behind the lease."""
         with self._lock:
             claim.wanted += (callback,)
             if claim.behind:
@@ -44,7 +44,7 @@ class Notices:
                 self.rouse()
 
     def on_end(self, claim: Claim, event: Event) -> None:
-        """Set `event` when the lease is lost or released, or at once if it was."""
+        """Set `event` when the lease is lost or released, or at once if it already is."""
         with self._lock:
             if claim.loss is None:
                 claim.watchers += (event,)
@@ -52,7 +52,7 @@ class Notices:
                 event.set()
 
     def off_end(self, claim: Claim, event: Event) -> None:
-        """Set that event no more: whoever waited for it has left."""
+        """Remove an event of `on_end`, when its waiter has left."""
         with self._lock:
             claim.watchers = tuple(each for each in claim.watchers if each is not event)
 

@@ -1,6 +1,7 @@
-"""The hook of telemetry: what every acquisition, loss and refusal passes, once. Off, it is None.
+"""The telemetry hook: `watcher` is called for every acquisition, loss and refusal of a guard.
 
-It is one variable of the process and no setting of a client, so that what is off costs a test.
+It is one variable of the process and not a setting of each client. While telemetry is off, the
+variable is None, and the hook costs a single test.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from lockfast.url import Target
 
 
 class Watched(Protocol):
-    """Whose locks they are: a session."""
+    """The part of a session that a watcher uses."""
 
     runtime: Runtime
     target: Target | None
 
 
 class Watcher(Protocol):
-    """Takes in what happens. It is quick, and never raises."""
+    """Receives the events. Its methods must be quick, and must never raise."""
 
     def granted(self, session: Watched, claim: Claim, began: float) -> Record:
-        """Note that an acquisition has succeeded; what is given back is told of its end."""
+        """Record a successful acquisition, and return the record whose `ended` is called later."""
         ...
 
     def failed(self, session: Watched, shape: Shape, began: float, error: BaseException) -> None:
-        """Note that an acquisition has ended without a lease."""
+        """Record an acquisition that ended without a lease."""
 
     def refused(self, session: Watched | None, name: str, template: str) -> None:
-        """Note that a guard has refused a token; None: that of a lease in another process."""
+        """Record that a guard rejected a token; without a session if the lease is elsewhere."""
 
 
 watcher: Watcher | None = None

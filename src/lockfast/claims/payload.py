@@ -1,4 +1,4 @@
-"""Who holds it: the payload that a claim carries, written for people to read."""
+"""The payload of a claim: JSON that describes its holder or waiter, for people to read."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from typing import NamedTuple
 from lockfast.claims.untrusted import number, parsed, text
 from lockfast.plain import plain
 
-REMEMBERED = 1024  # workers whose description is kept
+REMEMBERED = 1024  # workers whose description is cached
 LARGEST = 65_536  # bytes of a payload
-RESERVED = 8_192  # bytes of it that what is held leaves to what a leader publishes
+RESERVED = 8_192  # bytes of it that `holding` leaves free for the value that a leader publishes
 LONGEST_HOST, LONGEST_WORKER, LONGEST_SERVICE, LONGEST_PURPOSE = 255, 128, 64, 256  # characters
 LONGEST_VALUE = 1024  # bytes that a leader may publish
 HIGHEST_PID = 2**32
-LATEST = 2.0**40  # seconds since 1970: no clock shows more
-LONGEST_TTL = 86_400.0  # seconds, as the port has it
-LONGEST_NAME = 512  # bytes, as any name
+LATEST = 2.0**40  # seconds since 1970: later than any real clock
+LONGEST_TTL = 86_400.0  # seconds, as in `lockfast.port`
+LONGEST_NAME = 512  # bytes, as in `lockfast.names`
 ID = 32  # hexadecimal digits of a claim's id
 UNREADABLE = "unreadable payload"
 _written: dict[tuple[str, str, float], tuple[float, bytes]] = {}
 
 
 class Who(NamedTuple):
-    """A holder or waiter, as it described itself. Times are its own wall clock's."""
+    """A holder or waiter, as it has described itself.
+
+    `worker` names its thread or task. `since` is when it asked, in seconds since 1970, by the wall
+    clock of its machine.
+    """
 
     host: str = "?"
     pid: int = 0
@@ -38,10 +42,10 @@ class Who(NamedTuple):
     purpose: str = ""
     since: float = 0.0
     ttl: float = 0.0
-    """For how long a grant is to last without a renewal; 0: it did not say."""
+    """Seconds for which its lease lasts without a renewal. 0 if the payload does not say."""
 
     def __str__(self) -> str:
-        """Describe it in words, with how long ago it asked. Safe to log and to print."""
+        """Return the description in words, with its age. The text is safe to log and to print."""
         said = " ".join(filter(None, [self.service, f"({self.purpose})" if self.purpose else ""]))
         age = f", for {max(time.time() - self.since, 0.0):.0f} s" if self.since else ""
         told = f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
@@ -56,11 +60,11 @@ def write(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot
     value: str = "",
     ttl: float = 0.0,
 ) -> bytes:
-    """Describe the running thread or task.
+    """Return the payload that describes the running thread or task.
 
-    `purpose`: for people to read. It is cut: everybody who waits is sent it.
-    `holding`: names that it holds, by the ids of the claims: a search for deadlocks reads them.
-    Of a worker that holds many hundreds only the first are written.
+    `purpose`: for people to read. It is cut, because the engine sends it to every waiter.
+    `holding`: the names that it holds, by the ids of the claims. The search for deadlocks reads
+    them. If there are more than fit into a payload, only the first are written.
     `value`: what a leader publishes.
     """
     if not isinstance(purpose, str):
@@ -69,7 +73,7 @@ def write(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot
         purpose = purpose[:LONGEST_PURPOSE]
     known = _written.get((worker, purpose, ttl))
     raw = known[1] if known is not None and now < known[0] else _write(worker, purpose, ttl, now)
-    if holding:  # written behind the rest: whoever holds ten locks asks for the next as fast
+    if holding:  # appended to the cached part, so that ten held locks do not slow the next one down
         each = ", ".join([f'"{id_}": {_quoted(name)}' for id_, name in holding.items()])
         if len(raw) + len(each) > LARGEST - RESERVED:
             each = _fitting(holding, LARGEST - RESERVED - len(raw))
@@ -80,8 +84,10 @@ def write(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot
 
 
 def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
-    """Write what is the same for all claims of a worker, anew only every second: at the half, so
-    that the whole seconds that are told are never wrong by more than a half.
+    """Return the part of a payload that all claims of a worker share, and cache it.
+
+    The cached text is valid until the clock passes the next half second. So `since`, which is in
+    whole seconds, is never wrong by more than half a second.
     """
     rounded = time.time() + 0.5
     if len(_written) >= REMEMBERED:
@@ -101,7 +107,7 @@ def _write(worker: str, purpose: str, ttl: float, now: float) -> bytes:
 
 
 def _fitting(holding: Mapping[str, str], room: int) -> str:
-    """Write as much of what is held as there is room for."""
+    """Return as many of the held names as fit into `room` bytes, as JSON."""
     parts: list[str] = []
     for id_, name in holding.items():
         part = f'"{id_}": {_quoted(name)}'
@@ -116,9 +122,10 @@ _quoted = lru_cache(REMEMBERED)(json.dumps)
 
 
 def holding(raw: bytes) -> dict[str, str]:
-    """Read from a payload what its writer held, names by ids.
+    """Return the names that the writer of a payload held, by the ids of the claims.
 
-    Only ids and names that a claim can have: a search for deadlocks asks the engine for them.
+    Ids and names that no claim can have are left out, because the search for deadlocks sends these
+    names to the engine.
     """
     said = parsed(raw).get("holding")
     if not isinstance(said, dict):
@@ -127,13 +134,15 @@ def holding(raw: bytes) -> dict[str, str]:
 
 
 def value(raw: bytes) -> str:
-    """Read from a payload what a leader publishes."""
+    """Return the value that a leader or candidate publishes in its payload."""
     return text(parsed(raw), "value", LONGEST_VALUE, "")
 
 
 def read(raw: bytes) -> Who:
-    """Read a payload. Anybody who may use the engine can write one, so this never raises, and
-    whatever it returns is bounded: a field that is not as we write it is left out.
+    """Return the description in a payload. Never raises.
+
+    Every client of the engine can write any payload. So fields of a wrong type or range are left
+    out, and long ones are cut.
     """
     said = parsed(raw)
     if not said:
@@ -159,5 +168,5 @@ def _is_name(name: object) -> bool:
         return False
 
 
-if hasattr(os, "register_at_fork"):  # a child has another pid
+if hasattr(os, "register_at_fork"):  # the cached descriptions have the parent's pid
     os.register_at_fork(after_in_child=_written.clear)

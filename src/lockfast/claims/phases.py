@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """Where a claim is in its life."""
+    """The phase of a claim's life."""
 
     ASKING = "sent, or about to be, and not answered yet"
     WAITING = "in the queue"
@@ -20,14 +20,14 @@ ASKING, WAITING, HELD, LEAVING, ENDED = Phase
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     # The reply queues it or grants it. Without a reply it is given up, and resigned if it was sent.
     ASKING: frozenset({WAITING, HELD, LEAVING, ENDED}),
-    # A push or a renewal grants it. It is given up, or the engine no longer has it.
+    # A push or a renewal grants it. Or it is given up, or the engine no longer has it.
     WAITING: frozenset({HELD, LEAVING, ENDED}),
-    # It is released or lost, and then resigned. It ends at once if nobody has its lease any more,
+    # It is released or lost, and then resigned. It ends at once if its owner has dropped the lease,
     # or in a forked child.
     HELD: frozenset({LEAVING, ENDED}),
     # The engine has confirmed the resignation, or every copy has expired.
     LEAVING: frozenset({ENDED}),
     ENDED: frozenset(),
 }
-"""The phases that may follow each phase. `tests/unit/claims/test_phases.py` compares the table of
-claims with it: no other transition happens, and each of these does."""
+"""The phases that may follow each phase. `tests/unit/claims/test_phases.py` checks that the table
+of claims makes each of these transitions, and no other."""

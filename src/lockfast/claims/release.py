@@ -1,4 +1,4 @@
-"""Release a lease, or give a claim up without waiting."""
+"""Release of a lease, and giving a claim up without waiting for the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 2.0  # seconds that a release may wait for a renewal
 
 
 def give_up(session: Session, claim: Claim) -> None:
-    """Leave without waiting: bounded, never raises."""
+    """Give a claim up without waiting for the engine. The heart resigns it. Never raises."""
     claim.lose(Loss.RELEASED)
     now = session.runtime.now()
     if now < claim.keep:
@@ -28,14 +28,14 @@ def give_up(session: Session, claim: Claim) -> None:
 
 
 async def release(session: Session, claim: Claim) -> None:
-    """Release a lease; `LeaseLost`, once, if there was nothing left to give back.
+    """Release a lease. Raise `LeaseLost`, once, if it was lost before.
 
-    Nothing is forgotten before the engine has answered, so a failed release can be tried again
-    (trap 3), and the heart goes on trying besides.
+    Nothing is forgotten before the engine has answered. So a release that failed can be called
+    again (trap 3), and the heart keeps trying in the meantime.
     """
     table, runtime = session.table, session.runtime
     if claim.loss is Loss.FOREIGN:
-        return  # a child leaves its parent's block: it has no loop, and nothing to give back
+        return  # a forked child leaves its parent's block: it has no event loop, and holds nothing
     runtime.enter()
     try:
         if claim.keep and claim.phase is HELD:
@@ -43,7 +43,7 @@ async def release(session: Session, claim: Claim) -> None:
         now = runtime.now()
         first = table.releasing(claim, now)
         if not first and (claim.phase is not LEAVING or claim.loss is not Loss.RELEASED):
-            pass  # it was released, or is lost
+            pass  # it was released before, or is lost
         elif now < claim.keep:
             table.linger(claim)
         else:
@@ -68,7 +68,7 @@ async def release(session: Session, claim: Claim) -> None:
 
 
 async def explained(session: Session, claim: Claim) -> None:
-    """Find out who broke a lease, briefly, before its holder is told: it is lost in any case."""
+    """Look up who broke a GONE lease, within EXPLAINING seconds, before `LeaseLost` is raised."""
     if claim.loss is Loss.GONE and claim.broken is None and not session.closed:
         await explain(session.engine, claim, session.runtime.now() + EXPLAINING)
 
@@ -76,7 +76,8 @@ async def explained(session: Session, claim: Claim) -> None:
 async def _secure(session: Session, claim: Claim) -> None:
     """Before an `at_least` lease is released, wait up to 2 s for a renewal that outlasts `keep`.
 
-    One that was granted while it waited has only a waiter's time before the heart has renewed it.
+    A claim that was granted while it waited has only the rest of its wait_ttl, until the heart has
+    renewed it.
     """
     runtime, enough = session.runtime, claim.keep - 2.0 * DRIFT * claim.shape.ttl
     end = min(runtime.now() + PATIENCE, claim.keep, claim.until)
@@ -89,8 +90,11 @@ async def _secure(session: Session, claim: Claim) -> None:
 async def resign_again(
     session: Session, claims: Sequence[Claim], deadline: float, error: EngineUnavailable
 ) -> list[bool]:
-    """Resign until the engine answers. "Not there" after an unanswered copy is that copy's work,
-    and of several claims some may have been resigned before the error.
+    """Resign claims again until the engine answers, or raise the error at the deadline.
+
+    Return for each claim whether this release has removed it. If an earlier request was not
+    answered, that request has removed a claim that is not there now. Of several claims, some may
+    have been resigned before the error.
     """
     runtime = session.runtime
     asks = [claim.ask for claim in claims]
@@ -112,10 +116,12 @@ async def resign_again(
 
 
 def longer(pause: float) -> float:
-    """Back off, with jitter: clients that were cut off together must not return in step."""
+    """Return the next pause of a backoff, with jitter, so that clients that lost the engine at the
+    same time do not retry at the same time.
+    """
     return min(max(pause * 2.0, 0.02), 1.0) * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
 
 
 def lost(claim: Claim) -> LeaseLost:
-    """Say why a lease is not held."""
+    """Return the `LeaseLost` for a claim."""
     return LeaseLost(claim.shape.name, claim.ticket, claim.loss or Loss.EXPIRED, claim.broken)

@@ -1,4 +1,4 @@
-"""When the heart renews which claim, and until when it may sleep."""
+"""The schedule of a client: when the heart renews which claim, and until when it may sleep."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from lockfast.claims.notices import Notices
 from lockfast.claims.phases import HELD, WAITING
 from lockfast.core.timetable import Pulse
 
-BEATS = 3.0  # renewals in a ttl
+BEATS = 3.0  # renewals per ttl
 
 
 class Schedule(Notices):
-    """The appointments of all claims. A part of the table: see there for its mutex."""
+    """The renewal times of all claims. A base class of the table, whose mutex it uses."""
 
     def __init__(self) -> None:
-        """Begin without appointments."""
+        """Begin with an empty schedule."""
         super().__init__()
         self._pulse: Pulse[Claim] = Pulse()
         self._planned = NEVER
-        """Until when the heart sleeps."""
+        """Until when the heart sleeps. -NEVER if it is awake, or was roused."""
 
     def hasten(self, claim: Claim, now: float) -> None:
-        """Have a lease renewed at once."""
+        """Make the heart renew a lease at once."""
         with self._lock:
             self._appoint(claim, now)
 
     def postpone(self, claims: Iterable[Claim], now: float) -> None:
-        """Put claims back whose renewal is due, and was not tried."""
+        """Put claims back whose renewal is due but was not attempted."""
         with self._lock:
             for claim in claims:
                 if claim.phase in (HELD, WAITING):
@@ -49,7 +49,7 @@ class Schedule(Notices):
         self._hurry(when)
 
     def _hurry(self, when: float) -> None:
-        """Rouse the heart if it sleeps for longer than that."""
+        """Rouse the heart if it would sleep beyond `when`."""
         if when < self._planned:
             self._planned = -NEVER
             self.rouse()

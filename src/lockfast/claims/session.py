@@ -1,4 +1,4 @@
-"""What one client owns, in threads or asyncio: an engine, the table of its claims, and a heart."""
+"""The session behind one client, sync or async: its engine, its table of claims and its heart."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ from lockfast.url import Target
 
 log = logging.getLogger("lockfast")
 IO = 5.0  # seconds after which an unanswered request is given up
-DEADLOCK = 1.0  # seconds after which a waiter that holds something looks for a circle
+DEADLOCK = 1.0  # seconds after which a waiter that holds other locks searches for a deadlock
 PARTING = 2.0  # seconds that closing a client may take
-SHARE = 0.1  # seconds that an attempt to resign gets at the least
+SHARE = 0.1  # seconds that each attempt to resign gets at least
 
 sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
-"""All of this process: whoever counts what is held reads them, from any thread."""
+"""All sessions of this process. Telemetry reads it from any thread, to count held locks."""
 
 
 class Session:
-    """The engine is opened on first use, so that a client may live at module level."""
+    """The state of one client. It opens the engine on first use, so that a client can be created at
+    module level.
+    """
 
     engine: Engine
-    """Only after `enter`."""
+    """Set by the first `enter`."""
 
     def __init__(
         self,
@@ -50,9 +52,10 @@ class Session:
         deadlock_after: float | None = DEADLOCK,
         target: Target | None = None,
     ) -> None:
-        """Nothing is opened yet. `require`: what the engine must promise before the first claim.
+        """Create the session without opening the engine.
 
-        `target`: where the engine is, for telemetry to tell.
+        `require`: the level that the engine must guarantee, checked before the first claim.
+        `target`: the address of the engine, for telemetry.
         """
         if deadlock_after is not None:
             said = f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
@@ -80,23 +83,23 @@ class Session:
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
         )
-        """The re-entrant holds of threads and tasks, by name."""
+        """The re-entrant holds, by owner (thread or task) and name."""
 
     def enter(self) -> None:
-        """Check that the client may be used here, and that the heart beats."""
+        """Check that the client may be used here, and start the heart unless it runs."""
         self.runtime.enter()
         heart = self.heart
         if heart is None or not heart.beating:
             self._start()
 
     def _start(self) -> None:
-        """Open the engine and start the heart, or another heart in place of one that died."""
+        """Open the engine if that was not done yet, and start a heart if none runs."""
         with self._starting:
             if self.closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
             engine = self._opened
             if engine is None:
-                # In one step: a signal handler that comes between may have opened one too.
+                # `setdefault` is one step: a signal handler may have opened another engine by now.
                 made = self._open_engine()
                 engine = self.__dict__.setdefault("engine", made)
                 if engine is not made:
@@ -108,17 +111,18 @@ class Session:
             if heart is None or not heart.beating:
                 if heart is not None:
                     self.table.restart(self.runtime.now())
-                # Known before it runs: Ctrl-C while it starts must not leave a second one.
+                # Assigned before it runs: Ctrl-C while it starts must not lead to a second heart.
                 heart = self.heart = Heart(engine, self.table, self.runtime, weakref.ref(self))
-                engine.rouse()  # one that was replaced sees it, and ends
+                engine.rouse()  # a heart that was replaced wakes up, notices it, and ends
                 if self.heart is heart:  # else a signal handler has started another
                     heart.start()
 
     @staticmethod
     def deadline(now: float, until: float | None, life: float) -> float:
-        """Return the deadline of a request: a reply that comes after the claim's life is useless.
+        """Return the deadline of a request, at most `life` or IO seconds from now.
 
-        A wait of a millisecond still allows for one round trip: the wait is for the grant.
+        A reply is useless after the claim's `life`. `until` limits the wait for the grant, so a
+        wait of a millisecond still allows 0.25 s for one round trip.
         """
         if until is None and life >= IO:
             return now + IO
@@ -126,12 +130,12 @@ class Session:
         return latest if until is None else min(latest, max(until, now + 0.25))
 
     async def guarantees(self) -> Guarantees:
-        """Ask the engine what it promises as it runs now."""
+        """Return what the engine guarantees in its present setup."""
         self.enter()
         return await self.engine.guarantees(self.runtime.now() + IO)
 
     async def prove(self, required: Level) -> None:
-        """Refuse to work on an engine that promises less than was asked for."""
+        """Raise `GuaranteeMissing` if the engine guarantees less than the required level."""
         found = await self.guarantees()
         if found.level < required:
             raise GuaranteeMissing(
@@ -140,7 +144,7 @@ class Session:
         self.unproven = None
 
     async def close(self, patience: float = PARTING) -> None:
-        """Release what is held, resign what waits, stop the heart: bounded, and for good."""
+        """Release all leases, resign all waiters and stop the heart, within `patience` seconds."""
         if self.closed:
             return
         self.closed = True
@@ -153,8 +157,8 @@ class Session:
         if heart is not None:
             heart.stop()
             engine.rouse()
-        # Also what was asked and not answered yet: the engine may have it, and nobody else will
-        # resign it.
+        # Including claims that were sent and not answered yet: the engine may have them, and
+        # nothing else would resign them.
         leaving = [claim for claim in claims if claim.phase is not ENDED and now >= claim.keep]
         for claim in leaving:
             claim.lose(Loss.RELEASED)
@@ -166,16 +170,16 @@ class Session:
                 self.table.end(claim)
                 claim.account()
             if heart is not None:
-                # A signal handler that has interrupted the table keeps the heart out of it: then
-                # the heart ends when the handler has returned.
+                # If a signal handler has interrupted the table, the heart cannot enter the table
+                # before the handler returns. Then do not wait for the heart: it ends afterwards.
                 rest = 0.0 if self.table.inside() else max(end - self.runtime.now(), 0.1)
                 await heart.end(rest)
 
     async def _part(self, engine: Engine, leaving: Sequence[Claim], end: float) -> None:
-        """Resign until the engine answers, or until `end`; then tell what it may still have.
+        """Resign claims until the engine answers, or until `end`. Log those that it may still have.
 
-        An attempt gets half of the time that is left: the connection may have died while it was
-        idle, and then nothing answers on it.
+        Each attempt gets half of the time that is left. The connection may have died while it was
+        idle, and a second attempt on a new one then needs time too.
         """
         pause, asks = 0.0, [claim.ask for claim in leaving]
         while True:
@@ -204,7 +208,7 @@ class Session:
             return
 
     def after_fork(self) -> None:
-        """Begin anew in a child: own sockets, own heart, and nothing of the parent's leases."""
+        """Reset a forked child: it gets its own connections and heart, and none of the leases."""
         self.table.disown()
         self.runtime.forget()
         if self._opened is not None:

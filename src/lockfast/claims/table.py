@@ -1,13 +1,13 @@
-"""The table of live claims of one client: register, answer, wake, due, leave. It never awaits.
+"""The table of one client's claims: it processes replies, wakes and releases. It does no I/O.
 
 A claim is registered before it is sent, since a wake-up on one socket can overtake the reply on
 another. Everything here is short and synchronous, under one mutex, for threads and asyncio.
 
 A signal handler or a finalizer may call any method of the table between any two bytecodes of
-another one, in the same thread: the mutex lets it in, so each method must bear that others run
-completely between two of its steps. Hence: no loop over a dictionary that another method changes,
-loops run over copies; a claim's phase is looked at again after a step that another release could
-have come before; the first loss that is recorded stands.
+another one, in the same thread, because the mutex is re-entrant. So each method must tolerate that
+others run completely between two of its steps. Loops run over copies of dictionaries that other
+methods change. A claim's phase is checked again after a step before which another release may have
+run. The first loss that is recorded stands.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
 T = TypeVar("T")
-WELCOME = 0.01  # seconds by which a new holder's first renewal gives way to its work,
-PLENTY = 1.0  # if at least so many are left to it
+WELCOME = 0.01  # seconds by which the first renewal of a woken holder lets its work go first,
+PLENTY = 1.0  # if the claim is valid for at least this many seconds
 
 
 class Work(NamedTuple):
-    """What the heart has to do now."""
+    """What the heart must do in this beat."""
 
     renew: list[list[Claim]]
     resign: list[Claim]
@@ -37,13 +37,13 @@ class Work(NamedTuple):
     dropped: list[Claim]
     wanted: list[Claim]
     patience: float
-    """Seconds for which the heart may be kept from renewing."""
+    """Seconds that other requests of this beat may take, so that the next renewals are in time."""
     shortest: float
-    """The shortest interval, in seconds, at which anything else is renewed."""
+    """The shortest renewal interval, in seconds, of the claims that are not due now."""
 
 
 class Table(Departures):
-    """The table, with its schedule, its notices and its departures."""
+    """The claims of one client by id, with their schedule and their notifications. Thread-safe."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -51,35 +51,35 @@ class Table(Departures):
         self._closed = False
 
     def __len__(self) -> int:
-        """Count the claims that live or are still to be resigned."""
+        """Return the number of claims, including those that are still to be resigned."""
         return len(self._by_id)
 
     def all(self) -> list[Claim]:
-        """List them."""
+        """Return all claims, including those that are still to be resigned."""
         with self._lock:
             return list(self._by_id.values())
 
     def get(self, id_: str) -> Claim | None:
-        """Find a claim of this client."""
+        """Return the claim with an id, or None if this client has no such claim."""
         return self._by_id.get(id_)
 
     def holding(self, owner: object) -> dict[str, str]:
-        """Return what a thread or task holds: names by ids."""
+        """Return the names that a thread or task holds, by the ids of the claims."""
         if owner not in self._owners:
             return {}
         with self._lock:
             return self._owners.holding(owner)
 
     def inside(self) -> bool:
-        """Return whether this thread was interrupted inside the table by what it does now."""
+        """Return whether the caller has interrupted a method of the table in this thread."""
         return self._lock.inside()
 
     async def aside(self, wait: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that the heart brings about, without keeping it out of the table."""
+        """Await `wait` with the mutex released, because the heart needs the table to end it."""
         return await self._lock.aside(wait)
 
     def register(self, claim: Claim, now: float) -> None:
-        """Take a claim in, before its first copy is sent."""
+        """Add a claim, before its first copy is sent."""
         with self._lock:
             if self._closed:
                 raise ClientClosed("this lockfast client is closed: connect() again")
@@ -91,30 +91,30 @@ class Table(Departures):
                 self._hurry(due)
 
     def answered(self, claim: Claim, sent: float, standing: Standing | None, now: float) -> None:
-        """Process the reply to a claim: None if its id is dead."""
+        """Process the reply to a claim. `standing` is None if the id is dead."""
         with self._lock:
             if standing is not None and standing.ticket and claim.phase is ASKING:
                 claim.observe(sent, standing.left)
-                if standing.granted and now < claim.until:  # the common case, in short
+                if standing.granted and now < claim.until:  # the common case, without `_read`
                     claim.ticket = standing.ticket
                     claim.floor = standing.floor
                     claim.behind = standing.behind
                     claim.phase = HELD
                 else:
                     self._read(claim, sent, standing, now)
-            # Last: until its reply has been taken in, the claim must not look like one that was
-            # never sent. An earlier copy without a reply may still be on its way.
+            # Last, because an ASKING claim without copies counts as never sent. Not set to 0, since
+            # an earlier copy that was not answered may still be under way.
             claim.copies -= 1
 
     def wait(self, claim: Claim, event: Event) -> None:
-        """Hand over the event to set when the claim is granted or gone."""
+        """Set `event` when the claim is granted, gone or called off, or now if it already is."""
         with self._lock:
             claim.event = event
             if claim.phase is not WAITING or claim.called_off:
                 event.set()
 
     def call_off(self, owner: object) -> None:
-        """End what a thread or task waits for, as if its time were over."""
+        """End the acquisitions of a thread or task, as if their timeouts had passed."""
         with self._lock:
             for claim in self._owners.claims(owner):
                 claim.called_off = True
@@ -122,7 +122,7 @@ class Table(Departures):
                     claim.event.set()
 
     def wake(self, wakes: Iterable[Wake], now: float) -> None:
-        """Process pushes. They may be lost, early or doubled, and may overtake a reply."""
+        """Process pushes. They may be lost, early or doubled, and may overtake a claim's reply."""
         with self._lock:
             for wake in wakes:
                 if wake is EVERYONE:
@@ -138,12 +138,12 @@ class Table(Departures):
                     found.floor = wake.floor
                 if found.phase is WAITING:
                     self._start(found, now)
-                    # At once, since the engine still counts the waiter's shorter time; but where
-                    # there is enough of that, let the new holder begin first.
+                    # Renew soon, since the engine still counts the shorter wait_ttl. If enough of
+                    # it is left, the new holder's work goes first.
                     pause = WELCOME if found.until - now > PLENTY else 0.0
                     self._pulse.appoint(found, now + pause)
                 elif found.phase is HELD and not wake.granted:
-                    self._pulse.appoint(found, now)  # its connection ended, or has come back
+                    self._pulse.appoint(found, now)  # its connection ended, or was restored
 
     def renewed(
         self,
@@ -154,8 +154,8 @@ class Table(Departures):
     ) -> tuple[list[Claim], list[Claim]]:
         """Process the replies to a renewal: None for a claim that the engine no longer has.
 
-        Return those that are in jeopardy since, and those that were until now, since their
-        renewal was late.
+        Return the claims that are in jeopardy from now on, and those that were in jeopardy until
+        now because this renewal was late.
         """
         worried: list[Claim] = []
         late = []
@@ -175,17 +175,17 @@ class Table(Departures):
         return worried, late
 
     def unanswered(self, claims: Iterable[Claim], now: float) -> list[Claim]:
-        """Note that a renewal failed: try again soon, and be there when the time is over.
+        """Process a renewal that failed: schedule a retry, at the latest when the lease expires.
 
-        Return those that are in jeopardy since.
+        Return the claims that are in jeopardy from now on.
         """
         with self._lock:
             return [each for claim in claims for each in self._unanswered(claim, now)]
 
     def plan(self) -> float | None:
-        """Tell the heart until when it may sleep; an earlier appointment rouses it."""
+        """Return until when the heart may sleep (None: no limit). Earlier appointments rouse it."""
         with self._lock:
-            self._planned = NEVER  # first: what is registered meanwhile rouses the heart
+            self._planned = NEVER  # first: an interruption that registers a claim must rouse
             following = 0.0 if self._lost or self._wanted else self._pulse.next()
             planned = NEVER if following is None else following
             if self._leaving:
@@ -194,9 +194,9 @@ class Table(Departures):
             return None if planned == NEVER else planned
 
     def work(self, now: float) -> Work:
-        """Tell the heart what to do now."""
+        """Return what the heart must do now, and take it out of the schedule."""
         with self._lock:
-            self._planned = -NEVER  # the heart is awake: it will plan again by itself
+            self._planned = -NEVER  # the heart is awake and will plan again: no need to rouse it
             renew = []
             for batch in self._pulse.take(now):
                 due = self._attend(batch, now)
@@ -208,14 +208,14 @@ class Table(Departures):
             wanted, self._wanted = self._wanted, []
             for claim, over in list(self._leaving.items()):
                 if now > over:
-                    self._end(claim)  # every copy has expired by itself
+                    self._end(claim)  # every copy has expired at the engine
             shortest = self._pulse.shortest()
             patience = min(1.0, shortest / 2.0)
             leaving = list(self._leaving) if now >= self._resign_at else []
             return Work(renew, leaving, lost, dropped, wanted, patience, shortest)
 
     def restart(self, now: float) -> None:
-        """Put everything back into the timetable: a heart has died, and took some out."""
+        """Schedule all claims again, after the heart failed while it had taken some of them out."""
         with self._lock:
             for claim in list(self._by_id.values()):
                 if claim.phase is HELD:
@@ -224,13 +224,13 @@ class Table(Departures):
                     self._pulse.appoint(claim, now)
 
     def close(self) -> list[Claim]:
-        """Take no more claims, and give back all that live."""
+        """Accept no more claims, and return all that are left."""
         with self._lock:
             self._closed = True
         return self.all()
 
     def disown(self) -> None:
-        """Make every claim foreign: this is a forked child, and they are its parent's."""
+        """Mark every claim as FOREIGN in a forked child, since the parent holds them."""
         for claim in list(self._by_id.values()):
             claim.lose(Loss.FOREIGN)
             claim.phase = ENDED
@@ -260,7 +260,7 @@ class Table(Departures):
         if claim.phase is WAITING:
             if now < claim.until + claim.shape.wait_ttl:
                 self._pulse.appoint(claim, now + pause)
-            else:  # the engine has dropped it: its acquisition goes on with another
+            else:  # the engine has expired it, so its acquisition makes another claim
                 self._leave(claim, now)
                 if claim.event is not None:
                     claim.event.set()
@@ -277,21 +277,21 @@ class Table(Departures):
             return
         claim.blocker = standing.blocker
         if claim.pushed <= sent:
-            # Asked after it was told of its grant, the engine says that it waits: it has lost the
-            # grant, and a late copy of the claim waits, because the engine's clock went back.
+            # This request was sent after the grant was pushed, and the reply says "waiting". The
+            # engine lost the grant, and applied a late copy, because its clock went back.
             claim.pushed = NEVER
-        if claim.pushed < NEVER:  # the push overtook this reply
+        if claim.pushed < NEVER:  # the push of the grant overtook this reply
             self._appoint(claim, now)
         elif standing.recheck is not None:
             when = now + standing.recheck + 0.001
-            # One at a time: each beat's would bring on another, more and more while it waits.
+            # One appointment at a time: otherwise every renewal would add one while it waits.
             if claim.recheck <= now or when < claim.recheck:
                 claim.recheck = when
                 self._appoint(claim, when)
         self._start(claim, now)
 
     def _start(self, claim: Claim, now: float) -> None:
-        """Let a waiter in, if it was granted and what is left of its last renewal is good."""
+        """Make a waiter the holder, if it was granted and its last renewal is still valid."""
         if claim.pushed < NEVER and now < claim.until:
             claim.phase = HELD
             claim.blocker = None

@@ -1,23 +1,23 @@
-"""JSON that anybody may have written: a payload, a record. What is read from it is bounded."""
+"""Reading of JSON from untrusted writers (payloads, records). All returned values are bounded."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
 
-LARGEST = 65_536  # bytes: what is larger is not read
+LARGEST = 65_536  # bytes: larger texts are not parsed
 
 
 def parsed(raw: bytes) -> dict[str, object]:
-    """Parse it; nothing if it is too big, or no JSON object.
+    """Return a JSON object as a dict, or an empty dict if it is too big or not a JSON object.
 
-    The size is checked first: parsing 30 MB takes a second. A hundred thousand brackets end in a
-    RecursionError, a number of 5,000 digits in a ValueError, so every Exception counts.
+    The size is checked first, because parsing 30 MB takes a second. Every `Exception` is caught: a
+    hundred thousand brackets raise a RecursionError, a number of 5,000 digits a ValueError.
     """
     return _parsed(raw) if len(raw) <= LARGEST else {}
 
 
-@lru_cache(8)  # one payload is read in three ways, one after another
+@lru_cache(8)  # three functions of `payload` parse the same text, one after another
 def _parsed(raw: bytes) -> dict[str, object]:
     try:
         said = json.loads(raw)
@@ -27,8 +27,10 @@ def _parsed(raw: bytes) -> dict[str, object]:
 
 
 def text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str:
-    """Return a text, cut to its length. Halves of surrogate pairs, which JSON can write and no
-    encoding can, are replaced: a log handler would fail on them.
+    """Return the text at `key`, cut to `longest` characters; `otherwise` if it is not a text.
+
+    Lone surrogates, which JSON can express and UTF-8 cannot, are replaced. A log handler would fail
+    to encode them.
     """
     found = said.get(key, otherwise)
     if not isinstance(found, str):
@@ -37,7 +39,7 @@ def text(said: dict[str, object], key: str, longest: int, otherwise: str) -> str
 
 
 def number(said: dict[str, object], key: str, lowest: float, highest: float) -> float:
-    """Return a number within its range, else 0: Infinity and NaN are in no range."""
+    """Return the number at `key` if it is within the range, else 0 (also for Infinity and NaN)."""
     found = said.get(key)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return 0

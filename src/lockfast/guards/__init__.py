@@ -1,1 +1,3 @@
-"""The guards: what makes a protected resource refuse a holder that only believes it holds."""
+"""Guards: they make a database, store, file or service reject writes of a process that has lost
+its lock, by comparing fencing tokens.
+"""

@@ -1,4 +1,4 @@
-"""The PostgreSQL guard for Django: `with guarded(lease):` around writes, and a mixin for models."""
+"""The PostgreSQL guard for Django: `guarded`, a form of `atomic`, and a mixin for models."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from lockfast.guards.postgres.statements import (
 )
 
 _open: ContextVar[frozenset[tuple[str, str]]] = ContextVar("lockfast_guarded", default=frozenset())
-"""Under which names this thread or task may write, and in which database."""
+"""The open `guarded` blocks of this thread or task: pairs of a database alias and a lock's name."""
 
 
 def seal(*leases: Holder, using: str = DEFAULT_DB_ALIAS) -> None:
-    """Raise the mark, in a transaction of its own: right after the grant, before the first read.
+    """Store the token of each lease, so that the database rejects earlier holders from now on.
 
-    Not within `atomic`, and for that reason durable: it has to be committed when it returns.
+    Call it right after acquiring, before the first read. It must be committed when it returns, so
+    it cannot be called within `atomic`: it uses `atomic(durable=True)`, which raises there. Raises
+    `StaleToken` if a later holder has been there.
     """
     try:
         with transaction.atomic(using, durable=True):
@@ -49,11 +51,14 @@ def guarded(
     durable: bool = False,
     check_lease: bool = False,
 ) -> Iterator[None]:
-    """`transaction.atomic`, begun by the check: only a current lease gets into it.
+    """Run a block in `transaction.atomic`, which checks the leases first.
 
-    Raises `StaleToken`, and the lease is LOST, if a later holder has been there. Within another
-    `atomic` it is a savepoint, as `atomic` is, and what is refused at the outer commit is the
-    outer block's error.
+    - `using`, `durable`: those of `transaction.atomic`.
+    - `check_lease`: see `PostgresGuard.transaction`.
+
+    Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
+    written. Within another `atomic` it is a savepoint, as `atomic` is. If the database rejects the
+    outer commit, the outer block raises the error.
     """
     nested = transaction.get_connection(using).in_atomic_block
     allowed = _open.set(_open.get() | {(using, lease.name) for lease in leases})
@@ -73,7 +78,7 @@ def guarded(
 
 
 def _bolted(using: str, name: str) -> Iterator[None]:
-    """Have the block run in this transaction, and in no other."""
+    """Make sure that the whole block runs in the transaction that was checked."""
     connection = transaction.get_connection(using)
     bolt = Bolt(connection.connection, name)
     try:
@@ -85,7 +90,7 @@ def _bolted(using: str, name: str) -> Iterator[None]:
 
 
 def _block(using: str) -> object:
-    """Ask the server which block the transaction is for."""
+    """Return the id of the block that the present transaction was begun for, from the server."""
     with transaction.get_connection(using).cursor() as cursor:
         cursor.execute(BLOCK)
         return cursor.fetchone()[0]
@@ -98,7 +103,7 @@ def _run(using: str, statements: list[str]) -> None:
 
 
 def _explain(error: Error, leases: tuple[Holder, ...]) -> None:
-    """Raise what a refusal means; return if it was something else."""
+    """Raise the lockfast error for a refusal by the guard. Return if it is another error."""
     cause: Any = error.__cause__
     meant = refusal(cause, leases) if hasattr(cause, "sqlstate") else None
     if meant is not None:
@@ -106,7 +111,10 @@ def _explain(error: Error, leases: tuple[Holder, ...]) -> None:
 
 
 def _look_again(error: Error, leases: tuple[Holder, ...], using: str) -> None:
-    """Ask the mark what a serialization failure was: without it the caller may try again."""
+    """Raise `StaleToken` if the mark shows that a serialization failure was due to a stale lease.
+
+    If it was not, the caller may try again.
+    """
     try:
         seal(*leases, using=using)
     except LockfastError as meant:
@@ -116,29 +124,32 @@ def _look_again(error: Error, leases: tuple[Holder, ...], using: str) -> None:
 
 
 class Fenced:
-    """A model that is saved and deleted only within `guarded` of its own lock.
+    """A mixin for models that may only be saved and deleted within `guarded` of their own lock.
 
-    class Invoice(Fenced, models.Model):
-        fence = "invoice:{pk}"
+    Name the lock, with fields of the model in braces::
 
-    It reminds the programmer, early. `update()`, `bulk_create()` and raw SQL do not pass here: the
-    trigger of the PostgreSQL guard stops those too.
+        class Invoice(Fenced, models.Model):
+            fence = "invoice:{pk}"
+
+    `save()` and `delete()` raise `Unguarded` elsewhere. This finds a forgotten `guarded` early. It
+    does not see `update()`, `bulk_create()` and raw SQL. The trigger of the PostgreSQL guard stops
+    those too.
     """
 
     fence: str
-    """The name of the lock, with fields in braces."""
+    """The name of the lock, with fields of the model in braces."""
 
     def lock_name(self) -> str:
         """Return the name of the lock that guards this row."""
         return self.fence.format_map(_Fields(self))
 
     def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Django's
-        """Save, within `guarded`."""
+        """Save the object. Raise `Unguarded` outside of `guarded`."""
         self._demand(_using(args, kwargs, 2))
         super().save(*args, **kwargs)  # type: ignore[misc]  # the model's
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # Django's
-        """Delete, within `guarded`."""
+        """Delete the object. Raise `Unguarded` outside of `guarded`."""
         self._demand(_using(args, kwargs, 0))
         return super().delete(*args, **kwargs)  # type: ignore[misc]  # the model's
 
@@ -152,13 +163,13 @@ class Fenced:
 
 
 def _using(args: tuple[Any, ...], kwargs: dict[str, Any], place: int) -> str | None:
-    """Find the database, by its name or, as older code calls Django, by its place."""
+    """Return the argument `using`, passed by keyword or, as older code does, by position."""
     using: str | None = args[place] if len(args) > place else kwargs.get("using")
     return using
 
 
 class _Fields:
-    """Looks fields up by name, for `str.format_map`."""
+    """The fields of a model instance by name, for `str.format_map`."""
 
     def __init__(self, row: object) -> None:
         self._row = row

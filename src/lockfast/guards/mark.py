@@ -1,7 +1,8 @@
-"""The mark: the rule by which a resource refuses a stale holder. Pure; compares no times.
+"""The mark, and the rule by which every guard rejects a stale holder. No I/O, and no clocks.
 
-A resource keeps one mark per name, the highest token it has seen and the id of the claim that
-showed it. Deleting a mark reopens the door: it lives as long as the name may be locked.
+A guarded resource stores one mark per lock: the highest token it has seen, and the id of the claim
+with that token. A mark must be kept as long as the name may be locked. If it is deleted, the
+resource accepts a stale holder again.
 """
 
 from __future__ import annotations
@@ -15,40 +16,44 @@ from lockfast.primitives.lease import LeaseCore
 
 
 class Mark(NamedTuple):
-    """What a resource remembers."""
+    """The highest token that a guarded resource has seen, and the claim that it belongs to."""
 
     token: int
     id: str
-    """Without it, two equal tokens (both primaries of a split minted one) lose an update."""
+    """The claim's id. After a split, both primaries may have given out the same token. Without the
+    id, the guard would accept both holders, and one would overwrite the other's update."""
 
 
 class Shown(NamedTuple):
-    """What a lease shows at the door."""
+    """The values of a lease that a guard checks. A request over HTTP carries them in a header."""
 
     name: str
     token: int
     id: str
     floor: int
-    """What it raises the mark to: its own token, or for a reader the floor of its grant."""
+    """The token to which it raises the mark: its own, or for a reader its `fence_floor`."""
     shared: bool
 
     @property
     def seal(self) -> Mark:
-        """The mark that it leaves where there was none."""
+        """The mark that this lease leaves on a resource without a mark."""
         return Mark(self.floor, "" if self.shared else self.id)
 
 
 Holder: TypeAlias = LeaseCore | Shown
-"""Who asks a guard: a lease, or what one has shown from afar (in the header of a request)."""
+"""What guards accept: a lease, or the values of a lease of another process (`header.parse`)."""
 
 
 def shown(lease: Holder) -> Shown:
-    """Take from a lease what it may show."""
+    """Return the values of a lease that a guard checks.
+
+    Raises `TypeError` for the permit of a semaphore, which cannot be fenced.
+    """
     if isinstance(lease, Shown):
         return lease
     claim = lease.claim
     shape = claim.shape
-    if shape.exclusive:  # the common case, in short: every guarded write begins here
+    if shape.exclusive:  # the common case, kept fast, since every guarded write begins here
         return Shown(shape.name, claim.ticket, claim.id, claim.ticket, False)  # noqa: FBT003  # faster
     if shape.capacity != SHARED:
         raise TypeError(
@@ -59,10 +64,11 @@ def shown(lease: Holder) -> Shown:
 
 
 def admit(mark: Mark | None, at: Shown) -> Mark:
-    """Return the mark after a seal or a write; raise `StaleToken` if neither is allowed any more.
+    """Return the mark after a seal or write by `at`. Raise `StaleToken` if `at` is stale.
 
-    A holder writes many times, so an equal token passes if it is the same claim's (trap 29). A
-    reader never raises the mark above its floor: the readers beside it have lower tickets.
+    A holder writes many times, so an equal token is accepted if the claim is the same (trap 29). A
+    reader raises the mark at most to its floor, because other readers with lower tickets may hold
+    the lock too.
     """
     if mark is None:
         return at.seal
@@ -75,10 +81,11 @@ def admit(mark: Mark | None, at: Shown) -> Mark:
 
 
 def refused(lease: Holder, current: int) -> StaleToken:
-    """Make the error of a refusal, after telling the lease: it is LOST from now on.
+    """Return the `StaleToken` for a rejected lease, and mark the lease as LOST.
 
-    After a failover a zombie's renewals may well succeed, so the engine would not tell it. What
-    was shown from afar has its lease elsewhere: whoever passes the error on tells it there.
+    After a failover, the renewals of a stale holder may still succeed, so the engine would not
+    report the loss. The values of a request (`Shown`) have their lease in another process: there,
+    the client side of the HTTP guard marks it as LOST when it reads the response.
     """
     watcher = observer.watcher
     if isinstance(lease, Shown):

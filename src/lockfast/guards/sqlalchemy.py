@@ -1,6 +1,6 @@
-"""The PostgreSQL guard for SQLAlchemy 2: a transaction that only a current lease gets into.
+"""The PostgreSQL guard for SQLAlchemy 2: transactions that reject a stale lease.
 
-For Session and AsyncSession, over SQLAlchemy's `postgresql+psycopg` driver.
+It works with `Session` and `AsyncSession`, over SQLAlchemy's `postgresql+psycopg` driver.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ from lockfast.guards.postgres.statements import (
 
 
 def seal(session: Session, *leases: Holder) -> None:
-    """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
+    """Store the token of each lease, so that the database rejects earlier holders from now on.
+
+    Call it right after acquiring, before the first read. It commits a transaction of its own.
+    Raises `StaleToken` if a later holder has been there.
+    """
     _seal(session, leases)
 
 
 @contextmanager
 def transaction(session: Session, *leases: Holder, check_lease: bool = False) -> Iterator[Session]:
-    """Begin the session's transaction by the check, and commit it at the end.
+    """Run a block in a transaction that checks the leases first. It commits at the end.
 
-    Raises `StaleToken`, and the lease is LOST, if a later holder has been there.
+    - `check_lease`: see `PostgresGuard.transaction`.
+
+    Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
+    written.
     """
     block = _begin(session, leases, check_lease=check_lease)
     try:
@@ -49,7 +56,7 @@ def transaction(session: Session, *leases: Holder, check_lease: bool = False) ->
 
 
 async def async_seal(session: AsyncSession, *leases: Holder) -> None:
-    """Raise the mark, in a transaction of its own: right after the grant, before the first read."""
+    """Do the same as `seal`, for an `AsyncSession`."""
     await session.run_sync(_seal, leases)
 
 
@@ -57,7 +64,7 @@ async def async_seal(session: AsyncSession, *leases: Holder) -> None:
 async def async_transaction(
     session: AsyncSession, *leases: Holder, check_lease: bool = False
 ) -> AsyncIterator[AsyncSession]:
-    """Begin the session's transaction by the check, and commit it at the end."""
+    """Do the same as `transaction`, for an `AsyncSession`."""
     block = await session.run_sync(_begin, leases, check_lease=check_lease)
     try:
         yield session
@@ -67,7 +74,7 @@ async def async_transaction(
     await session.run_sync(_commit, leases, block)
 
 
-# Once for both: an AsyncSession runs them in its own session, over a driver that suspends.
+# The functions below serve both: `AsyncSession.run_sync` runs them with its own sync session.
 
 
 def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
@@ -86,36 +93,39 @@ def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
 
 
 class _Block:
-    """A session's guarded transaction: while it is open, the session cannot begin another."""
+    """A session's guarded transaction. While it is open, the session cannot begin another."""
 
     def __init__(self, session: Session) -> None:
-        # Entered as a context: after a commit or rollback in the block, SQLAlchemy lets the session
-        # do nothing more before its end. Otherwise it would begin another transaction, unguarded.
+        # Entered as a context manager: after a commit or rollback in the block, SQLAlchemy refuses
+        # everything until the block ends. Otherwise the session would begin another transaction,
+        # which no guard has checked.
         self.transaction = session.begin().__enter__()
         self._connection: Connection | None = None
         self._root: Transaction | None = None
 
     @property
     def undermined(self) -> bool:
-        """Whether the connection's transaction has ended beneath the session's."""
+        """Whether the connection's transaction has ended while the session's is still active."""
         ended = self._root is not None and not self._root.is_active
         return ended and self.transaction.is_active
 
     def bolt(self, connection: Connection) -> None:
-        """Do the same beneath the session: `session.connection().commit()`, a COMMIT as text."""
+        """Refuse statements after the transaction was ended below the session: by
+        `session.connection().commit()`, or by a COMMIT as text.
+        """
         self._connection = connection
         self._root = connection.get_transaction()
         event.listen(connection, "before_cursor_execute", _refuse_next)
 
     def open(self) -> None:
-        """End it: a connection that is the caller's own is free again."""
+        """Stop refusing statements: the connection may belong to the caller, who uses it again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             event.remove(connection, "before_cursor_execute", _refuse_next)
 
 
 def _refuse_next(connection: Connection, *_: object) -> None:
-    """Refuse a statement behind the guarded transaction."""
+    """Refuse a statement after the end of the guarded transaction."""
     driver: Any = connection.connection.driver_connection
     refuse_next(driver)
 
@@ -149,7 +159,7 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None
         session.flush()
         connection = session.connection()
         driver: Any = connection.connection.driver_connection
-        if over(driver):  # also by an error that was caught: a COMMIT would roll back, silently
+        if over(driver):  # also after an error that the block caught: COMMIT would roll back
             refuse()
         if connection.exec_driver_sql(BLOCK).scalar() != block_of(leases):
             refuse()
@@ -166,20 +176,20 @@ def _fail(
     block: _Block,
     error: BaseException,
 ) -> None:
-    """Roll back; raise what the error means, if it means that the lease is lost."""
+    """Roll back. If the error means that a lease is lost, raise that instead."""
     try:
         block.open()
-        if block.undermined:  # there is nothing that a rollback could find
+        if block.undermined:  # there is no transaction left that could be rolled back
             session.invalidate()
         block.transaction.__exit__(type(error), error, error.__traceback__)
         session.rollback()
-    except DBAPIError:  # cut off: then the server has rolled back by itself
+    except DBAPIError:  # the connection is lost: then the server has rolled back by itself
         session.invalidate()
     if not isinstance(error, DBAPIError):
         return
     meant = _refusal(error, leases)
     if meant is None and getattr(error.orig, "sqlstate", None) in AGAIN:
-        try:  # the mark knows what it was; if it does not say no, the caller may try again
+        try:  # the mark shows whether the lease is stale. If it is not, the caller may try again
             _seal(session, leases)
         except LockfastError as again:
             meant = again

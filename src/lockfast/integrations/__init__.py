@@ -1,4 +1,4 @@
-"""The places people work: frameworks in which one of many processes does a thing.
+"""Integrations with frameworks, for work that only one of many processes may do at a time.
 
-Each is a module, or a small package, behind an extra of its name.
+Each integration is a module or package of its own, and needs the extra of the same name.
 """

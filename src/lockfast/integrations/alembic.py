@@ -1,4 +1,4 @@
-"""Alembic: what `env.py` puts around its migrations, so that one process migrates at a time."""
+"""Alembic: a context manager for `env.py`, so that one process migrates at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from lockfast.blocking.client import Lease, Lock
 
 @contextmanager
 def locked(lock: Lock, engine: Engine, **options: Any) -> Iterator[Lease]:  # noqa: ANN401  # Alembic's
-    """Take the lock, connect, configure the context and begin its transaction, in this order.
+    """Acquire the lock, connect, configure Alembic's context and begin its transaction.
 
-    Whoever waited then reads what the one before it has done. A process that has lost its lease
-    commits nothing more: each migration asks before its transaction ends.
+    It connects after it has acquired the lock. So a process that has waited sees the migrations of
+    the one before it. Each migration calls `lease.ensure_held()` before its transaction ends, so a
+    process that has lost its lease commits nothing more.
 
-    `options`: those of `context.configure`.
+    - `options`: further arguments of `context.configure`.
     """
     callbacks = to_tuple(options.pop("on_version_apply", None), default=())
     with lock as lease, engine.connect() as connection:

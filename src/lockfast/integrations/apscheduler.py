@@ -1,4 +1,4 @@
-"""APScheduler 3: of all processes that have the scheduler, the leader runs its jobs."""
+"""APScheduler 3: run the jobs of a scheduler only in the process that is the leader."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ def leading(
 def leading(
     scheduler: BaseScheduler, election: Election | AsyncElection, *, value: str = ""
 ) -> Candidacy | AsyncCandidacy:
-    """Let a scheduler run jobs only while this process leads; enter the candidacy with `with`.
+    """Make a scheduler run jobs only while this process is the leader.
 
-    The scheduler is started and shut down as ever, inside of that block. It asks before each round:
-    a process that was stopped and goes on would otherwise run what came due meanwhile, before
-    anybody could tell it to pause.
+    Returns a candidacy. Use it in a `with` statement, or `async with` for an `AsyncElection`, and
+    start and shut down the scheduler inside of that block. The scheduler checks the lease before
+    each round. Otherwise a process that was paused could run the jobs that came due meanwhile,
+    before it learns that it is not the leader any more.
+
+    - `value`: a text that all clients can read while this process leads.
     """
 
     def gained(_: object) -> None:
-        if scheduler.running:  # one that is started later looks by itself
+        if scheduler.running:  # a scheduler that is started later looks for due jobs by itself
             scheduler.wakeup()
 
     candidacy = election.run(gained, lambda: None, value=value)
-    process = scheduler._process_jobs  # noqa: SLF001  # there is no other place to refuse
+    process = scheduler._process_jobs  # noqa: SLF001  # there is no public hook before each round
 
     def processed() -> Any:  # noqa: ANN401  # the scheduler's: seconds, or None to sleep on
         lease = candidacy.lease

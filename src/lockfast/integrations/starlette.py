@@ -1,4 +1,4 @@
-"""Starlette and FastAPI: in the lifespan of an app, the worker that leads does the work."""
+"""Starlette and FastAPI: run background work only in the worker that is the leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lockfast.aio import AsyncCandidacy, AsyncElection, AsyncLease
 from lockfast.errors import LeaseLost, LockfastError
 
 log = logging.getLogger("lockfast")
-PAUSE = 1.0  # seconds after which a leader whose work failed resigns
+PAUSE = 1.0  # seconds after which a leader resigns when its work has failed
 
 
 @asynccontextmanager
@@ -25,11 +25,15 @@ async def leading(
     *,
     value: str = "",
 ) -> AsyncIterator[AsyncCandidacy]:
-    """Campaign for as long as the app lives, and run `work` while this worker leads.
+    """Campaign while the app lives, and run `work` while this worker leads. Use it in the lifespan.
 
-    `work` is cancelled when the leadership ends. If it raises, the leadership is given up, and
-    whoever leads next begins anew; if it returns, the work is done.
-    `app.state.leader` is the candidacy: its `lease` is None in the workers that do not lead.
+    lockfast cancels `work` when the leadership ends. If `work` raises an exception, the worker
+    resigns, and the next leader starts its `work`. If `work` returns, it is not started again while
+    this worker leads. `app.state.leader` is the candidacy. Its `lease` is None in workers that do
+    not lead.
+
+    - `work`: a coroutine function, called with the lease.
+    - `value`: a text that all clients can read while this worker leads.
     """
     running: list[asyncio.Task[None]] = []
 
@@ -37,11 +41,11 @@ async def leading(
         try:
             await work(lease)
         except LeaseLost:
-            pass  # it noticed before it was cancelled
+            pass  # `work` has noticed the loss before it was cancelled
         except Exception:
             log.exception("the work of the leader of %r failed", election.name)
             await asyncio.sleep(PAUSE)
-            with suppress(LockfastError):  # lost, or the engine is away: the candidacy tells
+            with suppress(LockfastError):  # the candidacy logs a loss, or an unreachable engine
                 await lease.release()
 
     def gained(lease: AsyncLease) -> None:

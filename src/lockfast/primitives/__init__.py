@@ -1,1 +1,1 @@
-"""What users hold in their hands, shared by threads and asyncio: each noun is written once."""
+"""Locks, leases and elections, written once as coroutines. `blocking` and `aio` wrap them."""

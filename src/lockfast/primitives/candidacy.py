@@ -1,4 +1,4 @@
-"""A candidacy: campaign in the background, lead, be told of both ends, and begin again."""
+"""Candidacies: campaign in the background, call back at both ends of a leadership, and repeat."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from lockfast.runtime.base import Event, Running
 
 log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
-PAUSE = 1.0  # seconds before it campaigns again when something went wrong
-PARTING = 5.0  # seconds that withdrawing may take, but for the time that `on_lose` takes
+PAUSE = 1.0  # seconds before it campaigns again after an error
+PARTING = 5.0  # seconds that withdrawing may take, not counting the time of `on_lose`
 
 
 class CandidacyCore(Generic[L]):
-    """One candidate. Whatever goes wrong, it goes on until it is withdrawn or its client closed."""
+    """The shared part of sync and async candidacies.
+
+    After an error it campaigns again, until it is withdrawn or its client is closed.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class CandidacyCore(Generic[L]):
         on_lose: Callable[[], object],
         value: str,
     ) -> None:
-        """Do not campaign yet."""
+        """Create the candidacy. `start` begins the campaign."""
         self._election = election
         self._session = session
         self._on_gain = on_gain
@@ -39,19 +42,22 @@ class CandidacyCore(Generic[L]):
         self._value = value
         self._withdrawn = False
         self._campaigning: Table | None = None
-        """The table of the client, while a thread or task of this candidacy uses it."""
+        """The client's table of claims while the campaign runs, else None."""
         self._running: Running | None = None
         self._owner: object = None
         self._ending: Event | None = None
         self._calling: Callable[..., object] | None = None
         """The callback that runs now. The lease is released when `on_lose` has returned."""
         self.lease: L | None = None
-        """The leadership, while it lasts."""
+        """The lease while this candidate leads, else None."""
 
     def start(self) -> None:
-        """Begin to campaign, in a thread or task beside the caller."""
+        """Begin to campaign, in a background thread or task.
+
+        Raises `RuntimeError` while an earlier campaign of this candidacy has not ended.
+        """
         self._session.enter()
-        if self._campaigning is self._session.table:  # in a forked child it is another table
+        if self._campaigning is self._session.table:  # a forked child has another table
             raise RuntimeError(
                 f"this candidacy for {self._election.name!r} has not ended: one of its callbacks "
                 "still runs. Make another candidacy, or wait for the callback."
@@ -62,14 +68,15 @@ class CandidacyCore(Generic[L]):
         self._running.start()
 
     async def _withdraw(self) -> None:
-        """Resign, or leave the queue; `on_lose` has returned when this returns.
+        """Resign, or leave the queue, and wait until `on_lose` has returned.
 
-        But a call of `on_gain` that takes longer than `PARTING` is not waited for.
+        It does not wait longer than 5 seconds for `on_gain` or for the engine, and not at all if a
+        callback calls it.
         """
         self._withdrawn = True
         running, runtime = self._running, self._session.runtime
         if running is None or self._session.table is not self._table:
-            return  # not started, or only in the parent of this process
+            return  # not started, or started by the parent of this forked process
         end = runtime.now() + PARTING
         while True:
             if self._owner is not None:
@@ -77,13 +84,13 @@ class CandidacyCore(Generic[L]):
             if self._ending is not None:
                 self._ending.set()
             if self._owner == runtime.worker()[0]:
-                return  # a callback withdraws
+                return  # called in a callback of this candidacy, which cannot wait for itself
             if runtime.now() >= end:
                 if self._calling is not self._on_lose:
-                    return  # on_gain takes its time, or the engine does
+                    return  # on_gain or the engine takes too long
                 log.warning("on_lose of the election %r still runs", self._election.name)
                 end += 12 * PARTING
-            # Again and again: a thread that was just about to wait has not been seen.
+            # In a loop, because `call_off` and `set` miss a thread that is just about to wait.
             if await running.ended(0.1):
                 return
 
@@ -100,13 +107,13 @@ class CandidacyCore(Generic[L]):
                 self.lease = await self._election._campaign(self._value)  # noqa: SLF001  # a part of it
                 well = await self._lead(self.lease)
             except NotAcquired:
-                continue  # called off
+                continue  # called off by `_withdraw`
             except ClientClosed:
                 return
             except LockfastError as error:
                 log.warning("the campaign for %r goes on: %s", self._election.name, error)
                 well = False
-            except Exception:  # a bug, or somebody's poison: without us nobody leads in our place
+            except Exception:  # a bug, or bad data: without this, it would never campaign again
                 log.exception("the campaign for %r goes on", self._election.name)
                 well = False
             finally:
@@ -120,7 +127,10 @@ class CandidacyCore(Generic[L]):
             await self._ending.wait(self._session.runtime.now() + PAUSE)
 
     async def _lead(self, lease: L) -> bool:
-        """Lead until it is lost or withdrawn; False if that could not even begin."""
+        """Lead until the lease is lost or the candidacy is withdrawn.
+
+        If `on_gain` fails, give the leadership up at once and return False.
+        """
         ending = self._ending = self._session.runtime.event()
         well = await self._call(self._on_gain, lease)
         if well:
@@ -137,10 +147,11 @@ class CandidacyCore(Generic[L]):
         return well
 
     async def _call(self, callback: Callable[..., object], *args: object) -> bool:
-        """Call back; whatever it raises must not end the candidacy.
+        """Run a callback. Log what it raises, and return whether it succeeded.
 
-        `task.cancel(); await task` in a coroutine raises `CancelledError`, which is no `Exception`:
-        it ended the candidacy without a word, and the lease was not released.
+        No exception of a callback may end the candidacy. `task.cancel(); await task` in a callback
+        raises `CancelledError`, which is not an `Exception`. Uncaught, it would end the candidacy
+        without a message, and without releasing the lease.
         """
         self._calling = callback
         try:

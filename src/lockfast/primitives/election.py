@@ -1,4 +1,4 @@
-"""An election: the holder of a lock is the leader, and its token is the term."""
+"""Leader election: the holder of a lock is the leader, and its fencing token is the term."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ L = TypeVar("L", bound=LeaseCore)
 
 
 class Leader(NamedTuple):
-    """Who leads, as everybody can see it."""
+    """The present leader, as every client can see it."""
 
     term: int
-    """Higher than that of every earlier leader: show it to whatever the leader writes to."""
+    """The leader's fencing token, higher than that of every earlier leader."""
     value: str
-    """What the leader published."""
+    """The value that the leader publishes."""
     who: Who
+    """The leader's host and process."""
     left: float
-    """Seconds for which the engine keeps it unless it is renewed."""
+    """Seconds until the leadership expires, unless the leader renews it."""
     id: str
+    """The unique id of this leadership."""
 
 
 class ElectionCore(Generic[L]):
-    """A description. `campaign` waits to become the leader; a lease is the leadership."""
+    """The shared part of sync and async elections. The leader is the holder of the lease."""
 
     __slots__ = ("_lease_type", "_session", "_shape")
 
     def __init__(self, session: Session, lease_type: type[L], name: str, ttl: float) -> None:
-        """Describe; nothing is sent."""
+        """Create the description. Nothing is sent."""
         self._session = session
         self._lease_type = lease_type
         self._shape = Shape(name, ttl)
 
     @property
     def name(self) -> str:
-        """What is led."""
+        """The name of the election."""
         return self._shape.name
 
     @property
     def ttl(self) -> float:
-        """Seconds for which a leader that died stays the leader."""
+        """How long, in seconds, a leader that has crashed remains the leader."""
         return self._shape.ttl
 
     def __repr__(self) -> str:
@@ -58,10 +60,13 @@ class ElectionCore(Generic[L]):
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def _campaign(self, value: str = "", *, timeout: float | None = None) -> L:
-        """Wait to become the leader, and return the lease: its token is the term.
+        """Wait to become the leader, and return the lease. Release the lease to resign.
 
-        `value`: what the others should know, such as this leader's address. `lease.release()`
-        resigns.
+        The token of the lease is the term.
+
+        - `value`: a text of at most 1,024 bytes that all clients can read while this one leads,
+          such as its address.
+        - `timeout`: seconds to wait. None waits for ever. Raises `NotAcquired` when they are over.
         """
         if size_of(value, "a leader's value") > LONGEST_VALUE:
             raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
@@ -69,23 +74,23 @@ class ElectionCore(Generic[L]):
         return await acquire(self._session, self._shape, wait, "", self._lease_type, value=value)
 
     async def _leader(self) -> Leader | None:
-        """Return who leads now; None if nobody does."""
+        """Return the present leader, or None if there is none."""
         entries = await look(self._session, self.name)
         return next((_leader(entry) for entry in entries if entry.granted), None)
 
 
 class Observer:
-    """A stream of leaders: each new one, in the order of terms. Looked for every so often."""
+    """A stream of leaders, in the order of their terms, found by polling every `every` seconds."""
 
     def __init__(self, election: ElectionCore[L], session: Session, every: float) -> None:
-        """Begin with whoever leads now."""
+        """Begin with the present leader."""
         self._election = election
         self._session = session
         self._every = every
         self._term = 0
 
     async def following(self) -> Leader:
-        """Wait for the next leader, also through times in which the engine cannot be reached."""
+        """Wait for the next leader and return it. While the engine is unreachable, keep waiting."""
         while True:
             leader = None
             try:

@@ -1,6 +1,4 @@
-"""The overview of an engine: every claim there is, which of them wait in circles, and the force to
-end one that is another's.
-"""
+"""Inspection of an engine: list all claims, find deadlocks, break the lock of another client."""
 
 from __future__ import annotations
 
@@ -25,13 +23,16 @@ CLAIM = re.compile("[0-9A-Za-z]{32}")
 
 
 class Tie(NamedTuple):
-    """One step of a circle: who waits, and whose claim ahead of it is the next one's."""
+    """One step of a deadlock: a waiting claim, and the claim ahead of it that blocks it.
+
+    The owner of the blocker waits in the next step, and that of the last step in the first.
+    """
 
     waiting: Holder
     blocker: Holder
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the step in words."""
         does = "holds" if self.blocker.granted else "waits for before it"
         return (
             f"{self.waiting.who} waits for {self.waiting.name!r}, which {self.blocker.who} {does}"
@@ -39,13 +40,13 @@ class Tie(NamedTuple):
 
 
 async def every(session: Session, prefix: str) -> list[Holder]:
-    """Show all claims on names with a prefix, by name and in the order of the queue."""
+    """Return all claims on names with a prefix, sorted by name and then as in the queue."""
     size_of(prefix, "a prefix")
     return [Holder(entry) for entry in await _entries(session, prefix)]
 
 
 async def _entries(session: Session, prefix: str) -> list[Entry]:
-    """Read page after page. A page may show again what another has shown."""
+    """Return the entries of all pages. Two pages may contain the same claim: the later counts."""
     session.enter()
     found: dict[str, Entry] = {}
     cursor: str | None = None
@@ -64,13 +65,15 @@ def _place(entry: Entry) -> tuple[str, bool, int]:
 async def _page(session: Session, prefix: str, cursor: str | None) -> Page:
     try:
         return await session.engine.inspect(prefix, cursor, exact=False)
-    except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
+    except EngineUnavailable:  # the connection died while it was idle. Reading twice is harmless
         return await session.engine.inspect(prefix, cursor, exact=False)
 
 
 async def circles(session: Session) -> list[list[Tie]]:
-    """Find all waits that can never end. As with a waiter's own search, what is there in two
-    readings was there in between; what is in one alone may never have been.
+    """Return all deadlocks, each as a cycle of ties.
+
+    Queues are read one by one, so a cycle that one reading shows may never have existed. One that
+    two readings show did exist in between, as in a waiter's own search (`claims.deadlock`).
     """
     first = _circles(await _entries(session, ""))
     if not first:
@@ -96,20 +99,21 @@ def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]
 
 
 async def broken(session: Session, name: str) -> list[Break]:
-    """Return who broke a lock, the last first."""
+    """Return the recorded breaks of a lock, the newest first."""
     session.enter()
     return history(await session.engine.records(checked(name), session.runtime.now() + IO))
 
 
 async def revoke(session: Session, holder: Holder, reason: str) -> bool:
-    """End a claim, whoever has it. False if it was over already.
+    """Remove the claim of another client. Return False if it was already gone.
 
-    The engine is told that a copy of it may be on its way: nobody here can know. Only what was
-    really ended is recorded. If the record cannot be written, that is logged: a store that is full
-    must not keep an operator from breaking a lock.
+    The engine leaves a tombstone (`doubt`), because only the other client knows whether a copy of
+    its claim is still under way. A break is recorded only if it removed the claim. If the record
+    cannot be written, that is only logged: a full store must not keep an operator from breaking a
+    lock.
     """
     session.enter()
-    if not CLAIM.fullmatch(holder.id):  # an engine may send it as it is
+    if not CLAIM.fullmatch(holder.id):  # an engine may put the id into a command unchecked
         raise EngineRefused(f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast")
     shape = Shape(holder.name, LONGEST_WAIT, holder.capacity, holder.weight)
     record = written(holder.id, holder.ticket, reason)

@@ -1,4 +1,4 @@
-"""A lease: one acquisition. Whoever has the object is the holder; threads and tasks are not."""
+"""Leases: one lease is one acquisition. The holder is whoever has the object, not a thread."""
 
 from __future__ import annotations
 
@@ -20,41 +20,44 @@ log = logging.getLogger("lockfast")
 
 
 class LeaseCore:
-    """What a lease does in threads and asyncio."""
+    """The shared part of sync and async leases."""
 
     __slots__ = ("__weakref__", "_now", "_session", "claim")
 
     claim: Claim
 
     def __init__(self, session: Session) -> None:
-        """Begin without a grant: `acquire` puts it in."""
+        """Create a lease without a claim. `acquire` sets the claim."""
         self._session = session
         self._now = session.runtime.now
 
     def __del__(self) -> None:
-        """Warn if it was dropped: nobody can release it any more."""
+        """Warn if the lease was dropped while it is held, since it cannot be released any more."""
         claim = getattr(self, "claim", None)
         if claim is not None and claim.handed and not claim.siblings:
             warn_if_held(claim)
 
     @property
     def name(self) -> str:
-        """The resource."""
+        """The name of the lock."""
         return self.claim.shape.name
 
     @property
     def id(self) -> str:
-        """The claim's id: with the token, the mark that a guard keeps."""
+        """The unique id of this acquisition. Guards store it together with the token."""
         return self.claim.id
 
     @property
     def ticket(self) -> int:
-        """The number of this claim in the resource's queue."""
+        """The number of this claim in the lock's queue."""
         return self.claim.ticket
 
     @property
     def token(self) -> int:
-        """The fencing token: higher than that of every earlier holder of this resource."""
+        """The fencing token, which is higher than that of every earlier holder of this lock.
+
+        Raises `TypeError` for a reader or a semaphore's permit, which several hold at once.
+        """
         if not self.claim.shape.exclusive:
             raise TypeError(
                 f"{self.name!r} is held by several at once, so its ticket is no fencing token: "
@@ -64,89 +67,100 @@ class LeaseCore:
 
     @property
     def fence_floor(self) -> int:
-        """The ticket of the oldest claim that lived when this one was granted."""
+        """The ticket of the oldest live claim at the time when this one was granted.
+
+        A guard accepts a reader by its ticket, and raises its mark no higher than this.
+        """
         return self.claim.floor
 
     @property
     def state(self) -> State:
-        """HELD, JEOPARDY, LOST or RELEASED: computed from the clock, now."""
+        """HELD, JEOPARDY, LOST or RELEASED, computed from the clock on each access."""
         return self.claim.state(self._now())
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is not held any more; None while it is."""
+        """Why the lease is not held any more. None while it is held."""
         claim = self.claim
         return claim.loss if claim.expired(self._now()) else None
 
     @property
     def valid_until(self) -> float:
-        """When it ends unless it is renewed, on the clock that `remaining` counts with."""
+        """When the lease expires unless it is renewed, by lockfast's local clock, in seconds."""
         return self.claim.until
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is certainly good: the most to give to I/O under it."""
+        """Seconds for which the lease is certainly valid, even if the next renewal fails.
+
+        Use it as the timeout of a request that must end while the lock is held.
+        """
         claim = self.claim
-        until = claim.until  # before the clock: a renewal in between must not add to it
+        until = claim.until  # read before the clock, so that a renewal in between adds nothing
         now = self._now()
         return 0.0 if claim.expired(now) else max(until - now, 0.0)
 
     @property
     def waiters(self) -> int:
-        """How many waited behind this lease at its last renewal."""
+        """How many claims waited behind this lease at its last renewal."""
         return self.claim.behind
 
     def ensure_held(self) -> None:
-        """Raise `LeaseLost` unless the lease is good now. No I/O: cheap enough for every loop."""
+        """Raise `LeaseLost` unless the lease is held now.
+
+        It reads the local clock and sends nothing, so it is cheap enough for every step of a loop.
+        """
         claim = self.claim
         if claim.loss is not None or self._now() >= claim.until:
             claim.expired(self._now())
             raise lost(claim)
 
     def on_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when the lease is lost, in the context of the acquisition.
+        """Call `callback` when the lease is lost, or at once if it already is.
 
-        It runs in the client's heart: in its thread, or in the event loop. It must be quick, and
-        must not wait: `acquire()` and `wait_lost()` raise `Deadlock` there.
+        It runs in the thread (or, in asyncio, the task) that renews all leases of the client, with
+        the context variables of the acquisition. It must be quick and must not wait: `acquire()`
+        and `wait_lost()` raise `Deadlock` there.
         """
         refuse_coroutine(callback)
         self._session.table.on_lost(self.claim, callback)
 
     def on_contended(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once somebody waits for this lease: it can be given up early.
+        """Call `callback` once, when another claim waits for this lock, for example to release it
+        early.
 
-        A renewal brings the news, so it may take a third of the ttl. It runs in the client's
-        heart, as `on_lost` does.
+        lockfast learns of waiters by renewals, so this may take a third of the ttl. The callback
+        runs where those of `on_lost` run, with the same limits.
         """
         refuse_coroutine(callback)
         self._session.table.on_contended(self.claim, callback)
 
     def fenced(self, reason: Loss = Loss.FENCED) -> None:
-        """Record that a guarded resource has refused the token: the lease is LOST."""
+        """Mark the lease as LOST, because a guard rejected its token. Guards call this."""
         self._session.table.lose(self.claim, reason)
 
     def __repr__(self) -> str:
-        """Show name, ticket and state."""
+        """Show the name, the ticket and the state."""
         return f"<{type(self).__name__} {self.name!r} ticket={self.ticket} {self.state.value}>"
 
     def _release(self) -> Coroutine[Any, Any, None]:
-        """Release the lease. Twice is fine; after a loss it raises `LeaseLost`, once.
-
-        After an engine's error it can be called again.
-        """
+        """Release the lease. See `Lease.release`."""
         return release(self._session, self.claim)
 
     async def _wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until the lease is lost or released; False when `timeout` seconds passed first."""
+        """Wait until the lease is lost or released.
+
+        Returns True when it has ended, and False when `timeout` seconds have passed before that.
+        """
         return await wait_end(self._session, (self.claim,), timeout)
 
 
 def nobody() -> None:
-    """Stand for a lease that was dropped."""
+    """Return None, as a weak reference to a dropped lease does."""
 
 
 def refuse_coroutine(callback: Callable[[], object]) -> None:
-    """Refuse a callback that nobody would await: the loss would go unnoticed."""
+    """Raise `TypeError` for a coroutine function: it would not be awaited, and have no effect."""
     if inspect.iscoroutinefunction(callback):
         raise TypeError(
             f"{callback!r} is a coroutine function, and lockfast calls a plain function: start a "
@@ -155,11 +169,11 @@ def refuse_coroutine(callback: Callable[[], object]) -> None:
 
 
 def warn_if_held(*claims: Claim) -> None:
-    """Warn that whoever acquired these has dropped them without a release; to be called by
-    `__del__`, so that the warning points at the line that dropped them.
+    """Warn if these claims are still held, because their lease was dropped without `release()`.
 
-    A RuntimeWarning, as for a coroutine that was never awaited: Python shows it by default. They
-    are not released here, since whoever dropped them may still be at work.
+    Only `__del__` may call this, so that the warning points at the line that dropped the lease. It
+    is a RuntimeWarning, as for a coroutine that was never awaited, because Python shows those by
+    default. The claims are not released, since the code that dropped them may still be working.
     """
     held = [claim for claim in claims if claim.phase is HELD and claim.loss is None]
     if held:
@@ -170,13 +184,13 @@ def warn_if_held(*claims: Claim) -> None:
             "what acquire() returns and call its release(), or use a `with` statement."
         )
         for claim in held:
-            claim.lease = nobody  # whoever takes a traceback of the warning has the lease again
+            claim.lease = nobody  # a traceback of the warning would keep the lease alive
         log.warning(said)
         warnings.warn(said, RuntimeWarning, stacklevel=3)
 
 
 async def wait_end(session: Session, claims: Sequence[Claim], timeout: float | None) -> bool:
-    """Wait until any of these ends; False when `timeout` seconds passed first."""
+    """Wait until any of the claims is lost or released. Return False if the timeout came first."""
     session.enter()
     if timeout is None or timeout > 0.0:
         refuse_in_callback(session, f"wait_lost() of {claims[0].shape.name!r}")
@@ -187,5 +201,5 @@ async def wait_end(session: Session, claims: Sequence[Claim], timeout: float | N
             session.table.on_end(claim, event)
         return await session.table.aside(event.wait(until))
     finally:
-        for claim in claims:  # a loop that waits a second at a time must leave nothing behind
+        for claim in claims:  # or a program that waits in a loop would add event after event
             session.table.off_end(claim, event)

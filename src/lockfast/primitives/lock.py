@@ -1,4 +1,4 @@
-"""A lock: an immutable description, free to share. Acquiring it gives a lease."""
+"""Locks: immutable descriptions that can be shared. Each acquisition returns a new lease."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ L = TypeVar("L", bound=LeaseCore)
 
 
 class Default(Enum):
-    """What an argument is when it is not given, where None has a meaning of its own."""
+    """The default of `timeout`, where None already means to wait for ever."""
 
     OF_LOCK = "as the lock says"
 
 
 class LockCore(Generic[L]):
-    """What a lock does, blocking or asyncio. Nothing about ownership is kept here (traps 4, 5)."""
+    """The shared part of sync and async locks. It stores nothing about holders (traps 4, 5)."""
 
     __slots__ = ("_at_least", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
 
@@ -37,7 +37,7 @@ class LockCore(Generic[L]):
         purpose: str,
         at_least: float = 0.0,
     ) -> None:
-        """Describe; nothing is sent."""
+        """Create the description. Nothing is sent."""
         if not 0.0 <= at_least <= shape.ttl:
             raise ValueError(
                 f"at_least is 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: the lock "
@@ -52,25 +52,22 @@ class LockCore(Generic[L]):
 
     @property
     def name(self) -> str:
-        """The resource."""
+        """The name of the lock."""
         return self._shape.name
 
     @property
     def ttl(self) -> float:
-        """Seconds for which a grant lasts without a renewal."""
+        """How long, in seconds, the lock stays taken after its holder crashes."""
         return self._shape.ttl
 
     def __repr__(self) -> str:
-        """Show name and ttl."""
+        """Show the name and the ttl."""
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
 
     def _acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Coroutine[Any, Any, L]:
-        """Wait for the grant, `timeout` seconds at most (None: for ever), and return the lease.
-
-        Raises `NotAcquired` when the time is over.
-        """
+        """Acquire the lock and return the lease. See `Lock.acquire`."""
         wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
         return acquire(
             self._session,
@@ -82,7 +79,7 @@ class LockCore(Generic[L]):
         )
 
     def _acquire_in(self, block: object) -> Coroutine[Any, Any, L]:
-        """Acquire for as long as `block` lives, at the longest."""
+        """Acquire the lock for a `with` block. If the block dies, the heart resigns the claim."""
         return acquire(
             self._session,
             self._shape,
@@ -94,7 +91,7 @@ class LockCore(Generic[L]):
         )
 
     def _renamed(self, name: str) -> Self:
-        """Describe the same of another resource."""
+        """Return a lock with another name and the same options."""
         shape = self._shape
         template = shape.template if name == shape.name else shape.name
         other = Shape(name, shape.ttl, shape.capacity, shape.weight, template)
@@ -103,22 +100,25 @@ class LockCore(Generic[L]):
         )
 
     async def _try_acquire(self) -> L | None:
-        """Return a lease if the lock is free now, else None."""
+        """Acquire the lock if it is free. Return the lease, or None if it is not free now.
+
+        Raises `EngineError` if the engine cannot be reached or rejects the request.
+        """
         try:
             return await self._acquire(timeout=0.0)
         except NotAcquired:
             return None
 
     async def _holders(self) -> list[Holder]:
-        """Return who holds it now."""
+        """Return the present holders of the lock, of all processes."""
         return [each for each in await self._queue() if each.granted]
 
     async def _queue(self) -> list[Holder]:
-        """Return who holds it and who waits for it, in the order of tickets."""
+        """Return the holders and waiters of the lock, of all processes, in the order of tickets."""
         return [Holder(entry) for entry in await look(self._session, self.name)]
 
     def release(self) -> NoReturn:
-        """Explain: a lock has no holder, a lease has."""
+        """Raise `TypeError`, because a lease is released, not a lock."""
         raise TypeError(
             f"the lock {self.name!r} has no release(): each acquire() returns a lease. Keep it and "
             "release it (`lease = lock.acquire()`, then `lease.release()`), or use `with lock:`."
@@ -126,7 +126,7 @@ class LockCore(Generic[L]):
 
 
 class Holder:
-    """A claim on a resource, as everybody can see it."""
+    """A holder or waiter of a lock, as every client can see it."""
 
     __slots__ = (
         "capacity",
@@ -142,7 +142,7 @@ class Holder:
     )
 
     def __init__(self, entry: Entry) -> None:
-        """Read an entry."""
+        """Take an entry of `Engine.inspect`."""
         self.name = entry.name
         self.id = entry.id
         self.ticket = entry.ticket
@@ -150,47 +150,49 @@ class Holder:
         self.weight = entry.weight
         self.capacity = entry.capacity
         self.left = entry.left
+        """Seconds until the engine removes it, unless it is renewed."""
         self.who = payload.read(entry.payload)
+        """The host, process and thread or task, as they have described themselves."""
         self.holding = payload.holding(entry.payload)
-        """What its thread or task held when it asked: names by the ids of the claims."""
+        """The names that its thread or task held when it asked, by the ids of the claims."""
         self.value = payload.value(entry.payload)
-        """What a leader, or a candidate, publishes."""
+        """The value that a leader or candidate publishes."""
 
     @property
     def token(self) -> int | None:
-        """The fencing token, of whoever holds it alone."""
+        """The fencing token of an exclusive holder. None for waiters and shared holders."""
         return self.ticket if self.granted and self.weight == self.capacity else None
 
     @property
     def life(self) -> float:
-        """Seconds that a renewal gives it; 0 if it did not say. A waiter has ten at most."""
+        """Seconds that each renewal gives it, at most ten for a waiter. 0 if that is not known."""
         return self.who.ttl if self.granted else min(self.who.ttl, LONGEST_WAIT)
 
     def __repr__(self) -> str:
-        """Show it in words."""
+        """Show who holds or waits for which lock."""
         role = "holds" if self.granted else "waits for"
         return f"<{self.who} {role} {self.name!r}, ticket {self.ticket}, {self.left:.1f} s left>"
 
 
 async def look(session: Session, name: str) -> list[Entry]:
-    """Read a queue."""
+    """Return the entries of a lock's queue, in the order of tickets."""
     session.enter()
     try:
         page = await session.engine.inspect(name, None, exact=True)
-    except EngineUnavailable:  # a connection that ended while nobody used it; reading is free
+    except EngineUnavailable:  # the connection died while it was idle. Reading twice is harmless
         page = await session.engine.inspect(name, None, exact=True)
     return page.entries
 
 
 def patience(on_busy: str, timeout: float | None) -> float | None:
-    """Return the timeout that goes with what is to be done when a lock is busy."""
+    """Return the timeout for an `on_busy` option: without one, only "wait" waits."""
     if on_busy not in {"wait", "raise", "skip"}:
         raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
     return 0.0 if timeout is None and on_busy != "wait" else timeout
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return `timeout`, or say what is wrong with it: a wait of 0.5 s is not 0 (trap 8)."""
+    """Return `timeout` as a float, or None for no limit. Raise if it is not valid (trap 8)."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):

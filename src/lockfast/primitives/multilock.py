@@ -1,4 +1,4 @@
-"""Many locks as one: all or nothing, and lost together."""
+"""Several locks acquired together, all or nothing. Losing one of them counts as losing all."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ WORST = (State.LOST, State.RELEASED, State.JEOPARDY, State.HELD)
 
 
 class MultiLeaseCore(Generic[L]):
-    """Leases of several resources, taken together. It is lost when any of them is lost.
+    """The leases of several locks that were acquired together. It is lost when any of them is lost.
 
-    Whoever has this object is the holder: one of its leases alone keeps nothing.
+    Keep this object: a reference to one of its leases does not keep that lease alive.
     """
 
     __slots__ = ("__weakref__", "_session", "leases")
 
     leases: dict[str, L]
-    """Each lease by its name: what a guard of that resource wants."""
+    """The lease of each lock, by name. Pass these to guards."""
 
     def __init__(self, session: Session) -> None:
-        """Begin without a grant."""
+        """Create it without leases. `acquire` sets them."""
         self._session = session
 
     def __del__(self) -> None:
-        """Warn if they were dropped: nobody can release them any more."""
+        """Warn if the leases were dropped while held, since they cannot be released any more."""
         claims = [lease.claim for lease in getattr(self, "leases", {}).values()]
         if claims and claims[0].handed:
             warn_if_held(*claims)
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The fencing token of each resource."""
+        """The fencing token of each lock, by name."""
         return {name: lease.token for name, lease in self.leases.items()}
 
     @property
     def state(self) -> State:
-        """The worst state of any."""
+        """The worst state of all leases: LOST, then RELEASED, JEOPARDY and HELD."""
         return min((lease.state for lease in self.leases.values()), key=WORST.index)
 
     @property
     def remaining(self) -> float:
-        """Seconds for which all are certainly good."""
+        """Seconds for which all leases are certainly valid, even if the next renewal fails."""
         return min(lease.remaining for lease in self.leases.values())
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is not held any more, from the first that is not; None while all are."""
+        """Why the first lease that is not held has ended. None while all are held."""
         losses = (lease.loss for lease in self.leases.values())
         return next((loss for loss in losses if loss is not None), None)
 
     def ensure_held(self) -> None:
-        """Raise `LeaseLost` unless all are good now. No I/O."""
+        """Raise `LeaseLost` unless all leases are held now. It sends nothing."""
         for lease in self.leases.values():
             lease.ensure_held()
 
     def on_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when the first of them is lost, once."""
+        """Call `callback` once, when the first of the leases is lost. See `Lease.on_lost`."""
         refuse_coroutine(callback)
         told: list[bool] = []
 
@@ -79,24 +79,24 @@ class MultiLeaseCore(Generic[L]):
             lease.on_lost(once)
 
     def __repr__(self) -> str:
-        """Show names and state."""
+        """Show the names and the state."""
         return f"<{type(self).__name__} {sorted(self.leases)} {self.state.value}>"
 
     def _release(self) -> Coroutine[Any, Any, None]:
-        """Release all. Twice is fine; after a loss it raises `LeaseLost`, once.
-
-        After an engine's error it can be called again.
-        """
+        """Release all leases. See `MultiLease.release`."""
         return release_all(self._session, [lease.claim for lease in self.leases.values()])
 
     async def _wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until one is lost or released; False when `timeout` seconds passed first."""
+        """Wait until one of the leases is lost or released.
+
+        Returns True when one has ended, and False when `timeout` seconds have passed before that.
+        """
         claims = [lease.claim for lease in self.leases.values()]
         return await wait_end(self._session, claims, timeout)
 
 
 class MultiLockCore(Generic[L, M]):
-    """A description of several locks. Names are sorted, and each is taken once."""
+    """The shared part of sync and async multi-locks. Names are sorted, and duplicates removed."""
 
     __slots__ = ("_all_type", "_lease_type", "_purpose", "_session", "_shapes", "_timeout")
 
@@ -110,7 +110,7 @@ class MultiLockCore(Generic[L, M]):
         timeout: float | None,
         purpose: str,
     ) -> None:
-        """Describe; nothing is sent."""
+        """Create the description. Nothing is sent."""
         if not names:
             raise ValueError("lock_all() of no names: name at least one resource")
         if not all(isinstance(name, str) for name in names):
@@ -126,7 +126,7 @@ class MultiLockCore(Generic[L, M]):
 
     @property
     def names(self) -> list[str]:
-        """The resources, in the order in which they are taken."""
+        """The names of the locks, in the order in which they are acquired."""
         return [shape.name for shape in self._shapes]
 
     def __repr__(self) -> str:
@@ -136,21 +136,22 @@ class MultiLockCore(Generic[L, M]):
     async def _acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK, block: object = None
     ) -> M:
-        """Wait until all are granted, `timeout` seconds at most (None: for ever).
-
-        Raises `NotAcquired` when the time is over; then none is held.
-        """
+        """Acquire all locks and return their leases. See `MultiLock.acquire`."""
         wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
         session = self._session
         found = self._all_type(session)
         keeper = found if block is None else block
         several = Together(session, self._shapes, self._purpose, self._lease_type, keeper)
-        # From here to the caller's assignment nothing is called: see `drive`.
+        # Nothing is called between the grant and the caller's assignment, so that Ctrl-C cannot
+        # strike in between: see `drive`.
         found.leases = await several.acquire(wait, handed=block is None)
         return found
 
     async def _try_acquire(self) -> M | None:
-        """Return the leases if all are free now, else None."""
+        """Acquire all locks if all are free. Return the leases, or None if any is not free now.
+
+        Raises `EngineError` if the engine cannot be reached or rejects the request.
+        """
         try:
             return await self._acquire(timeout=0.0)
         except NotAcquired:

@@ -1,4 +1,4 @@
-"""A name with places to fill: what a decorated function's arguments make of it."""
+"""Name templates of decorated functions, such as `pay:{order_id}`, filled from the arguments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 INJECTED: Final[Any] = None
-"""The default of a parameter named `lease`: the decorator puts the lease there."""
+"""The default value for a parameter named `lease`. The decorator passes the lease there."""
 
 
 class Template:
-    """`pay:{order_id}`, for one function."""
+    """The name template of one decorated function."""
 
     def __init__(self, text: str, function: Callable[..., object]) -> None:
-        """Fail at once, where the function is decorated, if a place cannot be filled."""
+        """Raise `TypeError`, at decoration time, if a placeholder has no parameter to fill it."""
         if inspect.isclass(function):
             raise TypeError(
                 f"{function.__qualname__} is a class: decorate the methods that need the lock"
@@ -30,7 +30,8 @@ class Template:
         self._signature = inspect.signature(function)
         parameters = self._signature.parameters
         self._place = -1
-        """From how many positional arguments on the lease is among them; -1: it is not asked for"""
+        """The position of the `lease` parameter. A call with more positional arguments passes it
+        itself. -1: the function has no such parameter."""
         if "lease" in parameters:
             kind = parameters["lease"].kind
             if kind is kind.POSITIONAL_ONLY:
@@ -56,7 +57,7 @@ class Template:
             ) from error
 
     def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Return the name for a call."""
+        """Return the lock's name for a call with these arguments."""
         if self._plain:
             return self._text
         bound = self._signature.bind_partial(*args, **kwargs)
@@ -64,20 +65,22 @@ class Template:
         return self._text.format_map(_Given(bound.arguments))
 
     def inject(self, args: tuple[Any, ...], kwargs: dict[str, Any], lease: object) -> None:
-        """Put the lease into a call, if the function asks for it and the caller gave none."""
+        """Add the lease to the arguments, if the function has a parameter for it and the caller
+        has passed none.
+        """
         if self._place >= len(args):
             kwargs.setdefault("lease", lease)
 
 
 class _Given(dict[str, Any]):
-    """The arguments of a call."""
+    """The arguments of a call. A missing one raises `TypeError`, as the function itself would."""
 
     def __missing__(self, key: str) -> object:
         raise TypeError(f"missing a required argument: {key!r}")
 
 
 class _Anything:
-    """Stands for any argument while a template is tried out."""
+    """A stand-in for any argument, to test a template at decoration time."""
 
     def __getattr__(self, name: str) -> _Anything:
         return self

@@ -1,4 +1,4 @@
-"""Objects that look like a lock and are none: what they say to whoever uses them as one."""
+"""Helpful errors for objects that look like a lock, but cannot be used as one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 
 class NotALock:
-    """A type checker finds these mistakes by itself, so none of the methods is shown to it."""
+    """A base class that raises `_said` if the object is used as a lock.
+
+    A type checker finds these mistakes by itself, so the methods are hidden from it.
+    """
 
     __slots__ = ()
     _said: ClassVar[str]
@@ -14,23 +17,23 @@ class NotALock:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say what to use instead of a method of a lock."""
+            """Raise an error that says what to use instead."""
             raise AttributeError(f"{self._said}: there is no {name!r}", name=name, obj=self)
 
         def __enter__(self) -> NoReturn:
-            """Say what to use instead of `with`."""
+            """Raise an error that says what to use instead of `with`."""
             raise TypeError(self._said)
 
         __aenter__ = __enter__
 
         def __exit__(self, *_: object) -> None:
-            """Never: nothing is entered."""
+            """Do nothing. It is never called, since `__enter__` raises."""
 
         __aexit__ = __exit__
 
 
 class OnlyDecorates(NotALock):
-    """A lock that only decorates functions."""
+    """The base of locks with `on_busy="skip"`, which can only decorate functions."""
 
     _said = (
         "a lock with on_busy='skip' only decorates functions. For a block, use "

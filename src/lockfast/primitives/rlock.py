@@ -1,4 +1,4 @@
-"""A re-entrant lock: one claim and one token, however deep its thread or task goes in."""
+"""Re-entrant locks: the thread or task that holds one can acquire it again, with the same token."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ R = TypeVar("R", bound="RLeaseCore")
 
 
 class Hold:
-    """What the frames of one thread or task share. It lives as long as any of them is wanted: the
-    frame of a `with` statement keeps it by its block, the frame of an `acquire()` by its lease.
+    """The claim that all frames of one thread or task share. A frame is one acquisition.
+
+    The hold lives as long as any of its frames is wanted. The block of a `with` statement keeps it
+    alive, and so does the lease that `acquire()` returned.
     """
 
     __slots__ = ("__weakref__", "claim", "frames")
@@ -27,29 +29,30 @@ class Hold:
     claim: Claim
 
     def __init__(self) -> None:
-        """Begin outside."""
+        """Create a hold without a claim and without frames."""
         self.frames: weakref.WeakSet[RLeaseCore] = weakref.WeakSet()
-        """Those that were not left. Weakly: one that was forgotten must not keep the others in."""
+        """The frames that were not released. Weak references: a dropped frame must not keep the
+        lock held when the others are released."""
 
     def __del__(self) -> None:
-        """Warn if it was dropped: none of its frames can release it any more."""
+        """Warn if the hold was dropped while held: no frame can release it any more."""
         claim = getattr(self, "claim", None)
         if claim is not None and claim.handed:
             warn_if_held(claim)
 
 
 class RLeaseCore(LeaseCore):
-    """One frame's part in a lease. The outermost release gives it back."""
+    """The lease of one frame of a re-entrant lock. Releasing the last frame releases the lock."""
 
     __slots__ = ("_frames", "_keep")
 
     def __init__(self, session: Session) -> None:
-        """Begin without a grant."""
+        """Create a lease without a claim. `_enter` sets the claim."""
         super().__init__(session)
         self._keep: Hold | None = None
 
     def __del__(self) -> None:
-        """Leave it to the hold: other frames may be in."""
+        """Do not warn: other frames may still hold the lock. `Hold` warns."""
 
     def _enter(self, hold: Hold, block: Block[Any, Any] | None) -> None:
         self.claim = hold.claim
@@ -62,20 +65,26 @@ class RLeaseCore(LeaseCore):
             block.keep = hold
 
     async def _release(self) -> None:
-        """Leave this frame; the outermost gives the lease back. Twice is fine."""
+        """Release this frame. When the last frame is released, the lock is released.
+
+        A second call of the same frame has no effect. Raises `LeaseLost`, once, if the lease was
+        lost before.
+        """
         self._frames.discard(self)
         if not self._frames:
             await release(self._session, self.claim)
 
     def _abandon(self) -> None:
-        """Leave this frame without waiting."""
+        """Release this frame without waiting for the engine."""
         self._frames.discard(self)
         if not self._frames:
             give_up(self._session, self.claim)
 
 
 class RLockCore(LockCore[R], Generic[R]):
-    """A description. Who is in is known by thread or task, as `threading.RLock` does it."""
+    """The shared part of sync and async re-entrant locks. As with `threading.RLock`, the thread (or
+    task) that has acquired the lock can acquire it again.
+    """
 
     __slots__ = ()
 
@@ -85,10 +94,10 @@ class RLockCore(LockCore[R], Generic[R]):
         timeout: float | Default | None = Default.OF_LOCK,
         block: Block[Any, Any] | None = None,
     ) -> R:
-        """Wait for the grant, unless this thread or task has it already.
+        """Acquire the lock, or enter it again if this thread or task already holds it.
 
-        An inner frame of a lease that was lost gets `LeaseLost`: a new grant would hide that what
-        the outer frame protects is another's by now.
+        Raises `LeaseLost` if the outer lease was lost: a new grant would hide from the outer frame
+        that another process may have held the lock in between.
         """
         session = self._session
         key = (session.runtime.worker()[0], self.name)
@@ -100,7 +109,8 @@ class RLockCore(LockCore[R], Generic[R]):
             lease._enter(hold, block)  # noqa: SLF001  # a part of it
             return lease
         wait = self._timeout if timeout is Default.OF_LOCK else checked_timeout(timeout)
-        # The claim is wanted as long as the hold lives: Ctrl-C before it is known ends both.
+        # The claim is wanted as long as the hold lives. If Ctrl-C strikes before the hold is
+        # stored, the hold dies, and the heart resigns the claim.
         hold = Hold()
         lease = await acquire(session, self._shape, wait, self._purpose, self._lease_type, hold)
         hold.claim = lease.claim
@@ -109,7 +119,7 @@ class RLockCore(LockCore[R], Generic[R]):
         return lease
 
     async def _try_acquire(self) -> R | None:
-        """Return a lease if the lock is free or ours, else None."""
+        """Acquire the lock if it is free, or if this thread or task holds it. Else return None."""
         try:
             return await self._acquire(timeout=0.0)
         except NotAcquired:

@@ -1,4 +1,4 @@
-"""A read/write lock: many readers or one writer, in the order in which they came."""
+"""Read/write locks: many readers or one writer, granted in the order of arrival."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ K = TypeVar("K")
 
 
 class RWLock(NotALock, Generic[K]):
-    """Two locks on one resource. A writer that waits is not overtaken by later readers."""
+    """A read lock and a write lock of one name: many readers, or one writer, hold it at a time.
+
+    Requests are granted in the order of arrival, so later readers do not overtake a waiting writer.
+    """
 
     __slots__ = ("_make", "name")
     _said = "a read/write lock is two locks: use .read() or .write() of it"
 
     def __init__(self, name: str, make: Callable[[int], K]) -> None:
-        """`make` describes a lock of so much weight."""
+        """Take the name, and a function that returns a lock of a given weight."""
         self.name = name
         self._make = make
 
     def read(self) -> K:
-        """Describe the lock of a reader. Its lease has a `fence_floor` and no token."""
+        """Return the lock for readers. Its leases have a `fence_floor`, but no token."""
         return self._make(1)
 
     def write(self) -> K:
-        """Describe the lock of a writer, which is alone. Its lease has a token."""
+        """Return the exclusive lock for writers. Its leases have a token."""
         return self._make(SHARED)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The guard for files on a local filesystem: replaced by rename under an OS lock."""
+"""The guard for files on a local filesystem. It replaces a file by a rename, under a flock."""
 
 from lockfast.guards.files.guard import AsyncFileGuard, FileGuard
 from lockfast.guards.files.marks import MarkFolder

@@ -1,4 +1,4 @@
-"""The guard of one file, for threads and asyncio: the check and the rename under one flock."""
+"""The file guard for threads and asyncio. It checks the mark and renames under one flock."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lockfast.guards.files.local import require_local
 from lockfast.guards.mark import Holder, Shown, admit, refused, shown
 from lockfast.runtime.drive import blocking
 
-POLL = 0.005  # seconds between two looks at the flock: it can be waited for, but not with a timeout
+POLL = 0.005  # seconds between two attempts to get the flock, which has no wait with a timeout
 
 
 class FileGuardCore:
-    """What the guard does in threads and asyncio."""
+    """The shared part of the sync and async guards."""
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
-        """Nothing is opened.
+        """Take the path of the file. Nothing is opened.
 
-        `timeout`: seconds to wait for another writer. One that was paused between its check and
-        its rename holds the flock, and nobody can take it away.
+        - `timeout`: seconds to wait for another writer, then `TimeoutError`. A writer that is
+          paused between its check and its rename holds the flock, and nobody can take it away.
         """
-        self.path = Path(os.path.realpath(path))  # a rename would replace a symbolic link
+        self.path = Path(os.path.realpath(path))  # a rename would replace the link, not its target
         self._mark = self.path.with_name(f"{self.path.name}.mark")
         self._lock = self.path.with_name(f"{self.path.name}.lock")
         self._timeout = timeout
@@ -38,24 +38,31 @@ class FileGuardCore:
         work()
 
     async def _seal(self, lease: Holder) -> None:
-        """Raise the mark. A new holder does this before its first read."""
+        """Store the token, so that the guard rejects earlier holders from now on.
+
+        Call it right after acquiring, before the first read. Raises `StaleToken` if a later holder
+        has been there.
+        """
         await self._change(lease, lambda: None)
 
     async def _write(self, lease: Holder, data: bytes) -> None:
         """Replace the file's content, or raise `StaleToken` and leave it as it was.
 
         A reader sees the old content or the new one, never a mixture. When this returns, the new
-        one is on the disk.
+        content is on the disk.
         """
         at = shown(lease)
         await self._settle(lease, partial(self._write_now, at, data))
 
     async def _replace(self, lease: Holder, ready: str | os.PathLike[str]) -> None:
-        """Move a file that was made beside it into its place: for content too big for memory."""
+        """Move the file `ready` into the place of the guarded file, or raise `StaleToken`.
+
+        Use it for content that is too big for memory. Write `ready` to the same filesystem first.
+        """
         await self._change(lease, partial(self._move, Path(ready)))
 
     async def _remove(self, lease: Holder) -> None:
-        """Delete the file, if there is one. Its mark stays."""
+        """Delete the file if it exists, or raise `StaleToken`. Its mark stays."""
         await self._change(lease, self._unlink)
 
     async def _change(self, lease: Holder, change: Callable[[], None]) -> None:
@@ -68,7 +75,7 @@ class FileGuardCore:
             raise refused(lease, stale.current) from None
 
     def _locally(self, work: Callable[[], None]) -> None:
-        require_local(self.path.parent)  # before anything is written, also beside the file
+        require_local(self.path.parent)  # first: `work` writes other files beside this one
         work()
 
     def _apply(self, at: Shown, change: Callable[[], None]) -> None:
@@ -76,7 +83,7 @@ class FileGuardCore:
             mark = marks.read(self._mark, at.name)
             raised = admit(mark, at)
             if raised != mark:
-                # On the disk before the data is: a crash between the two is harmless.
+                # The mark reaches the disk before the data, so a crash between the two is harmless.
                 marks.keep(self._mark, at.name, raised)
             change()
 
@@ -85,7 +92,7 @@ class FileGuardCore:
             mode = self.path.stat().st_mode & 0o7777
         except FileNotFoundError:
             mode = marks.usual(self.path.parent)
-        # Before the flock, which is held for less.
+        # Written before the flock is taken, so that the flock is held for a shorter time.
         with marks.prepared(self.path, data, mode) as ready:
             self._apply(at, lambda: marks.install(ready, self.path))
 
@@ -100,8 +107,8 @@ class FileGuardCore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # A file of its own, which is never replaced nor removed: a flock is on what was opened,
-        # and two who opened two files of one name would both have it.
+        # The flock is on a separate file that is never replaced or removed. A flock belongs to the
+        # file that was opened. If that were replaced, two writers could each lock one of the two.
         descriptor = marks.open_lock(self._lock)
         try:
             end = time.monotonic() + self._timeout
@@ -114,7 +121,9 @@ class FileGuardCore:
                 time.sleep(POLL)
             yield
         finally:
-            with suppress(OSError):  # a child that was forked meanwhile has the descriptor too
+            # Unlocked explicitly: a child that was forked meanwhile has the descriptor too, so that
+            # closing it here would leave the flock held.
+            with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
@@ -128,10 +137,11 @@ def _taken(descriptor: int) -> bool:
 
 
 class FileGuard(FileGuardCore):
-    """Guards one file of a local filesystem. Its mark is beside it, in `NAME.mark`.
+    """Rejects writes to one file by a process that has lost its lock.
 
-    On a network filesystem it raises `Unguarded`: there a flock can be lost without a word, and a
-    rename seen late.
+    The mark is stored beside the file, in `NAME.mark`. On a network filesystem every method raises
+    `Unguarded`, because a flock can be lost silently there, and other machines may see a rename
+    late.
     """
 
     seal = blocking(FileGuardCore._seal)
@@ -141,9 +151,9 @@ class FileGuard(FileGuardCore):
 
 
 class AsyncFileGuard(FileGuardCore):
-    """Guards one file; the work is done in a thread. All else as `FileGuard`.
+    """The same as `FileGuard`, for asyncio. The work is done in a thread.
 
-    A write that is cancelled while it runs may still be done.
+    If a write is cancelled while it runs, it may still take effect.
     """
 
     seal = FileGuardCore._seal

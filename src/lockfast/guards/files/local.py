@@ -1,4 +1,4 @@
-"""Whether a folder is on a filesystem of this machine. Linux tells; elsewhere nobody does."""
+"""Detection of network filesystems. It works on Linux; elsewhere every folder counts as local."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REMOTE = frozenset(
 
 
 def require_local(folder: Path) -> None:
-    """Raise `Unguarded` on a network filesystem: two machines could both have the flock."""
+    """Raise `Unguarded` on a network filesystem, where two machines could both get the flock."""
     kind = _kind(folder.stat().st_dev)
     if kind in REMOTE:
         raise Unguarded(
@@ -45,7 +45,7 @@ def require_local(folder: Path) -> None:
 
 @lru_cache(64)
 def _kind(device: int) -> str:
-    """Name the type of a mounted filesystem by its device number; "" if that is not known."""
+    """Return the type of the mounted filesystem with a device number, or "" if it is not known."""
     try:
         lines = MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:

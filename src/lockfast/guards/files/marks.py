@@ -1,4 +1,4 @@
-"""Marks in files: each is written whole, by rename, and is on the disk before anybody goes on."""
+"""Marks stored in files. Each is replaced by a rename, and synced to the disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def read(path: Path, name: str) -> Mark | None:
-    """Read a mark. One that cannot be read closes the door: it may be a high one."""
+    """Return the mark of a lock, or None if there is no such file.
+
+    Raises `ValueError` if the mark is unreadable or belongs to another lock. An unreadable mark
+    must not count as missing, since its token may be higher than that of the writer.
+    """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -27,7 +31,7 @@ def read(path: Path, name: str) -> Mark | None:
     try:
         said = json.loads(text)
         mark, owner = Mark(int(said["token"]), said["id"]), said["name"]
-    except Exception as error:  # brackets in brackets are a RecursionError
+    except Exception as error:  # deeply nested brackets raise a RecursionError
         raise ValueError(f"{path} is not a mark of ours: nothing was written") from error
     if owner != name:
         raise ValueError(
@@ -37,7 +41,7 @@ def read(path: Path, name: str) -> Mark | None:
 
 
 def keep(path: Path, name: str, mark: Mark) -> None:
-    """Write a mark, durably."""
+    """Write a mark, and sync it to the disk."""
     said = {"name": name, "token": str(mark.token), "id": mark.id}
     with prepared(path, json.dumps(said).encode(), rights(path.parent)) as ready:
         install(ready, path)
@@ -45,10 +49,10 @@ def keep(path: Path, name: str, mark: Mark) -> None:
 
 @contextmanager
 def prepared(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    """Write a file beside `path`, to the disk; it is removed at the end if it is still there.
+    """Write and sync a temporary file beside `path`. Remove it at the end unless it was renamed.
 
-    It gets its mode when it is complete. Until then nobody else can open it: the content of a file
-    that is secret would else stand in one that everybody may read.
+    It gets its mode when it is complete. Until then no other user can open it. Otherwise the
+    content of a private file could be read by everybody for a moment.
     """
     ready = path.with_name(f".{secrets.token_hex(8)}.lockfast")
     try:
@@ -63,17 +67,19 @@ def prepared(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 
 def rights(folder: Path) -> int:
-    """Return the mode of marks and locks in a folder: for those who may write there, nobody else.
+    """Return the mode for marks and lock files: access for those who may write to the folder.
 
-    Whoever can only read a file could still take a flock on it, and keep every writer out.
+    Read access is enough to take a flock. So a user who may only read must not open the lock file,
+    or that user could block every writer.
     """
     others = folder.stat().st_mode
     return PRIVATE | (0o060 if others & 0o020 else 0) | (0o006 if others & 0o002 else 0)
 
 
 def open_lock(path: Path) -> int:
-    """Open the file for a flock; give its descriptor. One that older versions made is closed to
-    others here.
+    """Open or create the file for a flock, and return its descriptor.
+
+    Older versions created it with a wider mode, which is corrected here.
     """
     mode = rights(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -85,8 +91,9 @@ def open_lock(path: Path) -> int:
 
 
 def usual(folder: Path) -> int:
-    """Return the mode that a new file gets in a folder: asked of an empty one, since reading the
-    umask means to change it, for all threads.
+    """Return the mode that a new file gets in a folder.
+
+    It creates an empty file to find out. Reading the umask would change it, for all threads.
     """
     probe = folder / f".{secrets.token_hex(8)}.lockfast"
     descriptor = os.open(probe, NEW, 0o666)
@@ -98,13 +105,13 @@ def usual(folder: Path) -> int:
 
 
 def install(ready: Path, path: Path) -> None:
-    """Rename a file that is on the disk, and put the renaming there too."""
+    """Rename a synced file to `path`, and sync the rename."""
     ready.replace(path)
     settle(path.parent)
 
 
 def settle(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Sync a folder, so that its file names are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -116,8 +123,10 @@ _closing: list[weakref.finalize[[int], MarkFolder]] = []
 
 
 def _leave_to_parent() -> None:
-    """Close the descriptors of the parent's folders in a forked child. With them it would keep the
-    flocks for as long as it lives, and a service that is started again would find them taken.
+    """Close the descriptors of the parent's mark folders in a forked child.
+
+    The child would otherwise keep the flocks while it lives, and a restarted service could not use
+    its folder.
     """
     for close in _closing:
         close()
@@ -127,16 +136,16 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class MarkFolder(MutableMapping[str, Mark]):
-    """Marks by name, a file each. For one process at a time, and it sees to that."""
+    """A folder with one file per mark, for `Door(marks=...)`. One process at a time can use it."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Make the folder, if it is not there, and take it."""
+        """Create the folder if needed, and lock it. Raise `RuntimeError` if it is in use."""
         self._folder = Path(folder)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = os.getpid()
         descriptor = open_lock(self._folder / "lock")
         self.close = weakref.finalize(self, os.close, descriptor)
-        """Leave the folder to the next process; the end of this one does it too."""
+        """Unlock the folder for another process. The end of this process does that too."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -151,31 +160,31 @@ class MarkFolder(MutableMapping[str, Mark]):
         )
 
     def _path(self, name: str) -> Path:
-        if os.getpid() != self._process:  # a server that forks its workers
+        if os.getpid() != self._process:  # a server has forked its workers after this was created
             raise self._shared()
-        # A name has slashes, NULs and 512 bytes; its digest has none of them.
+        # A name may contain slashes and NULs, and be too long for a file name. So use its digest.
         return self._folder / f"{sha256(name.encode()).hexdigest()}.mark"
 
     def __getitem__(self, name: str) -> Mark:
-        """Read a mark."""
+        """Return the mark of a lock."""
         mark = read(self._path(name), name)
         if mark is None:
             raise KeyError(name)
         return mark
 
     def __setitem__(self, name: str, mark: Mark) -> None:
-        """Write a mark, durably."""
+        """Store the mark of a lock, and sync it to the disk."""
         keep(self._path(name), name, mark)
 
     def __delitem__(self, name: str) -> None:
-        """Reopen a door: for a name that will never be locked again."""
+        """Delete the mark of a lock. Only do this if the name will never be locked again."""
         self._path(name).unlink()
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names."""
+        """Yield the names of the locks that have a mark."""
         for path in self._folder.glob("*.mark"):
             yield json.loads(path.read_text("utf-8"))["name"]
 
     def __len__(self) -> int:
-        """Count the marks."""
+        """Return the number of marks."""
         return sum(1 for _ in self)

@@ -1,7 +1,7 @@
-"""The guard over HTTP: the `Fencing-Token` header, its two middlewares and its client sides.
+"""The HTTP guard: the `Fencing-Token` header, middlewares for servers, and support for clients.
 
-`asgi` and `wsgi` are the server's, `httpx` and `requests` the client's. A middleware stands in
-front of the write, so what it promises depends on how it is used: see `Door`.
+`asgi` and `wsgi` are the middlewares, `httpx` and `requests` the client sides. A middleware runs
+before the write and not in its transaction, so what it guarantees depends on its use: see `Door`.
 """
 
 from lockfast.guards.http.door import Door

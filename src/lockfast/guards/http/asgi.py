@@ -1,4 +1,4 @@
-"""The ASGI middleware. Only HTTP is guarded: a websocket passes by."""
+"""The ASGI middleware. It guards HTTP requests, and passes websockets on unchecked."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ _NAME = HEADER.lower().encode()
 
 
 class FencingMiddleware:
-    """Refuses stale requests, as its door says; `scope["lockfast.shown"]` is what was shown."""
+    """Rejects requests with a stale token, by the rules of its `Door`.
+
+    The application finds the values of the token in `scope["lockfast.shown"]`.
+    """
 
     def __init__(self, app: App, door: Door) -> None:
-        """Stand in front of an application."""
+        """Wrap an application."""
         self._app = app
         self._door = door
         self._runtime = Aio()

@@ -1,7 +1,8 @@
-"""The door: what both middlewares decide, written once.
+"""The door: the decisions of both middlewares.
 
-One process serialises: a higher token raises the mark at once, then waits until the requests of
-those whom the mark now refuses have ended. So no stale write is under way when its own begins.
+Within one process, the door serialises holders. A request with a higher token raises the mark at
+once, and then waits until the running requests of earlier holders have ended. So no stale write is
+under way when its own begins.
 """
 
 from __future__ import annotations
@@ -23,53 +24,54 @@ from lockfast.runtime.base import Event, now
 log = logging.getLogger("lockfast")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 IDENTITY = ("user", "auth", "REMOTE_USER")
-"""What authentication leaves in a scope (ASGI) or an environ (WSGI)."""
+"""The keys that authentication adds to a scope (ASGI) or an environ (WSGI)."""
 Request: TypeAlias = Mapping[str, Any]
 Verify: TypeAlias = Callable[[Shown], bool | Awaitable[bool]]
 
 
 class Refused(Exception):
-    """A request that is turned away, with its response. It never leaves a middleware."""
+    """The rejection of a request, with its response. The middlewares catch it."""
 
     def __init__(self, response: Problem) -> None:
-        """Keep the response."""
+        """Take the response to send."""
         self.response = response
         super().__init__(response.status.phrase)
 
 
 class Events(Protocol):
-    """What the door needs of threads or asyncio."""
+    """The part of a runtime (threads or asyncio) that the door uses."""
 
     def event(self) -> Event:
-        """Make an event."""
+        """Return a new event."""
 
 
 class Door:
-    """Who may pass: one for each application.
+    """Decides which requests an application may serve. Make one for each application.
 
-    `resource(method, path)` names the lock that guards a request, or None. The server says which:
-    whoever chose the name could choose a mark that lets it in.
+    `resource(method, path)` returns the name of the lock that guards a request, or None. The server
+    must choose the name. A client that chose it could choose a lock whose mark admits its token.
 
-    `marks` decides what is promised:
+    `marks` determines the guarantee:
 
-    - None: nothing is checked here. The handler finds what was shown, and runs a guard in its own
-      transaction; that is the strongest form. Its `StaleToken` becomes the 412.
-    - a `MarkFolder`: one process serves the resource; holders are serialised, stale ones are
-      refused, also after a restart.
-    - a dict: the same, but a restart or a second process forgets. Advisory.
+    - None: the door compares no tokens. The handler finds the token in the request, and runs a
+      guard in its own transaction, the strongest form. A `StaleToken` becomes the response 412.
+    - A `MarkFolder`: for a resource that one process serves. The door serialises holders and
+      rejects stale ones, also after a restart.
+    - A dict: the same, but a restart or a second process does not know the marks. Advisory only.
 
-    `patience`: seconds for which a new holder waits for requests of earlier ones.
+    `patience`: seconds for which a new holder waits for the running requests of earlier ones.
 
-    A header proves nothing: anybody who may send a request can write one, and a higher token raises
-    the mark for good. So the middleware belongs inside of authentication, and two functions
-    restrict who may show a token, and which:
+    A header proves nothing. Anybody who may send a request can write one, and a higher token raises
+    the mark for good. So the middleware must run inside of authentication, and two functions
+    restrict who may show a token, and which one:
 
-    - `authenticated(request)` gets the scope (ASGI) or the environ (WSGI) of a request that shows a
-      token, and returns True if its sender may show it. It is a plain function in ASGI too. Without
-      the entry that it looks for, it raises a KeyError: then the middleware is outside of
-      authentication, and no request passes.
-    - `verify(shown)` tells whether a token that would raise the mark is held; an `async` function
-      in ASGI. `held_in(client)` asks the engine. With `marks=None` it is called for every token.
+    - `authenticated(request)` gets the scope (ASGI) or the environ (WSGI) of a request with a
+      token. It returns True if the sender may show a token. It must be a plain function in ASGI
+      too. If the key that it looks up is missing, let it raise `KeyError`: the middleware then runs
+      outside of authentication, and no request passes.
+    - `verify(shown)` returns whether a token that would raise the mark is held. It may be an
+      `async` function in ASGI. `held_in(client)` asks the engine. With `marks=None` it is called
+      for every token.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Door:
         authenticated: Callable[[Request], bool] | None = None,
         verify: Verify | None = None,
     ) -> None:
-        """Begin with nobody inside."""
+        """Create a door without running requests."""
         call = getattr(authenticated, "__call__", None)  # noqa: B004  # of an object
         if inspect.iscoroutinefunction(authenticated) or inspect.iscoroutinefunction(call):
             raise TypeError("authenticated must be a plain function, not `async def`")
@@ -96,7 +98,10 @@ class Door:
         self._waiting: defaultdict[str, list[Event]] = defaultdict(list)
 
     def look(self, method: str, path: str, values: list[str], request: Request) -> Shown | None:
-        """Read the header of a request; None if nothing guards it, or it only looks."""
+        """Return the token's values in a request. Raise `Refused` if it has no valid token.
+
+        Returns None if no lock guards the request, or if it is a read without a token.
+        """
         name = self._resource(method, path)
         if name is None:
             return None
@@ -113,14 +118,14 @@ class Door:
         if at.name != name:
             raise Refused(problem.malformed(f"a token of {at.name!r} was shown to {name!r}"))
         if at.shared and method not in SAFE:
-            # A reader leaves the mark as it is, so its write would pass without a trace.
+            # A reader does not raise the mark to its own ticket, so its write would leave no trace.
             raise Refused(problem.shared(name))
         return at
 
     @staticmethod
     def _identified(authenticated: Callable[[Request], bool], request: Request) -> bool:
         try:
-            # Not any true value: a coroutine that nobody awaits is one.
+            # `is True`, because a coroutine that was not awaited is a true value too.
             return authenticated(request) is True
         except KeyError as error:
             raise Unguarded(
@@ -129,7 +134,7 @@ class Door:
             ) from error
 
     def check_order(self, before: Request, after: Request) -> None:
-        """Warn, once, if the application behind the door has authenticated the sender."""
+        """Warn, once, if authentication runs inside of the middleware instead of outside."""
         late = [key for key in IDENTITY if key in after and key not in before]
         if late and not self._warned:
             self._warned = True
@@ -140,7 +145,10 @@ class Door:
             )
 
     async def enter(self, at: Shown, events: Events) -> None:
-        """Raise the mark, and wait until nobody is inside whom it refuses."""
+        """Raise the mark, and wait until the running requests that it rejects have ended.
+
+        Raises `StaleToken`, or `Refused` if the token is not verified or the wait takes too long.
+        """
         if self._marks is None:
             await self._check(at)
             return
@@ -150,7 +158,7 @@ class Door:
             with self._lock:
                 mark = self._marks.get(at.name)
                 try:
-                    raised = admit(mark, at)  # each time: a higher one may have come meanwhile
+                    raised = admit(mark, at)  # in each round, since the mark may have been raised
                 except StaleToken as error:
                     raise refused(at, error.current) from None
                 doubted = raised != mark and not checked
@@ -162,14 +170,14 @@ class Door:
                         return
                     event = events.event()
                     self._waiting[at.name].append(event)
-            if doubted:  # not under the lock: it may ask the engine
+            if doubted:  # without the mutex, since `verify` may ask the engine
                 await self._check(at)
                 checked = True
             elif not await event.wait(until):
                 raise Refused(problem.busy(at.name, self._patience))
 
     async def _check(self, at: Shown) -> None:
-        """Refuse a token that nobody holds. An engine that is away refuses too."""
+        """Raise `Refused` if `verify` rejects the token, or if the engine cannot be reached."""
         if self._verify is None:
             return
         try:
@@ -183,7 +191,7 @@ class Door:
             raise Refused(problem.unknown(at.name))
 
     def leave(self, at: Shown) -> None:
-        """End a request, and let those look again who wait for it."""
+        """End a request, and wake the requests that wait for it."""
         if self._marks is None:
             return
         with self._lock:

@@ -1,9 +1,9 @@
-"""The header: a token as a decimal string, with the claim's id and the lock's name. Pure.
+"""The `Fencing-Token` header: a token, the id of its claim and the name of its lock. No I/O.
 
     Fencing-Token: "1763160000123456";id="5e0c...";name="invoice%3A42"
 
-A string and not a number, since some would read a number as floating point. A reader's has the
-floor of its grant besides. It is an item of the structured fields of RFC 9651.
+The token is a string, because some parsers would read a number as floating point. The header of a
+reader also has the floor of its grant. The format is an Item of Structured Fields (RFC 9651).
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from lockfast.names import checked
 
 HEADER = "Fencing-Token"
 SHOWN = "lockfast.shown"
-"""Where a handler finds what was shown: in the scope (ASGI) or the environ (WSGI)."""
+"""The key under which a handler finds the values of the token, in the scope (ASGI) or the environ
+(WSGI)."""
 HIGHEST = 2**53 - 1
-"""No engine mints more. A mark above it would refuse every holder for ever."""
+"""The highest token that engines give out. A mark above it would refuse every holder for ever."""
 _ITEM = re.compile(r'"([1-9][0-9]{0,15})"((?:; *[a-z]+="[^"\\]*")*)')
 _PARAMETER = re.compile(r'; *([a-z]+)="([^"\\]*)"')
 _ID = re.compile(r"[0-9a-f]{32}")
 _FLOOR = re.compile(r"[1-9][0-9]{0,15}")
-_QUOTED = 100  # characters of a wrong header that an answer repeats
+_QUOTED = 100  # characters of a malformed header that the error message quotes
 
 
 def header(lease: Holder) -> str:
-    """Write what a lease shows."""
+    """Return the value of the `Fencing-Token` header for a lease."""
     at = shown(lease)
     text = f'"{at.token}";id="{at.id}";name="{quote(at.name, safe="")}"'
     return f'{text};floor="{at.floor}"' if at.shared else text
 
 
 def parse(value: str) -> Shown:
-    """Read it; ValueError says what is wrong with it.
+    """Return the values in a `Fencing-Token` header. Raise `ValueError` if it is malformed.
 
-    What it says is only as true as its sender is honest: anybody can write a header.
+    The values are not verified: anybody can write a header. See `Door`.
     """
     item = _ITEM.fullmatch(value.strip())
     shortened = value[:_QUOTED]

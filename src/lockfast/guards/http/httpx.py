@@ -1,4 +1,4 @@
-"""The client side for httpx, blocking and asyncio: `client.put(url, auth=Fencing(lease))`."""
+"""The HTTP guard's client side for httpx (sync, async): `client.put(url, auth=Fencing(lease))`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lockfast.guards.mark import Holder
 
 
 class Fencing(httpx.Auth):
-    """Adds the token, and turns a refusal into `StaleToken`; the lease is LOST then.
+    """Adds the token to requests. If the server rejects it, the request raises `StaleToken`, and
+    the lease is LOST.
 
-    It takes the place of an `auth`; give that one here, and it is used besides.
+    - `auth`: another authentication to use as well, since this one takes the place of `auth`.
     """
 
     def __init__(self, lease: Holder, auth: httpx.Auth | None = None) -> None:
-        """Take the lease. What it shows does not change while it lives."""
+        """Take the lease. Its header never changes, so it is made here, once."""
         self._lease = lease
         self._header = header(lease)
         self._auth = auth or httpx.Auth()
@@ -26,7 +27,7 @@ class Fencing(httpx.Auth):
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send one request, blocking."""
+        """Send one request and check its response, in sync clients."""
         request.headers[HEADER] = self._header
         flow = self._auth.sync_auth_flow(request)
         try:
@@ -45,7 +46,7 @@ class Fencing(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Send one request, in asyncio."""
+        """Send one request and check its response, in async clients."""
         request.headers[HEADER] = self._header
         flow = self._auth.async_auth_flow(request)
         try:

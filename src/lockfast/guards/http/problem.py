@@ -1,4 +1,4 @@
-"""Refusals over HTTP: problem details (RFC 9457), written by the server, read by the client."""
+"""The error responses of the HTTP guard, as problem details (RFC 9457): writing and reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STALE = "urn:lockfast:stale-token"
 
 
 class Problem(NamedTuple):
-    """A whole response."""
+    """A complete HTTP response."""
 
     status: HTTPStatus
     headers: list[tuple[str, str]]
@@ -22,17 +22,17 @@ class Problem(NamedTuple):
 
 
 def problem(error: StaleToken) -> Problem:
-    """Make the response to a stale token: 412, with the token that stands.
+    """Return the response to a stale token: 412, with the token of the mark.
 
-    Both middlewares do this by themselves if the error reaches them. Some frameworks (Flask) turn
-    every error into a 500 before that: register this there.
+    Both middlewares send it if the error reaches them. Some frameworks, such as Flask, turn every
+    exception into a 500 before that. Register an error handler there that returns this response.
     """
     said = {"name": error.name, "token": str(error.token), "current": str(error.current)}
     return made(HTTPStatus.PRECONDITION_FAILED, _STALE, str(error), said)
 
 
 def missing(name: str) -> Problem:
-    """Make the response to a write without a token: 428."""
+    """Return the response to a write without a token: 428."""
     return made(
         HTTPStatus.PRECONDITION_REQUIRED,
         "urn:lockfast:token-required",
@@ -42,12 +42,12 @@ def missing(name: str) -> Problem:
 
 
 def malformed(why: str) -> Problem:
-    """Make the response to a header that cannot be read, or is of another lock: 400."""
+    """Return the response to a header that is malformed, or is of another lock: 400."""
     return made(HTTPStatus.BAD_REQUEST, "urn:lockfast:token-malformed", why, {})
 
 
 def shared(name: str) -> Problem:
-    """Make the response to a write with a reader's token: 403."""
+    """Return the response to a write with a reader's token: 403."""
     return made(
         HTTPStatus.FORBIDDEN,
         "urn:lockfast:reader-token",
@@ -57,7 +57,7 @@ def shared(name: str) -> Problem:
 
 
 def unknown(name: str) -> Problem:
-    """Make the response to a token that `authenticated` or `verify` does not accept: 403."""
+    """Return the response to a token that `authenticated` or `verify` does not accept: 403."""
     return made(
         HTTPStatus.FORBIDDEN,
         "urn:lockfast:token-not-accepted",
@@ -67,13 +67,13 @@ def unknown(name: str) -> Problem:
 
 
 def unverified(name: str) -> Problem:
-    """Make the response to a token that cannot be verified, since the engine is away: 503."""
+    """Return the response to a token that `verify` cannot check, for lack of the engine: 503."""
     why = f"whether this token of {name!r} is held cannot be verified now"
     return _later("urn:lockfast:unverified", why, name)
 
 
 def busy(name: str, seconds: float) -> Problem:
-    """Make the response to a holder whose predecessor's request is still running: 503."""
+    """Return the response to a holder while a request of an earlier holder still runs: 503."""
     why = f"a request of an earlier holder of {name!r} is still running after {seconds:g} s"
     return _later("urn:lockfast:draining", why, name)
 
@@ -85,17 +85,18 @@ def _later(kind: str, why: str, name: str) -> Problem:
 
 
 def made(status: HTTPStatus, kind: str, detail: str, more: dict[str, str]) -> Problem:
-    """Write a response."""
+    """Return a response with problem details. `more` are additional members of the JSON."""
     said = {"type": kind, "title": status.phrase, "status": status, "detail": detail, **more}
     body = json.dumps(said).encode()
     return Problem(status, [("Content-Type", TYPE), ("Content-Length", str(len(body)))], body)
 
 
 def told(lease: Holder, status: int, kind: str, body: bytes) -> None:
-    """Read a response: raise `StaleToken`, after telling the lease, if it refuses that lease.
+    """Mark the lease as LOST and raise `StaleToken`, if a response rejects its token.
 
-    A 412 has other reasons too, and other authors: whatever the body is, nothing else is raised. It
-    may also be about a lock of the server's own: that says nothing about this lease.
+    A 412 can have other causes, and any server can send one. So a body of any other content raises
+    nothing. A stale token of another lock, for example one of the server's own, says nothing about
+    this lease.
     """
     if status != HTTPStatus.PRECONDITION_FAILED or kind.partition(";")[0].strip() != TYPE:
         return
@@ -104,7 +105,7 @@ def told(lease: Holder, status: int, kind: str, body: bytes) -> None:
         at = shown(lease)
         ours = (said["type"], said["name"], said["token"]) == (_STALE, at.name, str(at.token))
         current = int(str(said["current"])) if ours else 0
-    except Exception:  # noqa: BLE001  # 100,000 brackets are a RecursionError
+    except Exception:  # noqa: BLE001  # 100,000 brackets raise a RecursionError
         return
     if ours:
         raise refused(lease, current)

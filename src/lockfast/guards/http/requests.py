@@ -1,4 +1,4 @@
-"""The client side for requests: `requests.put(url, auth=Fencing(lease))`."""
+"""The HTTP guard's client side for requests: `requests.put(url, auth=Fencing(lease))`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ REDIRECTS = SessionRedirectMixin()
 
 
 class Fencing(AuthBase):
-    """Adds the token, and turns a refusal into `StaleToken`; the lease is LOST then.
+    """Adds the token to requests. If the server rejects it, the request raises `StaleToken`, and
+    the lease is LOST.
 
-    It takes the place of an `auth`; give that one here, and it is used besides.
+    - `auth`: another authentication to use as well, since this one takes the place of `auth`.
     """
 
     def __init__(
@@ -27,13 +28,13 @@ class Fencing(AuthBase):
         lease: Holder,
         auth: Callable[[requests.PreparedRequest], requests.PreparedRequest] | None = None,
     ) -> None:
-        """Take the lease. What it shows does not change while it lives."""
+        """Take the lease. Its header never changes, so it is made here, once."""
         self._lease = lease
         self._header = header(lease)
         self._auth = auth
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Prepare one request."""
+        """Add the header to a request, and register a check of its response."""
         if self._auth is not None:
             request = self._auth(request)
         request.headers[HEADER] = self._header
@@ -44,8 +45,8 @@ class Fencing(AuthBase):
         if response.status_code == requests.codes.precondition_failed:
             kind = response.headers.get("content-type", "")
             told(self._lease, response.status_code, kind, response.content)
-        # requests sends every header but Authorization to whatever host a redirect names, and who
-        # knows a token and its id can pass for the holder.
+        # On a redirect to another host, requests removes only the Authorization header. A host that
+        # knows a token and its id could pass for the holder, so remove this header too.
         target, here = REDIRECTS.get_redirect_target(response), response.request.url or ""
         if target is not None:
             there = urljoin(here, target)

@@ -1,4 +1,4 @@
-"""Ask the engine whether somebody holds the token that a request shows."""
+"""Verification of a request's token: ask the engine whether it belongs to a holder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from lockfast.primitives.lock import Holder
 
 
 class Locks(Protocol):
-    """A client, for threads or asyncio."""
+    """A `Client` or an `AsyncClient`."""
 
     def lock(self, name: str, /) -> Any:  # noqa: ANN401  # blocking, or asyncio's
-        """Describe a lock."""
+        """Return a lock."""
 
 
 def held_in(client: Locks) -> Verify:
-    """Make the `verify` of a `Door`: the engine must have a holder with that id and that token.
+    """Return a function for `Door(verify=...)` that asks the engine for a holder with that token.
 
-    It costs one round trip for each new holder, and then a forged token raises no mark. Give an
-    `AsyncClient` to an ASGI application, a `Client` to a WSGI one.
+    Id and token must be those of a present holder, so a forged token raises no mark. This costs one
+    round trip for each new holder. Pass an `AsyncClient` in an ASGI application, and a `Client` in
+    a WSGI application.
     """
 
     def verify(at: Shown) -> bool | Awaitable[bool]:

@@ -1,4 +1,4 @@
-"""The WSGI middleware."""
+"""The WSGI middleware of the HTTP guard."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ _KEY = "HTTP_" + HEADER.upper().replace("-", "_")
 
 
 class FencingMiddleware:
-    """Refuses stale requests, as its door says; `environ["lockfast.shown"]` is what was shown."""
+    """Rejects requests with a stale token, by the rules of its `Door`.
+
+    The application finds the values of the token in `environ["lockfast.shown"]`.
+    """
 
     def __init__(self, app: WSGIApplication, door: Door) -> None:
-        """Stand in front of an application."""
+        """Wrap an application."""
         self._app = app
         self._door = door
         self._runtime = Threads()
@@ -63,19 +66,21 @@ def _values(environ: WSGIEnvironment) -> list[str]:
 
 
 def _answer(start: StartResponse, response: Problem) -> list[bytes]:
-    # With the error, so that a response which the application began, and did not send, is replaced.
+    # `exc_info` lets the server replace a response that the application began but did not send.
     status = f"{int(response.status)} {response.status.phrase}"
     start(status, response.headers, sys.exc_info())
     return [response.body]
 
 
 class _Body:
-    """A response on its way. The request is inside until the server has closed it."""
+    """The body of a response. The request counts as running until the server closes the body."""
 
     def __init__(
         self, body: Iterable[bytes], door: Door, at: Shown, ended: Callable[[], None]
     ) -> None:
-        """Begin at once: an application that is a generator does its work at the first chunk."""
+        """Fetch the first chunk at once, because a generator application does its work there, and
+        its `StaleToken` must become the response.
+        """
         self._body = body
         self._door = door
         self._ended = ended
@@ -90,7 +95,7 @@ class _Body:
             raise
 
     def __iter__(self) -> Iterator[bytes]:
-        """Go on."""
+        """Return itself."""
         return self
 
     def __next__(self) -> bytes:
@@ -98,7 +103,7 @@ class _Body:
         return self._first.pop() if self._first else next(self._rest)
 
     def close(self) -> None:
-        """End the request, once."""
+        """Close the application's body, and end the request, once."""
         try:
             self._shut()
         finally:

@@ -1,6 +1,6 @@
-"""The guard for object stores that speak S3: conditional puts, with the mark inside the body.
+"""The guard for object stores with the S3 API. It uses conditional puts.
 
-The client is boto3's or aiobotocore's, and the user's own.
+You pass your own client of boto3 or aiobotocore. The guard stores the mark inside each object.
 """
 
 from lockfast.guards.objects.guard import AsyncObjectGuard, ObjectGuard

@@ -1,8 +1,9 @@
-"""The envelope: a guarded object's body, with its mark in front. Pure.
+"""The format of a guarded object: one line with its mark, then its body. No I/O.
 
-The mark is inside the body and not in metadata: an ETag ignores metadata, so a seal that changed
-nothing else would leave it as it was, and a stale conditional put would pass (trap 50). The nonce
-makes every write's ETag its own, and tells a writer whose reply was lost that the write is its own.
+The mark is in the content and not in metadata, because an ETag ignores metadata. A seal that
+changed only metadata would not change the ETag, and a stale conditional put would pass (trap 50).
+The nonce gives every write an ETag of its own. It also shows a writer that got no reply whether the
+object that it reads is its own write.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from typing import NamedTuple
 from lockfast.guards.mark import Mark
 
 HEAD = 4096
-"""Bytes within which the first line ends: a name has 512 bytes at most, and JSON six for each."""
+"""Bytes that always contain the first line. A name has at most 512 bytes, and JSON six for each."""
 
 
 class Envelope(NamedTuple):
     """One state of a guarded object."""
 
     name: str
-    """The lock that guards it: tokens of two names do not compare."""
+    """The name of the lock that guards it. Tokens of two locks cannot be compared."""
     mark: Mark
     nonce: str
     gone: bool
-    """A tombstone: the object was deleted, its mark was not."""
+    """Whether the object was deleted. Its mark is kept."""
     body: bytes
 
 
 def seal(name: str, mark: Mark, body: bytes | None) -> Envelope:
-    """Make the next state of an object; None for one that is deleted."""
+    """Return the next state of an object. A body of None deletes it."""
     return Envelope(name, mark, secrets.token_hex(8), body is None, body or b"")
 
 
 def pack(envelope: Envelope) -> bytes:
-    """Write it: one line of JSON, then the body as it is."""
+    """Return the content of the object: one line of JSON, then the body unchanged."""
     head = {
         "lockfast": 1,
         "name": envelope.name,
@@ -48,7 +49,10 @@ def pack(envelope: Envelope) -> bytes:
 
 
 def unpack(data: bytes) -> Envelope:
-    """Read it, or the beginning of it; ValueError if it is none."""
+    """Return the envelope in the content of an object, or in its first HEAD bytes.
+
+    Raises `ValueError` if the object was not written by a guard.
+    """
     head, _, body = data.partition(b"\n")
     try:
         said = json.loads(head)
@@ -56,7 +60,7 @@ def unpack(data: bytes) -> Envelope:
             raise ValueError(f"version {said['lockfast']!r}")
         mark = Mark(int(said["token"]), said["id"])
         return Envelope(said["name"], mark, said["nonce"], said["gone"], body)
-    except Exception as error:  # brackets in brackets are a RecursionError
+    except Exception as error:  # deeply nested brackets raise a RecursionError
         raise ValueError(
             "this object was not written by a guard, so it has no mark: write it anew, through "
             "the guard, under a key of its own"

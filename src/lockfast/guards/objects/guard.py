@@ -1,4 +1,4 @@
-"""The object store's guard for threads and asyncio: the logic is one coroutine each."""
+"""The object guard for threads and asyncio. Both share the coroutines of `ObjectGuardCore`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from lockfast.runtime.drive import blocking
 from lockfast.runtime.threads import Threads
 
 TRIES = 100
-"""Each lost round means that somebody else won one; so many in a row mean that the store lies."""
-PAUSE = 0.02  # seconds before a try after a 409: the store is still busy with another's put
+"""Attempts to write. An attempt fails if another client has written in between. If so many fail in
+a row, the store reports changes that did not happen."""
+PAUSE = 0.02  # seconds before another attempt after a 409: the store is busy with another put
 MISSING, CONFLICT, CHANGED = 404, 409, 412
-REMEMBERED = 1024  # keys of which a guard knows its own last write
+REMEMBERED = 1024  # keys for which a guard remembers its last write
 
 
 class S3(Protocol):
@@ -32,23 +33,23 @@ class S3(Protocol):
 
     @property
     def put_object(self) -> Callable[..., Any]:
-        """Write an object, perhaps on a condition."""
+        """Write an object, perhaps with a condition."""
 
 
 class Found(NamedTuple):
-    """What a read found: a state, and the ETag by which a put names it."""
+    """The state of an object, and its ETag for the condition of the next put."""
 
     envelope: Envelope
     etag: str
 
 
 class ObjectGuardCore:
-    """What the guard does in threads and asyncio."""
+    """The shared part of the sync and async guards."""
 
     _tasks: bool
 
     def __init__(self, client: S3, bucket: str) -> None:
-        """Nothing is sent."""
+        """Take the client and the name of the bucket. Nothing is sent."""
         if hasattr(client, "__aenter__") is not self._tasks:
             other = "ObjectGuard" if self._tasks else "AsyncObjectGuard"
             kind = "a blocking" if self._tasks else "an asyncio"
@@ -58,17 +59,19 @@ class ObjectGuardCore:
         self._runtime = Aio() if self._tasks else Threads()
         self._proven = False
         self._known: dict[str, Found] = {}
-        """What this guard wrote last: a holder's next put needs no read before it."""
+        """The last write of this guard to each key. The holder's next put needs no read before."""
 
     async def _get(self, key: str) -> bytes | None:
-        """Read an object's body; None if there is none, or it was deleted."""
+        """Return the body of an object, or None if it does not exist or was deleted."""
         found = await self._fetch(key)
         return None if found is None or found.envelope.gone else found.envelope.body
 
     async def _seal(self, lease: Holder, key: str) -> bytes | None:
-        """Raise the mark, and give the body as it is from then on; None if there is none.
+        """Store the token, so that the object rejects earlier holders, and return the body.
 
-        A new holder does this before its first read, or in its place. It writes the object anew.
+        Call it right after acquiring, instead of the first read. It rewrites the object. Returns
+        None if the object does not exist or was deleted. Raises `StaleToken` if a later holder has
+        been there.
         """
         kept: bytes | None = None
 
@@ -81,28 +84,39 @@ class ObjectGuardCore:
         return kept
 
     async def _put(self, lease: Holder, key: str, body: bytes) -> None:
-        """Write an object, or raise `StaleToken` and write nothing."""
+        """Write an object, or raise `StaleToken` and write nothing.
+
+        Raises `EngineRefused` if the store ignores conditions.
+        """
         await self._write(lease, key, lambda _: body)
 
     async def _delete(self, lease: Holder, key: str) -> None:
-        """Write a tombstone: a real DELETE would delete the mark, and reopen the door."""
+        """Mark an object as deleted, or raise `StaleToken` and change nothing.
+
+        It stays in the bucket as a small object with its mark. A real DELETE would delete the mark
+        too, and a stale holder could then write again.
+        """
         await self._write(lease, key, lambda _: None)
 
     async def _put_all(self, lease: Holder, key: str, parts: Mapping[str, bytes]) -> None:
-        """Write several objects that change together: all are new at once, or none is.
+        """Write several objects that change together, all or none.
 
-        The parts are written first, under keys that nobody knows; then the object at `key`, a
-        manifest that names them. What a refused or crashed writer leaves is named by no manifest.
+        It writes the parts under new random keys first, and then a manifest at `key` that lists
+        those keys. If the writer is rejected or crashes, its parts stay in the bucket, but no
+        manifest lists them. Raises `StaleToken` if a later holder has been there.
         """
         batch = secrets.token_hex(16)
         keys = {name: f"{key}.parts/{batch}/{number}" for number, name in enumerate(parts)}
-        shown(lease)  # a permit is refused before anything is written
+        shown(lease)  # raises for the permit of a semaphore, before anything is written
         for name, part in parts.items():
             await self._store(keys[name], part)
         await self._put(lease, key, json.dumps(keys).encode())
 
     async def _get_all(self, key: str) -> dict[str, bytes] | None:
-        """Read the objects of a manifest; None if there is none, or it was deleted."""
+        """Return the objects that `put_all` wrote, or None if there are none or they were deleted.
+
+        Raises `KeyError` if a part is missing.
+        """
         manifest = await self._get(key)
         if manifest is None:
             return None
@@ -113,9 +127,10 @@ class ObjectGuardCore:
         return {name: each[0] for name, each in read.items() if each is not None}
 
     async def _check(self, key: str) -> None:
-        """Raise unless the store honours conditions. `key`: an object of no other use.
+        """Raise `EngineRefused` unless the store honours conditions.
 
-        A store, or a proxy in front of it, that ignores `If-Match` accepts every stale put.
+        `key` names an object that this test may overwrite. A store, or a proxy in front of it, that
+        ignores `If-Match` would accept every stale put.
         """
         for condition in ({}, {"IfNoneMatch": "*"}, {"IfMatch": '"0"'}):
             status, _ = await self._store(key, b"lockfast: are conditions honoured?", **condition)
@@ -124,10 +139,10 @@ class ObjectGuardCore:
         self._proven = True
 
     async def _probe(self, key: str, data: bytes, **condition: str) -> None:
-        """Put what is put anyway on a condition that is false, and raise if the store accepts it.
+        """Put `data` with a condition that is false, and raise if the store accepts it.
 
-        With the first write of a guard, since nobody runs `check` by hand. A store that honours
-        conditions changes nothing; one that ignores them gets nothing but that write.
+        The first write of a guard does this, because few users call `check`. A store that honours
+        conditions changes nothing. One that ignores them stores only what would be written anyway.
         """
         if not self._proven:
             status, _ = await self._store(key, data, **condition)
@@ -148,21 +163,25 @@ class ObjectGuardCore:
         *,
         whole: bool = False,
     ) -> None:
-        """Read, decide, and put on the condition that nothing changed since; until it did not."""
+        """Read the object, check its mark, and put on condition that it has not changed since.
+
+        If it has changed, start again. `change` returns the new body for the present state.
+        `whole`: read the whole object and not only its first line.
+        """
         at = shown(lease)
         sent: Envelope | None = None
         known = self._known.get(key)
         if whole or known is None or known.envelope.mark != at.seal:
-            known = None  # to refuse somebody, it is read what stands now
+            known = None  # a decision about another mark needs the present state of the object
         for _ in range(TRIES):
             found = known or await self._fetch(key, whole=whole)
-            known = None  # if that was wrong, the put is refused, and the next round reads
+            known = None  # if it was out of date, the store rejects the put, and the next try reads
             if found is not None and sent is not None and found.envelope.nonce == sent.nonce:
-                return  # the put was applied, and its reply was lost
+                return  # the previous put was applied, but its reply was lost
             mark = self._admit(lease, key, found)
             body = change(None if found is None else found.envelope)
             if whole and found is not None and mark == found.envelope.mark:
-                return  # sealed already
+                return  # this claim has already sealed the object
             sent = seal(at.name, mark, body)
             condition = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found.etag}
             data = pack(sent)
@@ -199,7 +218,7 @@ class ObjectGuardCore:
         return None if read is None else Found(unpack(read[0]), read[1])
 
     async def _read(self, key: str, **how: str) -> tuple[bytes, str] | None:
-        """Return a body and its ETag; None if there is no such object."""
+        """Return the content of an object and its ETag, or None if it does not exist."""
         try:
             reply: Any = self._client.get_object(Bucket=self._bucket, Key=key, **how)
             if self._tasks:
@@ -214,7 +233,7 @@ class ObjectGuardCore:
         return data, reply["ETag"]
 
     async def _store(self, key: str, data: bytes, **condition: str) -> tuple[int, str]:
-        """Put; give the status and the ETag."""
+        """Put an object, and return the HTTP status and the ETag."""
         try:
             reply: Any = self._client.put_object(
                 Bucket=self._bucket, Key=key, Body=data, **condition
@@ -229,16 +248,19 @@ class ObjectGuardCore:
 
 
 def _status(error: ClientError) -> int:
-    """Read the status of an error; 0 where it means something else than usual."""
+    """Return the HTTP status of an error. 0 for a missing bucket, which must not look like a
+    missing object.
+    """
     if error.response["Error"].get("Code") == "NoSuchBucket":
         return 0
     return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
 class ObjectGuard(ObjectGuardCore):
-    """Guards objects of a bucket, with boto3's client. Every object has its own mark.
+    """Rejects writes to objects by a process that has lost its lock. For clients of boto3.
 
-    The store must honour `If-Match` and `If-None-Match`: the first write finds out, or `check`.
+    Every object has a mark of its own. The store must honour `If-Match` and `If-None-Match`. The
+    first write tests that, and so does `check`.
     """
 
     _tasks = False
@@ -253,7 +275,7 @@ class ObjectGuard(ObjectGuardCore):
 
 
 class AsyncObjectGuard(ObjectGuardCore):
-    """Guards objects of a bucket, with aiobotocore's client. All else as `ObjectGuard`."""
+    """The same as `ObjectGuard`, for clients of aiobotocore."""
 
     _tasks = True
 

@@ -1,4 +1,4 @@
-"""The guard of a PostgreSQL database: marks, columns and triggers. Its schema is installed once."""
+"""The PostgreSQL guard: marks in a table or in columns, and triggers. `install` it once."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ __all__ = [
 
 PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
 WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
-"""An ALTER that waits for a long transaction holds up everybody who comes after it."""
+"""Sets a lock timeout, unless there is one. An ALTER that waits for a long transaction blocks every
+statement on the table that comes after it."""
 
 
 def schema() -> str:
-    """Return the SQL that `install` runs, for those who keep their migrations themselves."""
+    """Return the SQL that `install` runs, for projects that manage their migrations themselves."""
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 
 def install(conninfo: str, *, role: str | None = None) -> None:
-    """Install the schema, or bring it up to date. Blocking; safe to call again, and at once.
+    """Install the guard's schema, or update it. It blocks, and is safe to repeat and to run twice
+    at the same time.
 
     Args:
-        conninfo: The database, as a role that may create a schema in it.
+        conninfo: The database, with a user that may create a schema in it.
         role: A role that may write under the guard from then on. It cannot lower a mark.
 
     """
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        # Bytes: this text is ours, and has several statements, which are one transaction.
+        # As bytes, which psycopg's types allow besides literal strings, since this text is ours.
+        # Its statements are sent in one message, so they are one transaction.
         connection.execute(f"{PATIENCE}; {schema()}".encode())
         if role is not None:
             connection.execute("SELECT lockfast_guard.grant_v1(%s)", [role])

@@ -1,10 +1,11 @@
 """The bolt: while a guarded block is open, its connection cannot begin a second transaction.
 
 A `commit()` or `rollback()` in the block, or in a helper that it calls, ends the guarded
-transaction. psycopg would begin the next one by itself, and nothing would have checked the lease
-for that one; and in autocommit, which can be switched on then, every statement would be one. One
-that the block begins by SQL of its own (COMMIT AND CHAIN, or COMMIT and BEGIN in one text) the bolt
-does not see: before the commit, the server is asked if it is still the same.
+transaction. psycopg would begin the next one by itself, and no guard would have checked the lease
+for it. Autocommit could be switched on then, and every statement would be such a transaction. The
+bolt does not see a transaction that the block begins by SQL of its own (COMMIT AND CHAIN, or COMMIT
+and BEGIN in one text). So before the commit, the guard asks the server whether the transaction is
+still the same one.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from psycopg.pq import TransactionStatus
 
 from lockfast.errors import Unguarded
 
-# Whatever begins a transaction in psycopg asks this method for the BEGIN: a statement outside of
-# autocommit, `transaction()`, a two-phase one. It is not public, so it is named here: a psycopg
-# without it fails at the import, and not by letting a stale write through.
+# psycopg calls this method for the text of every BEGIN: for a statement outside of autocommit, for
+# `transaction()` and for a two-phase transaction. It is not public. If a later psycopg does not
+# have it, this line fails at the import, and no stale write passes.
 HOOK = BaseConnection._get_tx_start_command.__name__
-# And whatever runs a statement, in autocommit too, asks this one to begin a transaction before it.
+# psycopg calls this method before every statement, in autocommit too, to begin a transaction.
 START = BaseConnection._start_query.__name__
 ENDED = (
     "the guarded transaction had ended before its block did: by an error that the block has "
@@ -35,25 +36,28 @@ NAME = "_lockfast_block"
 
 
 class Bolt:
-    """Closed from the check to the end of the block, on a connection that is not in autocommit."""
+    """Makes a connection refuse new transactions, from the check to the end of the guarded block.
+
+    It replaces two methods of the connection, which must not be in autocommit.
+    """
 
     def __init__(self, connection: BaseConnection[Any], block: str) -> None:
-        """Close it, for the block of that name, or for the one that this is within."""
+        """Close the bolt. An inner block shares the name of the block that contains it."""
         self._words = vars(connection)
         self._connection = connection
         self._outer = self._words.get(HOOK)  # a block within a block
         self._words[HOOK] = refuse
         self._words[START] = partial(start, connection)
         self.block: str = self._words.setdefault(NAME, block)
-        """Which block the transaction was begun for."""
+        """The value of `BLOCK` in the guarded transaction."""
 
     @property
     def broken(self) -> bool:
-        """Whether the transaction is over."""
+        """Whether the guarded transaction has ended or failed."""
         return over(self._connection)
 
     def open(self) -> None:
-        """Open it: the block has come to its end."""
+        """Open the bolt at the end of the block. An outer block keeps the connection bolted."""
         if self._outer is None:
             self._words.pop(HOOK, None)
             self._words.pop(START, None)
@@ -63,27 +67,27 @@ class Bolt:
 
 
 def bolted(connection: BaseConnection[Any]) -> bool:
-    """Return whether a block is open on this connection."""
+    """Return whether a guarded block is open on this connection."""
     return HOOK in vars(connection)
 
 
 def over(connection: BaseConnection[Any]) -> bool:
-    """Return whether the transaction is over: a COMMIT finds nothing, or brings a ROLLBACK."""
+    """Return whether the transaction has ended or failed, so that COMMIT would commit nothing."""
     return connection.pgconn.transaction_status != TransactionStatus.INTRANS
 
 
 def refuse_next(connection: BaseConnection[Any]) -> None:
-    """Refuse a statement with which this connection would begin a transaction."""
+    """Raise `Unguarded` if the next statement would begin a new transaction."""
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:
         refuse()
 
 
 def start(connection: BaseConnection[Any]) -> PQGen[None]:
-    """Let a statement of the guarded transaction pass, and refuse every other one."""
+    """Replace `_start_query`: allow statements of the guarded transaction, and refuse others."""
     refuse_next(connection)
     yield from ()
 
 
 def refuse() -> NoReturn:
-    """Begin no transaction."""
+    """Raise `Unguarded`, because the guarded transaction has ended."""
     raise Unguarded(ENDED)

@@ -1,7 +1,7 @@
-"""The column form: the mark in two columns of the user's own row, for those who want no table.
+"""The column form of the PostgreSQL guard: the mark is in two columns of the guarded row itself.
 
-It guards that row and nothing else, and only the statements that ask it. A row that is deleted and
-made again begins without a mark: that reopens the door.
+It needs no schema of lockfast. It guards only that row, and only statements that use it. If a row
+is deleted and inserted again, its mark is lost, and a stale holder can write to it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 from lockfast.guards.mark import Holder, refused, shown
 from lockfast.runtime.drive import drive
 
-# PostgreSQL's own operators and types, whatever stands in the session's search_path: one who may
-# CREATE in a schema on it could otherwise have his own `=` called with these arguments.
+# Operators and types are qualified with pg_catalog, because the caller's search_path is not known:
+# a user who may CREATE in a schema on it could otherwise put an `=` of his own there.
 ADMITTED = SQL(
     "(%(lockfast_token)s::pg_catalog.int8 OPERATOR(pg_catalog.>) {token} "
     "OR (%(lockfast_token)s::pg_catalog.int8 OPERATOR(pg_catalog.=) {token} "
@@ -35,14 +35,14 @@ class Line(Protocol):
     """A cursor, for threads or for asyncio."""
 
     async def rows(self, query: Composed, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Run a statement, and give its rows."""
+        """Run a statement, and return its rows."""
 
 
 class ColumnsCore:
-    """Which columns they are, and the SQL around them."""
+    """The shared part of `Columns` and `AsyncColumns`: the names of the columns, and the SQL."""
 
     def __init__(self, token: str = "fence_token", id: str = "fence_id") -> None:  # noqa: A002, S107  # the columns' names
-        """Name the two columns: a bigint and a text, both NOT NULL."""
+        """Take the names of the two columns, a bigint and a text, both NOT NULL."""
         names = {"token": Identifier(token), "id": Identifier(id)}
         self._token = names["token"]
         self._new = SQL(
@@ -50,17 +50,18 @@ class ColumnsCore:
             "ADD COLUMN IF NOT EXISTS {id} text NOT NULL DEFAULT ''"
         ).format(**names)
         self.where: Composed = ADMITTED.format(**names)
-        """For the WHERE of a statement of your own. No row changed: refused, or not there."""
+        """A condition for the WHERE of your own UPDATE. If it changes no row, the lease is stale,
+        or the row does not exist."""
         self.set: Composed = RAISED.format(**names)
-        """For its SET."""
+        """Assignments for the SET of that UPDATE, which raise the mark."""
 
     def add_to(self, table: str) -> Composed:
-        """Write the ALTER TABLE that makes the columns."""
+        """Return the ALTER TABLE that adds the columns to a table."""
         return SQL("ALTER TABLE {} {}").format(Identifier(*table.split(".")), self._new)
 
     @staticmethod
     def shown(lease: Holder) -> dict[str, object]:
-        """Return the parameters that `where` and `set` ask for."""
+        """Return the query parameters for `where` and `set`."""
         at = shown(lease)
         return {
             "lockfast_token": at.token,
@@ -91,7 +92,7 @@ class ColumnsCore:
             )
             for n, (column, value) in enumerate(values.items())
         ]
-        # One row or none: of several, some could be changed and others refused.
+        # The key must match exactly one row. Of several, some could be changed and others refused.
         update = SQL(
             "UPDATE {0} SET {1} WHERE {2} AND {3} AND "
             "(SELECT pg_catalog.count(*) FROM {0} WHERE {2}) OPERATOR(pg_catalog.=) 1 "
@@ -115,11 +116,11 @@ class ThreadLine:
     """A cursor that blocks."""
 
     def __init__(self, cursor: Cursor[Any]) -> None:
-        """Leave the caller's own cursor with the rows that it has."""
+        """Take a new cursor, since the caller's own may still have rows to fetch."""
         self._cursor = cursor.connection.cursor(row_factory=tuple_row)
 
     async def rows(self, query: Composed, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Run it."""
+        """Run a statement, and return its rows."""
         return self._cursor.execute(query, values).fetchall()
 
 
@@ -127,16 +128,16 @@ class AioLine:
     """A cursor that suspends."""
 
     def __init__(self, cursor: AsyncCursor[Any]) -> None:
-        """Leave the caller's own cursor with the rows that it has."""
+        """Take a new cursor, since the caller's own may still have rows to fetch."""
         self._cursor = cursor.connection.cursor(row_factory=tuple_row)
 
     async def rows(self, query: Composed, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Run it."""
+        """Run a statement, and return its rows."""
         return await (await self._cursor.execute(query, values)).fetchall()
 
 
 class Columns(ColumnsCore):
-    """The column form, for threads."""
+    """Rejects stale writes to rows that have a mark in two columns of their own."""
 
     def update(
         self,
@@ -146,21 +147,28 @@ class Columns(ColumnsCore):
         key: Mapping[str, object],
         values: Mapping[str, object],
     ) -> None:
-        """Change the row with that key, if the lease is current; a value may be `psycopg.sql`.
+        """Update one row, in the transaction of `cursor`, unless the lease is stale.
 
-        Raises `StaleToken`, and the lease is LOST; `LookupError` where there is no such row.
+        - `key`: the columns and values that identify the row.
+        - `values`: the new values by column. A value may also be an expression of `psycopg.sql`.
+
+        Raises `StaleToken` if a later holder has been there; the lease is LOST then. Raises
+        `LookupError` if the key matches no row, or several.
         """
         drive(self._write(ThreadLine(cursor), lease, table, key, values))
 
     def seal(
         self, cursor: Cursor[Any], lease: Holder, table: str, key: Mapping[str, object]
     ) -> None:
-        """Raise the row's mark. Commit it before the first read."""
+        """Store the token in the row, so that it rejects earlier holders from now on.
+
+        Commit the transaction of `cursor` before the first read.
+        """
         drive(self._write(ThreadLine(cursor), lease, table, key, {}))
 
 
 class AsyncColumns(ColumnsCore):
-    """The column form, for asyncio."""
+    """The same as `Columns`, for asyncio."""
 
     async def update(
         self,
@@ -170,11 +178,11 @@ class AsyncColumns(ColumnsCore):
         key: Mapping[str, object],
         values: Mapping[str, object],
     ) -> None:
-        """Change the row with that key, if the lease is current."""
+        """Update one row, unless the lease is stale. See `Columns.update`."""
         await self._write(AioLine(cursor), lease, table, key, values)
 
     async def seal(
         self, cursor: AsyncCursor[Any], lease: Holder, table: str, key: Mapping[str, object]
     ) -> None:
-        """Raise the row's mark. Commit it before the first read."""
+        """Store the token in the row. Commit it before the first read. See `Columns.seal`."""
         await self._write(AioLine(cursor), lease, table, key, {})

@@ -1,4 +1,4 @@
-"""The guard of a PostgreSQL database, for threads and asyncio, over psycopg 3."""
+"""The PostgreSQL guard for threads and asyncio, over psycopg 3."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ThreadLine(Generic[Row]):
     """A connection that blocks."""
 
     def __init__(self, connection: Connection[Row]) -> None:
-        """Take a cursor on it."""
+        """Take the connection, and open a cursor on it."""
         self.connection = connection
         self.cursor = connection.cursor()
 
     async def run(self, *statements: str) -> None:
-        """Run statements."""
+        """Send statements in one message, and wait for their results."""
         with self.connection.lock:
             self.connection.wait(exchange(self.connection.pgconn, statements))
 
@@ -34,7 +34,7 @@ class ThreadLine(Generic[Row]):
         self.connection.rollback()
 
     async def set_autocommit(self, on: bool) -> None:  # noqa: FBT001  # psycopg's
-        """Set it."""
+        """Set psycopg's autocommit."""
         self.connection.autocommit = on
 
 
@@ -42,12 +42,12 @@ class AioLine(Generic[Row]):
     """A connection that suspends."""
 
     def __init__(self, connection: AsyncConnection[Row]) -> None:
-        """Take a cursor on it."""
+        """Take the connection, and open a cursor on it."""
         self.connection = connection
         self.cursor = connection.cursor()
 
     async def run(self, *statements: str) -> None:
-        """Run statements."""
+        """Send statements in one message, and wait for their results."""
         async with self.connection.lock:
             await self.connection.wait(exchange(self.connection.pgconn, statements))
 
@@ -56,12 +56,15 @@ class AioLine(Generic[Row]):
         await self.connection.rollback()
 
     async def set_autocommit(self, on: bool) -> None:  # noqa: FBT001  # psycopg's
-        """Set it."""
+        """Set psycopg's autocommit."""
         await self.connection.set_autocommit(on)
 
 
 class Transaction(Generic[Row]):
-    """One guarded transaction. A class: a generator costs more than the check itself."""
+    """The context manager of one guarded transaction.
+
+    It is a class, because a generator with `contextmanager` costs more than the check itself.
+    """
 
     def __init__(
         self,
@@ -70,13 +73,13 @@ class Transaction(Generic[Row]):
         *,
         check_lease: bool,
     ) -> None:
-        """Nothing is sent yet."""
+        """Take the source of the connection and the leases. Nothing is sent."""
         self._source = source
         self._leases = leases
         self._check_lease = check_lease
 
     def __enter__(self) -> Cursor[Row]:
-        """Begin, by the check."""
+        """Begin the transaction, check the leases, and return a cursor."""
         line = ThreadLine(self._source.__enter__())
         try:
             self._passage = Passage(line, self._leases)
@@ -92,7 +95,7 @@ class Transaction(Generic[Row]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or roll back."""
+        """Commit, or roll back if the block has raised."""
         try:
             drive(self._passage.end(error))
         finally:
@@ -100,7 +103,7 @@ class Transaction(Generic[Row]):
 
 
 class AsyncTransaction(Generic[Row]):
-    """The same for asyncio."""
+    """The asynchronous context manager of one guarded transaction."""
 
     def __init__(
         self,
@@ -109,13 +112,13 @@ class AsyncTransaction(Generic[Row]):
         *,
         check_lease: bool,
     ) -> None:
-        """Nothing is sent yet."""
+        """Take the source of the connection and the leases. Nothing is sent."""
         self._source = source
         self._leases = leases
         self._check_lease = check_lease
 
     async def __aenter__(self) -> AsyncCursor[Row]:
-        """Begin, by the check."""
+        """Begin the transaction, check the leases, and return a cursor."""
         line = AioLine(await self._source.__aenter__())
         try:
             self._passage = Passage(line, self._leases)
@@ -131,7 +134,7 @@ class AsyncTransaction(Generic[Row]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or roll back."""
+        """Commit, or roll back if the block has raised."""
         try:
             await self._passage.end(error)
         finally:
@@ -139,23 +142,25 @@ class AsyncTransaction(Generic[Row]):
 
 
 class PostgresGuard(Generic[Row]):
-    """Guards what is written through it: a stale lease is refused, in the write's transaction.
+    """Rejects writes to PostgreSQL by a process that has lost its lock, in the same transaction.
 
-    `connection`: a psycopg connection, or whatever gives one for a while, such as
-    `pool.connection` of psycopg's pool.
+    - `connection`: a psycopg connection, or a function that returns a context manager for one, such
+      as `pool.connection` of psycopg's pool.
     """
 
     def __init__(
         self,
         connection: Connection[Row] | Callable[[], AbstractContextManager[Connection[Row]]],
     ) -> None:
-        """Nothing is sent yet."""
+        """Take a connection or its source. Nothing is sent."""
         self._source = connection
 
     def seal(self, *leases: Holder) -> None:
-        """Raise the mark: do it right after the grant, before the first read.
+        """Store the token of each lease, so that the database rejects earlier holders from now on.
 
-        Without it, a stale write may still land between what you read and what you write.
+        Call it right after acquiring, before the first read. Otherwise a stale holder may still
+        write between your read and your write. It commits a transaction of its own. Raises
+        `StaleToken` if a later holder has been there.
         """
         with self._connection() as connection:
             drive(Passage(ThreadLine(connection), leases).seal())
@@ -163,11 +168,16 @@ class PostgresGuard(Generic[Row]):
     def transaction(
         self, *leases: Holder, check_lease: bool = False
     ) -> AbstractContextManager[Cursor[Row]]:
-        """Begin a transaction that only a current lease gets into; commit it at the end.
+        """Return a context manager for a transaction that checks the leases first.
 
-        Raises `StaleToken`, and the lease is LOST, if a later holder has been there.
-        `check_lease`: where the lock's engine is this same database, ask also it, and keep it from
-        giving the lock away before this transaction has ended.
+        `with` returns a cursor. The transaction is committed at the end of the block, and rolled
+        back if the block raises.
+
+        - `check_lease`: also ask the lock's engine, which must be in the same database. It then
+          cannot grant the lock to another holder before this transaction has ended.
+
+        Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
+        written. Raises `Unguarded` if the block itself ends the transaction and continues.
         """
         return Transaction(self._connection(), leases, check_lease=check_lease)
 
@@ -177,25 +187,28 @@ class PostgresGuard(Generic[Row]):
 
 
 class AsyncPostgresGuard(Generic[Row]):
-    """The same for asyncio, over `AsyncConnection`."""
+    """The same as `PostgresGuard`, for asyncio, over `AsyncConnection`."""
 
     def __init__(
         self,
         connection: AsyncConnection[Row]
         | Callable[[], AbstractAsyncContextManager[AsyncConnection[Row]]],
     ) -> None:
-        """Nothing is sent yet."""
+        """Take a connection or its source. Nothing is sent."""
         self._source = connection
 
     async def seal(self, *leases: Holder) -> None:
-        """Raise the mark: do it right after the grant, before the first read."""
+        """Store the token of each lease, before the first read. See `PostgresGuard.seal`."""
         async with self._connection() as connection:
             await Passage(AioLine(connection), leases).seal()
 
     def transaction(
         self, *leases: Holder, check_lease: bool = False
     ) -> AbstractAsyncContextManager[AsyncCursor[Row]]:
-        """Begin a transaction that only a current lease gets into; commit it at the end."""
+        """Return an asynchronous context manager for a transaction that checks the leases first.
+
+        See `PostgresGuard.transaction`.
+        """
         return AsyncTransaction(self._connection(), leases, check_lease=check_lease)
 
     def _connection(self) -> AbstractAsyncContextManager[AsyncConnection[Row]]:

@@ -1,4 +1,4 @@
-"""How a lease passes through the guard of a PostgreSQL connection."""
+"""The guarded transaction and the seal on a psycopg connection, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Line(Protocol):
         """The connection."""
 
     async def run(self, *statements: str) -> None:
-        """Run `exchange`."""
+        """Send statements by `exchange`."""
 
     async def rollback(self) -> None:
         """Roll back."""
 
     async def set_autocommit(self, on: bool) -> None:  # noqa: FBT001  # psycopg's
-        """Let psycopg begin transactions by itself, or not. Nothing is sent."""
+        """Set psycopg's autocommit. This sends nothing."""
 
 
 class Passage:
-    """One transaction under some leases, or a seal. It leaves the connection as it found it."""
+    """One guarded transaction, or one seal. It restores the connection's autocommit at the end."""
 
     def __init__(self, line: Line, leases: Sequence[Holder]) -> None:
-        """Nothing is sent yet."""
+        """Take the connection and the leases. Nothing is sent."""
         self._line = line
         self._leases = leases
         self._autocommit = line.connection.autocommit
         self._bolt: Bolt | None = None
 
     async def seal(self) -> None:
-        """Raise the marks in a transaction of its own: from here on the holder may read."""
+        """Raise the marks in a transaction of its own. When it returns, the holder may read."""
         if self._line.connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise within("seal() commits by itself, so it comes before your transaction")
         try:
@@ -67,14 +67,14 @@ class Passage:
             raise
 
     async def begin(self, *, check_lease: bool) -> None:
-        """Open the transaction by the check."""
+        """Begin the transaction, and check the leases in it."""
         connection = self._line.connection
         if connection.pgconn.transaction_status != TransactionStatus.IDLE:
             raise within("transaction() begins one of its own")
-        if self._autocommit:  # or what comes after a commit in the block would be its own
+        if self._autocommit:  # or each statement after a commit in the block would commit itself
             await self._line.set_autocommit(False)
         try:
-            # In the same message as the BEGIN: the check costs no round trip.
+            # The check is in the same message as the BEGIN, so it costs no round trip.
             calls = entering(self._leases, check_lease=check_lease)
             await self._line.run(beginning(connection), *calls)
             self._bolt = Bolt(connection, block_of(self._leases))
@@ -84,7 +84,7 @@ class Passage:
             raise
 
     async def end(self, error: BaseException | None) -> None:
-        """Commit, or roll back and say what the error means."""
+        """Commit, or roll back after an error. If it means that a lease is lost, raise that."""
         ended = False
         if self._bolt is not None:
             ended = self._bolt.broken
@@ -97,7 +97,7 @@ class Passage:
                 raise psycopg.ProgrammingError(ENDED)
             await self._commit()
         except BaseException as failure:
-            if error is None:  # the commit was refused, perhaps by a trigger, or cancelled
+            if error is None:  # the commit failed, perhaps by a trigger, or was cancelled
                 await self._fail(failure)
             raise
         finally:
@@ -106,22 +106,22 @@ class Passage:
     async def _commit(self) -> None:
         """Commit the transaction that was checked, and no other.
 
-        In the same message as the COMMIT: to ask costs no round trip.
+        The test is in the same message as the COMMIT, so it costs no round trip.
         """
         try:
             await self._line.run(still(block_of(self._leases)), "COMMIT")
         except psycopg.errors.UndefinedObject as error:
             status = self._line.connection.pgconn.transaction_status
-            if status != TransactionStatus.INERROR:  # the COMMIT's own error has ended it
+            if status != TransactionStatus.INERROR:  # an error of the COMMIT itself, not of `still`
                 raise
             await self._fail(error)
             raise Unguarded(ENDED) from None
 
     async def _fail(self, error: BaseException) -> None:
-        """Roll back; raise what the error means, if it means that the lease is lost."""
+        """Roll back. If the error means that a lease is lost, raise that instead."""
         connection = self._line.connection
         if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            with suppress(psycopg.Error):  # cut off: then the server has rolled back by itself
+            with suppress(psycopg.Error):  # the connection is lost: the server has rolled back
                 await self._line.rollback()
         if not isinstance(error, psycopg.Error):
             return
@@ -132,7 +132,10 @@ class Passage:
             raise meant from error
 
     async def _look_again(self) -> LockfastError | None:
-        """Ask the mark what a serialization failure was: without it the caller may try again."""
+        """Return the error if the mark shows that a serialization failure was due to a stale lease.
+
+        If it was not, return None: the caller may try again.
+        """
         try:
             await self._line.run(READ_COMMITTED, *sealing(self._leases))
         except psycopg.Error as error:
@@ -146,17 +149,17 @@ class Passage:
 
 
 def within(why: str) -> psycopg.ProgrammingError:
-    """Say that a transaction has begun already."""
+    """Return the error for a connection that is already in a transaction."""
     return psycopg.ProgrammingError(
         f"the connection is in a transaction already, and {why}: commit or roll back first"
     )
 
 
 def exchange(pgconn: PGconn, statements: Sequence[str]) -> PQGen[None]:
-    """Send statements in one message, and read what came of them.
+    """Send statements in one message, and raise the first error among their results.
 
-    Beneath psycopg's cursors: they do not know which statements have no rows and are never to be
-    prepared, and their bookkeeping would cost as much as the check itself.
+    It does not use psycopg's cursors. They do not know that these statements return no rows and
+    need not be prepared, and their bookkeeping would cost as much as the check itself.
     """
     pgconn.send_query("; ".join(statements).encode())
     for result in (yield from generators.execute(pgconn)):
@@ -165,7 +168,7 @@ def exchange(pgconn: PGconn, statements: Sequence[str]) -> PQGen[None]:
 
 
 def beginning(connection: BaseConnection[Any]) -> str:
-    """Write the BEGIN that psycopg would send on this connection."""
+    """Return the BEGIN that psycopg would send on this connection."""
     words = ["BEGIN"]
     if connection.isolation_level is not None:
         level = IsolationLevel(connection.isolation_level).name.replace("_", " ")

@@ -1,38 +1,38 @@
--- What the guard needs in a PostgreSQL database (13 or later). Safe to run again.
+-- The schema of the PostgreSQL guard (PostgreSQL 13 or later). Safe to run again.
 --
--- mark  one row per name: the highest token that was seen, and the id of the claim that showed it.
---       It is never deleted: without its mark a name lets the stale in again.
+-- mark  one row per lock: the highest token that was seen, and the id of the claim with that token.
+--       Rows are never deleted: without its mark, a lock would admit stale holders again.
 --
 -- Refusals have SQLSTATEs of their own:
---   LF001  stale: the detail is the token that stands and, in hexadecimal, the name
+--   LF001  the token is stale. The detail is the token of the mark and, in hexadecimal, the lock's name
 --   LF002  no token was shown
---   LF003  the engine, in this very database, no longer has the lease; the detail as above
+--   LF003  the engine, in this same database, no longer has the lease. The detail is 0 and the name
 --
--- The check is an UPDATE of the mark, also when nothing changes: it locks the mark's row to the end
--- of the transaction, so that no later holder can seal before this transaction has ended; and under
--- REPEATABLE READ and SERIALIZABLE a seal since the snapshot is a serialization failure.
+-- The check is an UPDATE of the mark, even if nothing changes. It locks the mark's row to the end of
+-- the transaction, so that no later holder can seal before this transaction has ended. Under
+-- REPEATABLE READ and SERIALIZABLE, a seal since the snapshot makes it a serialization failure.
 
 --
--- Who may do what: a writer has EXECUTE on enter_v1, seal_v1, held_v1 and demand_v1 (grant_v1 gives it),
--- and no right to the marks. Those four are SECURITY DEFINER, so a writer can raise a mark, and never
--- lower or delete one. Triggers run as the writer: they turn rows of any type into JSON, and a type's own
--- casts must not run as the marks' owner.
+-- Rights: a writer has EXECUTE on enter_v1, seal_v1, held_v1 and demand_v1 (granted by grant_v1), and
+-- no right to the marks. Those four are SECURITY DEFINER, so a writer can raise a mark, and never lower
+-- or delete one. Triggers run as the writer. They convert rows of any type to JSON, and the casts of a
+-- user's type must not run as the owner of the marks.
 --
--- Every function has a fixed search_path, because whoever may CREATE in a schema on the caller's path
--- could otherwise put a function or an operator of his own in front of PostgreSQL's, and have it run as
--- the caller, or as the owner. admit_v1 and bound_v1 have none of their own, for speed: only the owner
--- may call them, and otherwise they run beneath one of the four.
+-- Every function has a fixed search_path. Otherwise a user who may CREATE in a schema on the caller's
+-- path could put a function or an operator of his own in front of PostgreSQL's, and have it run as the
+-- caller or as the owner. admit_v1 and bound_v1 have no fixed path, for speed. Only the owner may call
+-- them directly, and all other calls come from one of the four.
 
--- The installation itself runs on a fixed path too, and leaves the transaction's own behind.
+-- The installation runs with a fixed path too, and restores the transaction's own path at the end.
 SELECT pg_catalog.set_config('lockfast.path', pg_catalog.current_setting('search_path'), true);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
-SELECT pg_advisory_xact_lock(7812736409124); -- two installations at once would disturb each other
+SELECT pg_advisory_xact_lock(7812736409124); -- two installations at the same time would conflict
 
 CREATE SCHEMA IF NOT EXISTS lockfast_guard;
 
--- The owner of a schema can replace what is in it: one whom the installer has no reason to trust may have
--- made it beforehand.
+-- The owner of a schema can replace the functions in it, and a user whom the installer has no reason to
+-- trust may have created it before. It must belong to the installer, a superuser or the database's owner.
 DO $$
 DECLARE
   v_owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'lockfast_guard');
@@ -48,12 +48,12 @@ BEGIN
 END
 $$;
 
--- Room in every page, so that an update stays in its page and touches no index.
+-- fillfactor leaves room in every page, so that an update stays in its page and changes no index.
 CREATE TABLE IF NOT EXISTS lockfast_guard.mark (
   name   bytea  PRIMARY KEY,   -- UTF-8; a text cannot hold NUL
   token  bigint NOT NULL,
-  id     text   NOT NULL,      -- empty where a reader has raised the mark to its floor
-  passed xid8   NOT NULL       -- the transaction that was let in last: the trigger looks for its own
+  id     text   NOT NULL,      -- empty if a reader has raised the mark to its floor
+  passed xid8   NOT NULL       -- the last transaction that was admitted: the trigger compares it with its own
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 CREATE OR REPLACE FUNCTION lockfast_guard.keep_v1() RETURNS trigger LANGUAGE plpgsql
@@ -74,19 +74,19 @@ BEGIN
 END
 $$;
 
--- ALWAYS: session_replication_role must not switch it off.
+-- ALWAYS, so that session_replication_role cannot disable it.
 ALTER TABLE lockfast_guard.mark ENABLE ALWAYS TRIGGER keep;
 
--- The rule: let a holder in, and raise the mark; or refuse it.
+-- The rule of every guard: admit a holder and raise the mark, or refuse a stale holder.
 --
--- p_floor  what the mark is raised to: the token, or for a reader the floor of its grant
+-- p_floor  the value to which the mark is raised: the token, or for a reader the floor of its grant
 CREATE OR REPLACE PROCEDURE lockfast_guard.admit_v1(
   p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
   v_current bigint;
 BEGIN
-  -- No engine gives out such a token. As a mark, it would lock everybody out for good.
+  -- No engine gives out a token outside this range. As a mark, it would refuse every holder for ever.
   IF p_token NOT BETWEEN 1 AND 9007199254740991 OR p_floor NOT BETWEEN 0 AND p_token
     OR p_name IS NULL OR p_token IS NULL OR p_floor IS NULL OR p_id IS NULL OR p_shared IS NULL THEN
     RAISE EXCEPTION 'lockfast: % is not a token (floor %)', p_token, p_floor
@@ -108,7 +108,8 @@ BEGIN
     IF FOUND THEN
       RETURN;
     END IF;
-    -- There is a mark: it refuses, or it has just been made by another. The second time it refuses.
+    -- There is a mark. Either it refuses this holder, or another transaction has just inserted it. In
+    -- that case the second round compares with it.
   END LOOP;
   SELECT m.token INTO v_current FROM lockfast_guard.mark m WHERE m.name = p_name;
   RAISE EXCEPTION 'lockfast: token % on % is stale, token % has been there',
@@ -117,21 +118,21 @@ BEGIN
 END
 $$;
 
--- Let neither a wait for a lock nor a pause of the client be longer than a lease is good, or a holder
--- that has lost it would block the next one. Milliseconds, as text.
+-- Limit waits for locks, and pauses of the client, to the time for which the lease is valid. Otherwise a
+-- holder that has lost its lease could block the next one. p_patience is in milliseconds, as text.
 CREATE OR REPLACE FUNCTION lockfast_guard.bound_v1(p_patience text) RETURNS boolean
 LANGUAGE sql AS $$
   SELECT pg_catalog.set_config('lock_timeout', p_patience, true) IS NOT NULL
      AND pg_catalog.set_config('idle_in_transaction_session_timeout', p_patience, true) IS NOT NULL
 $$;
 
--- The rule as the first thing in a transaction. A procedure: CALL has no rows to read.
+-- Apply the rule at the start of a transaction. It is a procedure, since a CALL returns no rows to read.
 CREATE OR REPLACE PROCEDURE lockfast_guard.enter_v1(
   p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- What nearly every call comes to, in one statement: the limits are set when the row is found, so
-  -- before it is locked. The whole rule costs half as much again.
+  -- The common case, a mark that this claim has left before, takes one statement. bound_v1 runs when the
+  -- row is found, so before it is locked. The whole rule would cost half as much again.
   UPDATE lockfast_guard.mark SET token = p_token, id = p_id, passed = pg_current_xact_id()
   WHERE name = p_name AND token = p_token AND id = p_id AND lockfast_guard.bound_v1(p_patience);
   IF NOT FOUND THEN
@@ -141,7 +142,7 @@ BEGIN
 END
 $$;
 
--- The same, to be committed by itself: it has to be on disk before the holder reads.
+-- The same for a seal, which is committed by itself. It must be on disk before the holder reads.
 CREATE OR REPLACE PROCEDURE lockfast_guard.seal_v1(
   p_name bytea, p_token bigint, p_id text, p_floor bigint, p_shared boolean, p_patience text
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -153,8 +154,9 @@ BEGIN
 END
 $$;
 
--- Where the engine is in this database: hold the claim itself to the end of the transaction, so that
--- the engine cannot give its place away before; or refuse. A renewal is not held up.
+-- For an engine in this same database: lock the claim's row to the end of the transaction, so that the
+-- engine cannot delete the claim and grant the lock to another before. Refuse if the claim is gone. The
+-- row lock does not block renewals.
 CREATE OR REPLACE PROCEDURE lockfast_guard.held_v1(p_name bytea, p_id text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -168,8 +170,8 @@ BEGIN
 END
 $$;
 
--- Demand that this transaction was let in under a name, or that SET LOCAL shows what lets it in.
--- A setting that was SET LOCAL in an earlier transaction is an empty string: that is no token.
+-- Refuse unless this transaction was admitted under the lock p_name, or SET LOCAL shows a valid token.
+-- After a SET LOCAL in an earlier transaction, the setting is an empty string, which is not a token.
 CREATE OR REPLACE FUNCTION lockfast_guard.demand_v1(p_name text, p_table text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -192,7 +194,8 @@ BEGIN
 END
 $$;
 
--- The trigger's arguments are the parts of a name: text, a column, text, a column, ..., text.
+-- Return the lock's name for a row. p_parts are the trigger's arguments, the parts of the name: text, a
+-- column, text, a column, ..., text.
 CREATE OR REPLACE FUNCTION lockfast_guard.named_v1(p_parts text[], p_row jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT string_agg(CASE WHEN place % 2 = 1 THEN part ELSE coalesce(p_row ->> part, '') END, ''
@@ -231,7 +234,7 @@ BEGIN
 END
 $$;
 
--- A table, and all its partitions.
+-- Return a table and all its partitions.
 CREATE OR REPLACE FUNCTION lockfast_guard.parts_v1(p_table regclass) RETURNS SETOF regclass
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT p_table UNION SELECT relid FROM pg_partition_tree(p_table)
@@ -249,17 +252,17 @@ BEGIN
 END
 $$;
 
--- Have a table refuse every write that does not show a current token of its lock.
+-- Make a table refuse every write that does not show a current token of its lock.
 --
--- p_name  the lock: one name for the whole table, or with columns in braces a name per row, such as
+-- p_name  the lock: one name for the whole table, or a name per row with columns in braces, such as
 --         invoice:{id}
 --
--- The check is made at commit, so a transaction may show its token late, and the mark is locked only
--- then. ALWAYS: session_replication_role must not switch it off.
+-- The trigger checks at commit. So a transaction may show its token late, and locks the mark only then.
+-- ALWAYS, so that session_replication_role cannot disable the triggers.
 --
--- PostgreSQL gives a row trigger to the partitions, but not that for TRUNCATE, and it gives neither to
--- tables that inherit: a write to the parent would change their rows unseen. A partition that is made
--- later needs another call of this.
+-- PostgreSQL copies a row trigger to the partitions, but not a trigger for TRUNCATE. It copies neither to
+-- tables that inherit, so a write to the parent would change their rows unchecked. Call this again after
+-- adding a partition.
 CREATE OR REPLACE FUNCTION lockfast_guard.protect_v1(p_table regclass, p_name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -301,8 +304,7 @@ BEGIN
 END
 $$;
 
--- Let a role write under the guard. Whatever it was granted on the marks is revoked, but not the right to
--- read them.
+-- Allow a role to write under the guard. Its rights to change the marks are revoked, but not to read them.
 CREATE OR REPLACE FUNCTION lockfast_guard.grant_v1(p_role text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -322,8 +324,8 @@ BEGIN
 END
 $$;
 
--- What is left to PUBLIC does nothing that its caller could not do: it makes triggers on his own tables,
--- is called by them, or joins text.
+-- Revoke all functions from PUBLIC except some that do nothing that their caller could not do himself: they
+-- create triggers on his own tables, are called by these triggers, or join text.
 DO $$
 DECLARE
   v_call text;
@@ -338,7 +340,7 @@ BEGIN
 END
 $$;
 
--- An earlier version had its users write to the marks: give those their new rights for the old.
+-- In an earlier version, writers had rights on the marks themselves. Replace those by the present rights.
 DO $$
 DECLARE
   v_role text;

@@ -1,7 +1,7 @@
-"""What a guard says to PostgreSQL, and how a refusal reads. No driver, no I/O.
+"""The guard's SQL statements, and the meaning of PostgreSQL's errors. No driver, no I/O.
 
-Nothing but numbers, ids and hexadecimal digits is ever written into a statement, so there is
-nothing to quote, and it can go in one message with the BEGIN in front of it.
+Only numbers, ids and hexadecimal digits are written into a statement. So nothing needs quoting, and
+a statement can be sent in one message together with the BEGIN before it.
 """
 
 from __future__ import annotations
@@ -18,58 +18,61 @@ from lockfast.primitives.lease import LeaseCore
 
 STALE, UNSHOWN, GONE = "LF001", "LF002", "LF003"
 SLEPT = "25P03"
-"""The client paused for longer than its lease was good: the server has rolled back, and hung up."""
+"""The client was paused in a transaction for longer than its lease was valid. The server has rolled
+back and closed the connection."""
 AGAIN = frozenset({"40001", "40P01", "55P03"})
-"""A serialization failure, a deadlock, a lock that was not had in time: the mark may have been
-raised since, and decides what it was."""
+"""A serialization failure, a deadlock, a lock timeout. Perhaps a later holder has raised the mark:
+then the lease is stale. Otherwise the caller may try again."""
 AFAR = 10.0
-"""For how many seconds a transaction may wait or pause under what a request has shown: only the
-holder knows how much of its lease is left."""
+"""Seconds for which a transaction may wait or pause if the lease is in another process, because
+only that process knows how much of its lease is left."""
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-"""In front of a seal: at a higher level it would fail whenever another is at the mark."""
+"""Precedes a seal. At a higher level, a seal would fail whenever another transaction has changed
+the mark at the same time."""
 BLOCK = "SELECT pg_catalog.current_setting('lockfast.block', true)"
-"""Ask which block this transaction was begun for. The setting ends with the transaction: behind a
-COMMIT AND CHAIN, or a COMMIT and a BEGIN, in the block there is none, though the status is the same
-as before."""
+"""Reads for which block the transaction was begun. The setting ends with its transaction. If the
+block runs COMMIT AND CHAIN, or COMMIT and BEGIN, the connection is in a transaction as before, but
+the setting is empty."""
 
 
 class Diagnosis(Protocol):
-    """What a driver says of the server's error."""
+    """The details of a server's error, as psycopg has them."""
 
     @property
     def message_primary(self) -> str | None:
-        """What is wrong, for people."""
+        """The error message."""
 
     @property
     def message_detail(self) -> str | None:
-        """The same, for `refusal`."""
+        """The detail of the error. `refusal` parses it."""
 
 
 class Failure(Protocol):
-    """An error of psycopg's, by whatever it was wrapped."""
+    """An error of psycopg."""
 
     @property
     def sqlstate(self) -> str | None:
-        """The server's code; None where the server said nothing."""
+        """The SQLSTATE, or None if the error did not come from the server."""
 
     @property
     def diag(self) -> Diagnosis:
-        """What else the server said."""
+        """The details of the error."""
 
 
 _entries: WeakKeyDictionary[LeaseCore, str] = WeakKeyDictionary()
-"""What stays the same in front of all writes of a lease. Weakly: a lease lives by its holder."""
+"""The part of `enter_v1` that is the same for all writes of a lease. Weak keys, because the cache
+must not keep a lease alive."""
 
 
 def entering(
     leases: Sequence[Holder], *, check_lease: bool = False, within: bool = False
 ) -> list[str]:
-    """Write the check that opens a transaction: the first thing in it, ahead of every read.
+    """Return the statements that check the leases. They come first in a transaction, before reads.
 
-    It also says for which block the transaction is, unless it is `within` another block.
+    They also set for which block the transaction is (`BLOCK`), unless it is `within` another block.
     """
     lease = leases[0] if len(leases) == 1 and not check_lease and not within else None
-    if isinstance(lease, LeaseCore):  # in front of nearly every write, so it is short
+    if isinstance(lease, LeaseCore):  # nearly every write comes here, so it is kept fast
         entry = _entries.get(lease)
         if entry is None:
             at = shown(lease)
@@ -83,12 +86,12 @@ def entering(
 
 
 def block_of(leases: Sequence[Holder]) -> str:
-    """Return what `BLOCK` answers in the transaction that these leases have entered."""
+    """Return the value that `BLOCK` must have in the transaction of these leases."""
     return leases[0].id if len(leases) == 1 else min(map(shown, leases)).id
 
 
 def still(block: str) -> str:
-    """Write a statement that fails where `BLOCK` answers something else."""
+    """Return a statement that fails unless `BLOCK` has the value `block`."""
     return (
         "SELECT pg_catalog.current_setting(CASE WHEN pg_catalog.current_setting('lockfast.block', "
         f"true) OPERATOR(pg_catalog.=) '{block}' THEN 'lockfast.block' "
@@ -97,12 +100,12 @@ def still(block: str) -> str:
 
 
 def sealing(leases: Sequence[Holder]) -> list[str]:
-    """Write a seal, a transaction of its own."""
+    """Return the statements that raise the marks, to be committed in a transaction of their own."""
     return _each("seal_v1", leases)
 
 
 def ensure_held(leases: Sequence[Holder]) -> None:
-    """Raise if one of them has ended, as far as can be known here."""
+    """Raise `LeaseLost` if a lease of this process is lost. Skip those of other processes."""
     for lease in leases:
         if isinstance(lease, LeaseCore):
             lease.ensure_held()
@@ -115,8 +118,8 @@ def _left(lease: Holder) -> float:
 def _each(procedure: str, leases: Sequence[Holder], *, named: bool = False) -> list[str]:
     if not leases:
         raise TypeError("a guard needs a lease")
-    ms = math.ceil(min(map(_left, leases)) * 1000.0) or 1  # 0 would be for ever
-    # In the order of names: two transactions under the same two locks must not block each other.
+    ms = math.ceil(min(map(_left, leases)) * 1000.0) or 1  # for PostgreSQL, 0 means no timeout
+    # In the order of names: two transactions under the same two locks must not deadlock.
     shows = sorted(map(shown, leases))
     ids = [f"'{_id(at)}'" for at in shows]
     if named:
@@ -133,7 +136,7 @@ def _call(procedure: str, at: Shown, id_: str) -> str:
 
 
 def _named(id_: str) -> str:
-    """Write an id so that it also names the block: `set_config` gives back what it has set."""
+    """Return SQL for an id that also sets `BLOCK`: `set_config` returns the value that it sets."""
     return f"pg_catalog.set_config('lockfast.block', '{id_}', true)"
 
 
@@ -148,7 +151,10 @@ def _id(at: Shown) -> str:
 
 
 def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
-    """Read a refusal, and tell the lease that was refused; None if it was something else."""
+    """Return the lockfast error for a refusal, and mark the refused lease as LOST.
+
+    Returns None if the server's error has another cause.
+    """
     state, said = error.sqlstate, error.diag
     if state == UNSHOWN:
         return Unguarded(said.message_primary or "no token was shown")

@@ -1,7 +1,7 @@
-"""The Redis guard: any list of commands, applied in one step if the token still stands.
+"""The Redis guard: it applies a list of commands in one atomic step, unless the token is stale.
 
-The client is redis-py's, and the user's own; nothing of redis-py is imported here, so that
-valkey-py's does as well.
+You pass your own client of redis-py. lockfast does not import redis-py here, so a client of
+valkey-py works as well.
 """
 
 from lockfast.guards.redis.guard import AsyncRedisGuard, PartlyApplied, RedisGuard

@@ -1,15 +1,16 @@
--- Raise the mark and apply commands, or refuse: one atomic step.
+-- Raise the mark and apply commands in one atomic step, or reject a stale holder.
 --
--- KEYS 1 mark  a string, "token id"; it has no expiry
---      2...    the keys of the commands, where somebody needs to know them (Cluster)
--- ARGV 1 a holder's "token id", which is the mark to leave; or a reader's "floor ticket."
---      2... the commands, each as the number of its words and its words
+-- KEYS 1 mark  a string, "token id", without an expiry
+--      2...    the keys of the commands, only on a Cluster, which needs to know them
+-- ARGV 1 of a holder: "token id", the new value of the mark; of a reader: "floor ticket."
+--      2... the commands, each as the number of its words, followed by the words
 --
--- Reply: the mark's token, as a string, if that one is refused; else the list of the commands'
---        replies. It ends with an error where a command failed: those before it stay applied.
+-- Reply: the token of the mark, as a string, if the holder is stale. Otherwise the list of the
+--        commands' replies. If a command fails, the list ends with its error, and the commands
+--        before it stay applied.
 --
--- Tokens are compared as strings of digits, the longer one first: no number of Lua's is involved,
--- so none loses a digit (trap 53).
+-- Tokens are compared as strings of digits: a longer string is higher. Lua's numbers would lose
+-- digits of large tokens (trap 53).
 local function above(a, b)
   if #a ~= #b then
     return #a > #b

@@ -1,7 +1,7 @@
-"""What is known of a command before it is sent: whether it can be applied, and its keys.
+"""Checks of Redis commands before they are sent: their arguments and their keys.
 
-A script is not rolled back, so a mistake in the third command of a list is better found before the
-first is applied. The server itself is asked what its commands are, once for each of them.
+Redis does not roll a script back. So a mistake in the third command of a list must be found before
+the first is applied. The guard asks the server for the rules of each command, once per command.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = Sequence[Word]
 
 LONGEST = 7000
-"""Words of one command. Lua passes its words on its stack, which has about 8,000 places."""
+"""The most words in one command. Lua passes them on its stack, which has about 8,000 slots."""
 SLOTS = 16384
 
 
 class Rule(NamedTuple):
-    """What the server says of a command."""
+    """The rules of a command, from COMMAND INFO."""
 
     arity: int
-    """Exact, or if negative the least; the command's name counts."""
+    """The number of words, including the command's name. If negative, the minimum."""
     first: int
-    """The place of the first key; 0 if the server has to be asked each time."""
+    """The position of the first key. 0 if only COMMAND GETKEYS can find the keys."""
     last: int
     step: int
     scripted: bool
+    """Whether scripts may call it."""
 
 
 def rule(info: Sequence[Any] | None, name: str) -> Rule:
-    """Read a reply to COMMAND INFO."""
+    """Return the rules in a reply to COMMAND INFO. Raise `ValueError` for an unknown command."""
     if info is None:
         raise ValueError(f"this Redis knows no command {name!r}: nothing was applied")
     flags = {text(flag) for flag in info[2]}
@@ -40,7 +41,7 @@ def rule(info: Sequence[Any] | None, name: str) -> Rule:
 
 
 def fits(rule: Rule, command: Command) -> None:
-    """Raise if the command cannot be right."""
+    """Raise `ValueError` if the command has a wrong number of words, or cannot run in a script."""
     size = len(command)
     if size != rule.arity if rule.arity >= 0 else size < -rule.arity:
         raise ValueError(f"{command[0]!r} takes other arguments than these: nothing was applied")
@@ -51,13 +52,13 @@ def fits(rule: Rule, command: Command) -> None:
 
 
 def keys(rule: Rule, command: Command) -> list[bytes]:
-    """Take the keys out of a command, where they stand in fixed places."""
+    """Return the keys of a command whose keys have fixed positions."""
     last = rule.last if rule.last >= 0 else len(command) + rule.last
     return [raw(word) for word in command[rule.first : last + 1 : rule.step]]
 
 
 def slot(key: bytes) -> int:
-    """Return the Cluster slot of a key: of the part in its first braces, if there is one."""
+    """Return the Cluster slot of a key. Only the part in its first braces counts, if it has one."""
     begin = key.find(b"{")
     if begin >= 0:
         end = key.find(b"}", begin)
@@ -67,7 +68,7 @@ def slot(key: bytes) -> int:
 
 
 def together(mark: bytes, found: Sequence[bytes]) -> None:
-    """Raise unless all keys are in the slot of the mark."""
+    """Raise `ValueError` unless all keys are in the Cluster slot of the mark."""
     where = slot(mark)
     for key in found:
         if slot(key) != where:
@@ -79,10 +80,10 @@ def together(mark: bytes, found: Sequence[bytes]) -> None:
 
 
 def text(word: str | bytes) -> str:
-    """Read what the server said, which a client may have decoded."""
+    """Return a word of a reply as str, whether or not the client has decoded it."""
     return word if isinstance(word, str) else word.decode()
 
 
 def raw(word: Word) -> bytes:
-    """Write a word as the client will."""
+    """Return a word as bytes, encoded as the client will encode it."""
     return word if isinstance(word, bytes) else str(word).encode()

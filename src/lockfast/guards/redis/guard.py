@@ -1,4 +1,4 @@
-"""The Redis guard for threads and asyncio: `seal` and `apply`. The logic is one coroutine each."""
+"""The Redis guard for threads and asyncio. Both share the coroutines of `RedisGuardCore`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ return keys.err and {} or keys  -- PUBLISH has none
 
 
 def _mark(tag: str | None, name: str) -> str:
-    """Return the key of a mark.
+    """Return the key of the mark of a lock.
 
-    The tag stands first, and ends at the first closing brace: a brace in the name cannot move it,
-    and no two pairs of a tag and a name make one key.
+    The hash tag comes first, and ends at the first closing brace. So a brace in the name cannot
+    change the tag, and two different pairs of tag and name never have the same key.
     """
     return f"lockfast:mark:{{{tag or name.partition('}')[0]}}}{name}"
 
 
 class Redis(Protocol):
-    """A client of redis-py or valkey-py."""
+    """A blocking client of redis-py or valkey-py."""
 
     def execute_command(self, *args: Word) -> Any:  # noqa: ANN401  # whatever Redis answers
         """Send one command."""
@@ -49,10 +49,13 @@ class AsyncRedis(Protocol):
 
 
 class PartlyApplied(LockfastError):
-    """A command of the list failed. Redis rolls nothing back: those before it stay applied."""
+    """A command of the list failed. The commands before it stay applied: Redis has no rollback.
+
+    `failed` is the index of the failed command, `replies` are the replies to those before it.
+    """
 
     def __init__(self, name: str, failed: int, replies: Sequence[Any], error: Exception) -> None:
-        """Name the resource, the place of the command that failed, and the replies before it."""
+        """Take the lock's name, the failed command's index, the replies before it and its error."""
         self.name = name
         self.failed = failed
         self.replies = list(replies)
@@ -63,10 +66,10 @@ class PartlyApplied(LockfastError):
 
 
 class RedisGuardCore:
-    """What the guard does in threads and asyncio."""
+    """The shared part of the sync and async guards."""
 
     def __init__(self, client: Redis | AsyncRedis, tag: str | None) -> None:
-        """Nothing is sent."""
+        """Take the client and the hash tag. Nothing is sent."""
         if inspect.iscoroutinefunction(client.execute_command) is not self._tasks:
             other = "RedisGuard" if self._tasks else "AsyncRedisGuard"
             kind = "a blocking" if self._tasks else "an asyncio"
@@ -77,7 +80,7 @@ class RedisGuardCore:
         self._tag = tag
         self._rules: dict[Word, Rule] = {}
         self._fitting: set[tuple[Word, int]] = set()
-        """Names and sizes of commands that were found right: most are of a few kinds."""
+        """Names and lengths of commands that were checked, so that each pair is checked once."""
         self._cluster = hasattr(client, "keyslot")
         self._last: tuple[weakref.ref[LeaseCore], tuple[Shown, str, str]] | None = None
 
@@ -88,15 +91,20 @@ class RedisGuardCore:
         return await reply if self._tasks else reply
 
     async def _seal(self, lease: Holder) -> None:
-        """Raise the mark. A new holder does this before its first read."""
+        """Store the token, so that this Redis rejects earlier holders from now on.
+
+        Call it right after acquiring, before the first read. Raises `StaleToken` if a later holder
+        has been there.
+        """
         await self._apply(lease, ())
 
     async def _apply(self, lease: Holder, commands: Sequence[Command]) -> list[Any]:
-        """Apply all commands in one step, or raise `StaleToken` and apply none.
+        """Apply all commands in one atomic step, or raise `StaleToken` and apply none.
 
-        Gives the replies as Redis sends them (`SET` gives b"OK", not True). Raises `ValueError`
-        before anything is applied if a command cannot be right, and `PartlyApplied` if one failed
-        for a reason that only the data can show (a wrong type, a value that is no number).
+        Each command is a sequence of words, such as `("SET", "total", 42)`. Returns the replies as
+        Redis sends them: `SET` returns b"OK", not True. Raises `ValueError`, before anything is
+        applied, if a command is malformed. Raises `PartlyApplied` if a command fails because of the
+        data, such as a wrong type or a value that is not a number.
         """
         at, mark, show = self._shows(lease)
         words: list[Word] = []
@@ -109,7 +117,7 @@ class RedisGuardCore:
         args = (1 + len(found), mark, *found, show, *words)
         try:
             reply: Any = self._client.execute_command("EVALSHA", _DIGEST, *args)
-            if self._tasks:  # here and not in _send: one coroutine less for every write
+            if self._tasks:  # not by `_send`, which would cost another coroutine for every write
                 reply = await reply
         except Exception as error:
             if type(error).__name__ != "NoScriptError":  # redis-py's, or valkey-py's
@@ -123,9 +131,9 @@ class RedisGuardCore:
         return reply
 
     def _shows(self, lease: Holder) -> tuple[Shown, str, str]:
-        """Return what a lease shows, the key of its mark, and both as the script wants them.
+        """Return the values of a lease, the key of its mark, and the script's first argument.
 
-        Remembered for the last lease: it shows the same at each of its writes.
+        The result is cached for the last lease, since it is the same for all of its writes.
         """
         last = self._last
         if last is not None and last[0]() is lease:
@@ -138,18 +146,18 @@ class RedisGuardCore:
         return shows
 
     async def _check(self, mark: str, command: Command) -> None:
-        """Raise if the command cannot be right, as far as its name and its size tell."""
+        """Raise if a command's name or its number of words is wrong."""
         name = command[0]
         if not isinstance(name, str):
             raise TypeError(f"a command begins with its name, a str, not {name!r}")
-        if name not in self._rules:  # asked in a script, since that is sent to the right node
+        if name not in self._rules:  # in a script with the mark as key: it goes to the right node
             (info,) = await self._send("EVAL", _INFO, 1, mark, name)
             self._rules[name] = known.rule(info, name)
         known.fits(self._rules[name], command)
         self._fitting.add((name, len(command)))
 
     async def _keys(self, mark: str, commands: Sequence[Command]) -> list[bytes]:
-        """Find the keys of all commands, and raise unless they are in the slot of the mark."""
+        """Return the keys of all commands. Raise unless they are in the slot of the mark."""
         found: list[bytes] = []
         for command in commands:
             rule = self._rules[command[0]]
@@ -163,20 +171,22 @@ class RedisGuardCore:
 
 
 class RedisGuard(RedisGuardCore):
-    """Guards keys of a Redis, with redis-py's client for threads; `RedisCluster` too.
+    """Rejects writes to Redis by a process that has lost its lock. For blocking clients.
 
-    `tag`: the hash tag that the keys share, on a cluster. Without one it is the lock's name: a key
-    `{invoice:42}:total` or `invoice:42` is in the slot of the mark of the lock `invoice:42`.
+    - `client`: a client of redis-py or valkey-py, also a `RedisCluster`.
+    - `tag`: on a cluster, the hash tag that your keys share. It defaults to the lock's name: the
+      keys `{invoice:42}:total` and `invoice:42` are in the same slot as the mark of the lock
+      `invoice:42`.
 
-    The mark is as durable as this Redis. A failover to a replica that had not received it, or a
-    restart with nothing saved, rewinds it, with the data: after that a stale holder can write once
-    more, until the new holder shows its token again.
+    The mark is as durable as this Redis. A failover to a replica that has not received the mark, or
+    a restart without saved data, resets the mark together with the data. After that a stale holder
+    can write again, until the new holder uses the guard once more.
     """
 
     _tasks = False
 
     def __init__(self, client: Redis, *, tag: str | None = None) -> None:
-        """Nothing is sent."""
+        """Take the client and the hash tag. Nothing is sent."""
         super().__init__(client, tag)
 
     seal = blocking(RedisGuardCore._seal)
@@ -184,12 +194,15 @@ class RedisGuard(RedisGuardCore):
 
 
 class AsyncRedisGuard(RedisGuardCore):
-    """Guards keys of a Redis, with redis-py's client for asyncio. All else as `RedisGuard`."""
+    """Rejects writes to Redis by a process that has lost its lock. For asyncio clients.
+
+    The arguments and limits are those of `RedisGuard`.
+    """
 
     _tasks = True
 
     def __init__(self, client: AsyncRedis, *, tag: str | None = None) -> None:
-        """Nothing is sent."""
+        """Take the client and the hash tag. Nothing is sent."""
         super().__init__(client, tag)
 
     seal = RedisGuardCore._seal

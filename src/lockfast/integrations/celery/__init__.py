@@ -1,4 +1,4 @@
-"""Celery: a task that runs once however often its message came, and a beat that leads."""
+"""Celery: run a task once although its message was delivered twice, and run several beats."""
 
 from lockfast.integrations.celery.beat import LeadingScheduler
 from lockfast.integrations.celery.once import once

@@ -1,4 +1,4 @@
-"""A beat that leads: of all that were started, one sends; the others keep up with it."""
+"""A scheduler for `celery beat`: of several running beats, only the leader sends tasks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from lockfast.blocking.client import Candidacy, Election, Lease
 from lockfast.errors import EngineError
 
 log = logging.getLogger("lockfast")
-LOOK = 1.0  # seconds between two looks of one that does not lead
+LOOK = 1.0  # the longest pause between two ticks, in seconds
 
 
 class LeadingScheduler(PersistentScheduler):
-    """Celery's own scheduler, which sends only while it leads `app.conf.lockfast_beat`.
+    """Celery's own scheduler, which sends tasks only while it leads `app.conf.lockfast_beat`.
 
-    Each beat has a schedule file of its own, so one that follows keeps its own up to date: an entry
-    counts as sent once its time has come and somebody was seen to lead after that. What came due
-    when nobody led any more is sent by whoever leads next.
+    Each beat has a schedule file of its own, so the followers keep theirs up to date. An entry
+    counts as sent if it was due and a leader was seen alive after that. The next leader sends the
+    entries that came due when there was no leader.
     """
 
     _candidacy: Candidacy | None = None
 
     def tick(self, *args: Any, **kwargs: Any) -> float:  # noqa: ANN401  # Celery's
-        """Send what is due, if this one leads; give the seconds until the next tick."""
-        if self._candidacy is None:  # not before: Celery makes schedulers to print their names too
+        """Send the tasks that are due, if this beat leads. Return the seconds to the next tick."""
+        if self._candidacy is None:  # not in __init__: Celery also makes schedulers to print them
             self._candidacy = self._election.run(self._gained, self._lost)
             self._candidacy.start()
         lease = self._candidacy.lease
@@ -49,17 +49,17 @@ class LeadingScheduler(PersistentScheduler):
         return election
 
     def _follow(self) -> None:
-        """Take as sent what was due when the leader was last seen alive."""
+        """Mark entries as sent that were due when the leader last renewed its lease."""
         leader = self._election.leader()
         if leader is None:
             return
         ago = timedelta(seconds=max(self._election.ttl - leader.left, 0.0))
         for name, entry in self.schedule.items():
             if entry.schedule is None or entry.last_run_at is None:
-                continue  # none of Celery's own
+                continue  # not an entry of Celery's own scheduler
             if entry.schedule.remaining_estimate(entry.last_run_at) <= -ago:
                 self.schedule[name] = entry.next(last_run_at=entry.default_now() - ago)
-                self._heap = None  # made of the entries as they were
+                self._heap = None  # it was built from the old entries, and must be built again
 
     @staticmethod
     def _gained(lease: Lease) -> None:
@@ -70,7 +70,7 @@ class LeadingScheduler(PersistentScheduler):
         log.info("this beat no longer leads")
 
     def close(self) -> None:
-        """Resign, so that the next one need not wait for a ttl."""
+        """Resign, so that the next leader need not wait until the ttl is over."""
         if self._candidacy is not None:
             self._candidacy.withdraw()
         super().close()

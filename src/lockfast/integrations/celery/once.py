@@ -1,4 +1,4 @@
-"""`once`: of all workers that got a task's message, or a copy of it, one runs it."""
+"""`once`: a decorator that runs a task in one worker, although several received its message."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def once(
     ttl: float = 30.0,
     on_busy: Literal["skip", "retry"] = "skip",
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate what `app.task` is given.
+    """Return a decorator for a task function. Put it below `@app.task`.
 
-    `name`: filled from the call's arguments, `"report:{day}"`. With `bind=True` there is the
-    message's id too: `"{self.request.id}"`.
-    `at_least`: seconds from its start for which a copy of the message finds it done; shorter than
-    the period of a schedule, and at most the ttl. A run that failed leaves the way free at once,
-    for its retry.
-    `ttl`: seconds for which a worker that died blocks the others.
-    `on_busy`: "skip" drops the message: as a rule another has it. "retry" sends it again, to come
-    back after the ttl: nothing is lost if that other dies, and what takes long may run again.
+    - `name`: the lock's name, filled from the arguments of the task: `"report:{day}"`. With
+      `bind=True` it can contain the message's id: `"{self.request.id}"`.
+    - `at_least`: seconds, from the start of the task, for which a copy of its message is not run.
+      Choose less than the period of a schedule, and at most the ttl. If the task fails, the lock is
+      free at once, so that its retry can run.
+    - `ttl`: how long, in seconds, the lock stays taken after a worker crashes.
+    - `on_busy`: what to do with a message while another worker has the lock. `"skip"` drops it,
+      since that worker usually runs a copy of it. `"retry"` sends it again, with the ttl as delay.
+      Then no task is lost if the other worker crashes, but a long task may run twice.
     """
     if on_busy not in {"skip", "retry"}:
         raise ValueError(f"on_busy is 'skip' or 'retry', not {on_busy!r}")
-    client.lock(name, ttl=ttl, at_least=at_least)  # what is wrong with them is said here
+    client.lock(name, ttl=ttl, at_least=at_least)  # raises here, not in a worker, if they are wrong
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         template = Template(name, function)
@@ -61,11 +62,11 @@ def once(
                     try:
                         return function(*args, **kwargs)
                     except BaseException:
-                        lease.claim.keep = 0.0  # nothing was done: a retry must not find it done
+                        lease.claim.keep = 0.0  # the task failed: its retry must find the lock free
                         raise
             except NotAcquired as busy:
                 if inside:
-                    raise  # of a lock that the task itself did not get
+                    raise  # the task itself has failed to acquire another lock
                 _leave(busy, ttl if on_busy == "retry" else None)
 
         return run
@@ -74,22 +75,25 @@ def once(
 
 
 def _described(retries: int) -> str:
-    """Say for what the lock is held: this task, its message, and which try it is."""
+    """Return the purpose of the lock: the task, its message's id, and the number of the try."""
     return f"{current_task.name}[{current_task.request.id}] try {retries}"
 
 
 def _follows(lock: Lock) -> bool:
     """Return whether this is a retry, and the run that sent it has not released the lock yet.
 
-    A task sends its retry first and ends then. Nothing else is worth waiting for.
+    A task sends its retry before it ends, so the retry may start too early and should wait for it.
+    In all other cases another message has the lock, and waiting is pointless.
     """
     before = {_described(each) for each in range(current_task.request.retries)}
     return bool(before) and any(each.who.purpose in before for each in lock.holders())
 
 
 def _leave(busy: NotAcquired, later: float | None) -> NoReturn:
-    """End without a result: a copy of the message has the same id, and would write over it."""
+    """End the task without storing a result. A copy of the message has the same id, so its result
+    would overwrite that of the real run.
+    """
     if later is not None:
-        current_task.request.retries -= 1  # those that a task has are for its own failures
+        current_task.request.retries -= 1  # a busy lock must not use up the task's own retries
         raise current_task.retry(exc=busy, countdown=later)
     raise Ignore(str(busy)) from busy

@@ -1,4 +1,4 @@
-"""Django: commands of which one runs at a time on all machines, and `migrate` as one of them."""
+"""Django: management commands, such as `migrate`, that run once at a time across all machines."""
 
 from lockfast.integrations.django.locked import Locked
 

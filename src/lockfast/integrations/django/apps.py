@@ -1,10 +1,10 @@
-"""The app, for INSTALLED_APPS: it brings the command `locked_migrate`."""
+"""The Django app for INSTALLED_APPS. It provides the command `locked_migrate`."""
 
 from django.apps import AppConfig
 
 
 class LockfastConfig(AppConfig):
-    """Named, because by itself its label would be "django"."""
+    """The configuration of the app. It sets a label, because the default would be "django"."""
 
     name = "lockfast.integrations.django"
     label = "lockfast"

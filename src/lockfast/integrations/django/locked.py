@@ -1,4 +1,4 @@
-"""A management command of which one runs at a time, on all machines."""
+"""A base class for management commands that run once at a time across all machines."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ from lockfast.primitives.lock import patience
 
 
 class Locked(BaseCommand):
-    """A base, or a mixin in front of another command: `execute` runs under a lock.
+    """A management command whose `execute` holds a lock.
 
-    The engine is at `settings.LOCKFAST_URL`, or at LOCKFAST_URL of the environment.
+    Use it as a base class, or as a mixin in front of another command. The engine is at
+    `settings.LOCKFAST_URL`, or at LOCKFAST_URL of the environment.
     """
 
     lock: ClassVar[str]
-    """The name, filled from the options: `"import:{tenant}"`."""
+    """The name of the lock, filled from the command's options: `"import:{tenant}"`."""
     ttl: ClassVar[float] = 30.0
+    """How long, in seconds, the lock stays taken after a process crashes. See `Client.lock`."""
     timeout: ClassVar[float | None] = None
+    """How many seconds to wait for the lock. See `Client.lock`."""
     at_least: ClassVar[float] = 0.0
+    """Seconds for which the lock stays taken even if the command ends sooner."""
     on_busy: ClassVar[Literal["wait", "raise", "skip"]] = "skip"
-    """As for `Client.lock`: "skip" says so and succeeds, "raise" is a CommandError."""
+    """What to do if the lock is held after the timeout. `"skip"` writes a message to stderr and
+    succeeds. `"wait"` and `"raise"` raise `CommandError`. Without a timeout, `"wait"` waits for
+    ever, and the others take effect immediately."""
 
     lease: Lease
-    """While it runs: `self.lease.token`, `self.lease.ensure_held()`."""
+    """The lease, while the command runs: `self.lease.token`, `self.lease.ensure_held()`."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:  # noqa: ANN401  # Django's
-        """Run it, when nobody else does."""
+        """Acquire the lock, and run the command. If the lock is busy, do what `on_busy` says."""
         name = self._name(options)
         inside = False
         with connect(getattr(settings, "LOCKFAST_URL", None)) as client:
@@ -46,7 +52,7 @@ class Locked(BaseCommand):
                     return super().execute(*args, **options)
             except NotAcquired as busy:
                 if inside:
-                    raise  # of a lock that the command itself did not get
+                    raise  # the command itself has failed to acquire another lock
                 if self.on_busy == "skip":
                     self.stderr.write(f"Skipped: {busy.name!r} is held by {busy.holder}.")
                     return None

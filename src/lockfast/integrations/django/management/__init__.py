@@ -1,1 +1,1 @@
-"""Where Django looks for commands."""
+"""The package in which Django looks for management commands."""

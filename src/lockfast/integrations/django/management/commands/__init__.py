@@ -1,1 +1,1 @@
-"""The commands."""
+"""The management commands."""

@@ -1,4 +1,4 @@
-"""`manage.py locked_migrate`: Django's `migrate`, one at a time; the next finds nothing to do."""
+"""`manage.py locked_migrate`: Django's `migrate` under a lock, so that one process migrates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from lockfast.integrations.django.locked import Locked
 
 
 class Command(Locked, migrate.Command):
-    """Its name is its own: `migrate` itself also runs in tests, where there is no engine."""
+    """Run `migrate` under a lock. A process that has waited then finds nothing left to migrate.
+
+    It does not replace `migrate`, which also runs in tests, where there is no engine.
+    """
 
     lock = "migrate:{database}"
     on_busy = "wait"
