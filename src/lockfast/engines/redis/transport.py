@@ -18,6 +18,7 @@ import hiredis
 
 from lockfast.engines.redis.keys import command
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.tls import Tls
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.url import Secret
 
@@ -84,7 +85,11 @@ class Login:
     secret: Secret = field(default=lambda: None, repr=False)
     database: int = 0
     sentinel_password: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: Tls[ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context for a new connection, with the files as they are now."""
+        return None if self.tls is None else self.tls.current()
 
     def greeting(self, address: Address) -> list[bytes]:
         """Pack what is said first. A sentinel has neither databases nor a clock to show."""

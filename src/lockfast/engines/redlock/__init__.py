@@ -36,7 +36,7 @@ def install(url: str, *, lost: bool = False) -> None:
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Read a URL; the engine that comes out connects on first use."""
     nodes, login, base = read(target)
-    weak = weaknesses(target, login.tls)
+    weak = weaknesses(target, login.context())
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from lockfast.engines.tls import Tls
+
 PATIENCE = 2.0  # seconds that a four-letter word may take
 LARGEST = 65_536  # bytes of its answer that are read
 PIPE = 65_536  # bytes that a pipe holds
@@ -54,10 +56,10 @@ class ReadEnd:
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
     """kazoo's threads, with connections of our own: kazoo leaves those open that TLS refuses."""
 
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        """Speak TLS if there is a context."""
+    def __init__(self, tls: Tls[ssl.SSLContext] | None) -> None:
+        """Speak TLS if there is something to make a context of."""
         super().__init__()
-        self._context = context
+        self._tls = tls
         self.waiting: Callable[[], object] = bool
         """What is true while requests wait to be sent."""
         self.trouble = ""
@@ -114,10 +116,10 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         return said.decode(errors="replace")
 
     def _secured(self, plain: socket.socket, hostname: str | None) -> socket.socket:
-        if self._context is None:
+        if self._tls is None:
             return plain
         try:
-            return self._context.wrap_socket(plain, server_hostname=hostname)
+            return self._tls.current().wrap_socket(plain, server_hostname=hostname)
         except BaseException:
             plain.close()
             raise
