@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc
 import grpc.aio
 
-from lockfast.engines.etcd.transport import OPTIONS, Link, Login, Transport
+from lockfast.engines.etcd.links import OPTIONS, Credentials, Link, Links, Login, blocking, end
+from lockfast.engines.etcd.transport import Transport
 from lockfast.runtime.aio import Aio
 
 _buried: list[object] = []  # a parent's channels, as in `threads`
@@ -32,26 +32,19 @@ class AioTransport(Transport):
         super().__init__(login, runtime)
         self._loop = asyncio.get_running_loop()
         self._bridged = any(_spoiled)
-        self._channels: dict[str, grpc.Channel] = {}
-
-    def _open(self, address: str) -> Link:
+        self._ends: set[asyncio.Task[None]] = set()
         if self._bridged:
-            return Link(address, self._blocking(address))
-        if not _spoiled:
-            _spoiled.append(False)
-        credentials = self._login.credentials
-        return Link(
-            address,
-            grpc.aio.insecure_channel(address, OPTIONS)
-            if credentials is None
-            else grpc.aio.secure_channel(address, credentials, OPTIONS),
-        )
+            self._links = self._streams = Links(login, self.now, blocking, end)
+        else:
+            self._links = Links(login, self.now, _open, self._end_later)
+            # Nobody else uses these, and their stream is over when another one is opened.
+            self._streams = Links(login, self.now, blocking, end, grace=0.0)
 
-    def _blocking(self, address: str) -> grpc.Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = self._login.channel()(address)
-        return channel
+    def _end_later(self, link: Link) -> None:
+        """Close a link that was replaced."""
+        task = self._loop.create_task(link.channel.close())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes:
         if self._bridged:
@@ -90,20 +83,28 @@ class AioTransport(Transport):
 
     def reset(self) -> None:
         """Forget the parent's channels without closing them."""
-        _buried.extend([*self._links.values(), *self._channels.values()])
-        self._links = {}
-        self._channels = {}
+        _buried.extend([*self._links.clear(), *self._streams.clear()])
 
     async def close(self) -> None:
         """Close all channels."""
         await super().close()
-        links, self._links = self._links, {}
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            channel.close()
-        if not self._bridged:
-            for link in links.values():
-                await link.channel.close()
+        for link in self._streams.clear():
+            end(link)
+        for link in self._links.clear():  # bridged, these were the same
+            await link.channel.close()
+        await asyncio.gather(*self._ends)
+
+
+def _open(address: str, credentials: Credentials) -> Link:
+    if not _spoiled:
+        _spoiled.append(False)
+    return Link(
+        address,
+        grpc.aio.insecure_channel(address, OPTIONS)
+        if credentials is None
+        else grpc.aio.secure_channel(address, credentials, OPTIONS),
+        credentials,
+    )
 
 
 def _in_child() -> None:

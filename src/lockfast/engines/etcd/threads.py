@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-import grpc
-
-from lockfast.engines.etcd.transport import Link, Login, Transport
+from lockfast.engines.etcd.links import Link, Links, Login, blocking, end
+from lockfast.engines.etcd.transport import Transport
 from lockfast.runtime.base import T
 from lockfast.runtime.threads import Threads
 
@@ -44,17 +43,8 @@ class ThreadTransport(Transport):
         """Connect to nothing yet."""
         _work_with_gevent()
         super().__init__(login, runtime)
+        self._links = self._streams = Links(login, self.now, blocking, end)
         self._turns = runtime.turns(AT_ONCE)
-
-    def _open(self, address: str) -> Link:
-        return Link(address, self._login.channel()(address))
-
-    def _blocking(self, address: str) -> grpc.Channel:
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = self._open(address)
-        channel: grpc.Channel = link.channel
-        return channel
 
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
         """Run `work` once fewer than `AT_ONCE` claims are under way."""
@@ -70,12 +60,10 @@ class ThreadTransport(Transport):
 
     def reset(self) -> None:
         """Forget the parent's channels without closing them."""
-        _buried.extend(self._links.values())
-        self._links = {}
+        _buried.extend(self._links.clear())
 
     async def close(self) -> None:
         """Close all channels."""
         await super().close()
-        links, self._links = self._links, {}
-        for link in links.values():
-            link.channel.close()
+        for link in self._links.clear():
+            end(link)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
 from lockfast.engines.etcd.failures import Leaderless, Leaseless, crowded, failed
+from lockfast.engines.etcd.links import Links, Login
 from lockfast.engines.etcd.messages import (
     AUTHENTICATE,
     GRANT,
     KEEP,
     MEMBERS,
-    METHODS,
     RANGE,
     TIME_TO_LIVE,
 )
@@ -27,20 +26,9 @@ from lockfast.engines.etcd.protobuf import Malformed, part, text
 from lockfast.engines.etcd.watch_stream import Stream
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Crowded, Runtime, T
-from lockfast.url import Secret
 
 IO = 1.0  # seconds to wait for a reply: after that, another member may answer
 LOGIN = 5.0  # seconds to wait for a login: etcd checks passwords slowly, on purpose
-OPTIONS = (
-    ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    # The time to make a connection: enough for three round trips with TLS, and less than IO.
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.keepalive_time_ms", 10_000),  # etcd rejects pings less than five seconds apart
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.max_receive_message_length", -1),
-)
 ELECTION = 0.05  # seconds between attempts while the members elect a leader
 HARMLESS = frozenset([RANGE, KEEP, TIME_TO_LIVE, GRANT, MEMBERS])
 """Methods that may be sent twice. Of a lease that was granted twice, the unused one expires. The
@@ -49,38 +37,6 @@ STALE_LOGIN = ("invalid auth token", "revision of auth store is old")
 LEADER = ("hasleader", "true")  # makes a member that has lost its leader say so at once
 
 Metadata = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The addresses of the members, and the credentials for them."""
-
-    addresses: tuple[str, ...]
-    username: str | None = None
-    secret: Secret = field(default=lambda: None, repr=False)
-    credentials: grpc.ChannelCredentials | None = None
-    certified: bool = False
-    """Whether the client has a certificate of its own."""
-
-    def channel(self) -> Callable[[str], grpc.Channel]:
-        """Return a function that opens a blocking channel to an address."""
-        return lambda address: (
-            grpc.insecure_channel(address, OPTIONS)
-            if self.credentials is None
-            else grpc.secure_channel(address, self.credentials, OPTIONS)
-        )
-
-
-class Link:
-    """The channel to one member, and its gRPC calls by method."""
-
-    __slots__ = ("address", "calls", "channel")
-
-    def __init__(self, address: str, channel: Any) -> None:
-        """Wrap a channel of grpc or grpc.aio. A channel connects on its first call."""
-        self.address = address
-        self.channel = channel
-        self.calls = {method: channel.unary_unary(method, None, None) for method in METHODS}
 
 
 def whole(reply: bytes | None) -> bytes:
@@ -95,6 +51,11 @@ def whole(reply: bytes | None) -> bytes:
 class Transport(ABC):
     """Calls to the members. Subclasses implement how a call waits: in a thread, or in asyncio."""
 
+    _links: Links
+    """The links of requests."""
+    _streams: Links
+    """The links of streams, which a thread reads."""
+
     def __init__(self, login: Login, runtime: Runtime) -> None:
         """Connect to nothing yet."""
         self._login = login
@@ -103,7 +64,6 @@ class Transport(ABC):
         self._sleep = runtime.sleep
         self._bell = runtime.bell()
         self._current = 0
-        self._links: dict[str, Link] = {}
         self._metadata: Metadata = (LEADER,)
         self._strange = login.username is not None
         self._greeting = runtime.mutex()
@@ -121,7 +81,7 @@ class Transport(ABC):
     @property
     def exposed(self) -> bool:
         """Whether the client sends a password without TLS."""
-        return self._login.username is not None and self._login.credentials is None
+        return self._login.username is not None and self._login.tls is None
 
     @property
     def address(self) -> str:
@@ -166,9 +126,7 @@ class Transport(ABC):
 
     async def _call(self, method: str, request: bytes, deadline: float) -> bytes:
         address = self._login.addresses[self._current]
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = self._open(address)
+        link = self._links.to(address)
         left = deadline - self.now()
         if left <= 0.0:
             raise EngineUnavailable(f"etcd at {address}: no time was left to ask", sent=False)
@@ -192,7 +150,7 @@ class Transport(ABC):
         """
         replies = [await self.call(method, request, deadline) for request in requests[:1]]
         if len(requests) > 1:
-            link = self._links[self.address]
+            link = self._links.to(self.address)
             left = min(IO, max(deadline - self.now(), 0.01))
             try:
                 more = await self._send_all(link.calls[method], requests[1:], left)
@@ -205,11 +163,10 @@ class Transport(ABC):
         """Send a request to one member and no other, and return the reply."""
         if self._strange:
             await self._greet(deadline)
-        channel = self._links.get(address) or self._open(address)
-        self._links[address] = channel
+        link = self._links.to(address)
         try:
             left = min(IO, max(deadline - self.now(), 0.01))
-            return whole(await self._send(channel.calls[method], request, left))
+            return whole(await self._send(link.calls[method], request, left))
         except grpc.RpcError as error:
             raise failed(error, address) from error
 
@@ -258,15 +215,8 @@ class Transport(ABC):
         """Open a stream of watches to the current member."""
         if self._strange:
             await self._greet(self.now() + LOGIN)
-        return Stream(self._blocking(self.address), self.address, self._metadata, self.rouse)
-
-    @abstractmethod
-    def _blocking(self, address: str) -> grpc.Channel:
-        """Return a blocking channel, whose streams a thread reads."""
-
-    @abstractmethod
-    def _open(self, address: str) -> Link:
-        """Return a new link to a member."""
+        link = self._streams.to(self.address)
+        return Stream(link.channel, link.address, self._metadata, self.rouse)
 
     @abstractmethod
     async def _send(self, call: Any, request: bytes, timeout: float) -> bytes | None:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import grpc
 
-from lockfast.engines.etcd.transport import Login
+from lockfast.engines.etcd.links import Login
+from lockfast.engines.tls import Tls, tls_context
 from lockfast.url import Target, unreadable
 
-OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "token_base")
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+OPTIONS = ("password_file", *FILES, "token_base")
 """The options that a URL may have. Those of TLS have the names that redis-py uses."""
-PEM = b"-----BEGIN "
 
 
 def login_of(target: Target) -> Login:
@@ -24,11 +25,12 @@ def login_of(target: Target) -> Login:
     if ("ssl_certfile" in options) != ("ssl_keyfile" in options):
         raise ValueError("ssl_certfile and ssl_keyfile go together: a certificate and its key")
     hosts = target.hosts or (("localhost", None),)
+    secure = target.scheme == "etcds"
     return Login(
         addresses=tuple(_address(host, port or 2379) for host, port in hosts),
         username=target.username,
         secret=target.secret(),
-        credentials=_credentials(options) if target.scheme == "etcds" else None,
+        tls=Tls(options, FILES, lambda: _credentials(options)) if secure else None,
         certified="ssl_certfile" in options,
     )
 
@@ -43,15 +45,13 @@ def _credentials(options: dict[str, str]) -> grpc.ChannelCredentials:
             return None
         path = options[name]
         try:
-            text = Path(path).read_bytes()
+            return Path(path).read_bytes()
         except OSError as error:
             raise ValueError(unreadable(name, path, error)) from None
-        if PEM not in text:  # gRPC would report no error, and never connect
-            wanted = "a key" if name == "ssl_keyfile" else "a certificate"
-            raise ValueError(f"{name}, {path!r}, cannot be used: put {wanted} in PEM format there")
-        return text
 
-    authority, certificate, key = map(read, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"))
+    if any(name in options for name in FILES):
+        tls_context(options, *FILES, None)  # raises; gRPC would report no error, and never connect
+    authority, certificate, key = map(read, FILES)
     return grpc.ssl_channel_credentials(
         root_certificates=authority, private_key=key, certificate_chain=certificate
     )

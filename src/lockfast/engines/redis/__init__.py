@@ -21,7 +21,7 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     base = base_of(options)
     name, login = login_of(target, options)
     make_topology = topology_of(target, name)
-    weak = weaknesses(target, login.tls)
+    weak = weaknesses(target, login.context())
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(

@@ -54,7 +54,7 @@ class AioTransport:
         connection = Connection(address, self._on_push)
         try:
             async with asyncio.timeout(seconds):
-                tls = self._login.tls
+                tls = self._login.context()
                 await self._loop.create_connection(
                     lambda: connection,
                     address.host,

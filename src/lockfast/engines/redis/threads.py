@@ -62,7 +62,7 @@ class ThreadTransport:
         try:
             seconds = min(max(deadline - self._now(), 0.05), IO)
             soon = self._now() + seconds
-            connection = self.connection(address, self._login.tls, soon, shelf, self._now)
+            connection = self.connection(address, self._login.context(), soon, shelf, self._now)
             greeting = self._login.greeting(address)
             replies = connection.exchange(b"".join(greeting), len(greeting), soon)
             self.clocks[address] = self._login.welcome(address, replies, self._now())

@@ -19,6 +19,7 @@ import hiredis
 
 from lockfast.engines.redis.keys import command
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.tls import Tls
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.url import Secret
 
@@ -85,7 +86,11 @@ class Login:
     secret: Secret = field(default=lambda: None, repr=False)
     database: int = 0
     sentinel_password: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: Tls[ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context for a new connection, with the files as they are now."""
+        return None if self.tls is None else self.tls.current()
 
     def greeting(self, address: Address) -> list[bytes]:
         """Return the packed commands of a login. A sentinel has no databases and tells no time."""

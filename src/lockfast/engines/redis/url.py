@@ -24,6 +24,7 @@ OPTIONS = (
     "token_base",
 )
 """The options that a URL may have. `db` and the `ssl_` options have redis-py's names."""
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
 def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
@@ -34,19 +35,23 @@ def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
     number = options.get("db", number) or "0"
     if not number.isdigit() or (kind == "cluster" and number != "0"):
         raise ValueError(f"not a database of {target.scheme}://: {number!r}")
-    tls = tls_context(options) if scheme in ("rediss", "valkeys") else None
     return name, Login(
         username=target.username,
         secret=target.secret(),
         database=int(number),
         sentinel_password=options.get("sentinel_password"),
-        tls=tls,
+        tls=tls_of(options) if scheme in ("rediss", "valkeys") else None,
     )
+
+
+def tls_of(options: dict[str, str]) -> files.Tls[ssl.SSLContext]:
+    """Return the source of the TLS context of each new connection."""
+    return files.Tls(options, FILES, lambda: tls_context(options))
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext:
     """Return a TLS context with the settings of a URL's options."""
-    context = files.tls_context(options, "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", None)
+    context = files.tls_context(options, *FILES, None)
     if options.get("ssl_cert_reqs") == "none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

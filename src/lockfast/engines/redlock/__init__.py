@@ -46,7 +46,7 @@ def install(url: str, *, lost: bool = False) -> None:
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Return a function that makes an engine for a URL. The engine connects on first use."""
     nodes, login, base = read(target)
-    weak = weaknesses(target, login.tls)
+    weak = weaknesses(target, login.context())
 
     def open_engine() -> Engine:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(

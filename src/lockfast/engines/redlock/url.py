@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockfast.engines.options import base_of
 from lockfast.engines.redis.transport import Address
-from lockfast.engines.redis.url import OPTIONS, tls_context
+from lockfast.engines.redis.url import OPTIONS, tls_of
 from lockfast.engines.redlock.transport import Introduction
 from lockfast.url import Target
 
@@ -25,6 +25,6 @@ def read(target: Target) -> tuple[list[Address], Introduction, int]:
         username=target.username,
         secret=target.secret(),
         database=int(number),
-        tls=tls_context(options) if target.scheme == "redlocks" else None,
+        tls=tls_of(options) if target.scheme == "redlocks" else None,
     )
     return nodes, login, base

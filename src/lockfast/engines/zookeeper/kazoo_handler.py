@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from lockfast.engines.tls import Tls
+
 PATIENCE = 2.0  # seconds that a four-letter command may take
 LARGEST = 65_536  # bytes of its answer that are read
 PIPE = 65_536  # bytes that a pipe holds
@@ -54,10 +56,10 @@ class ReadEnd:
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships no types
     """kazoo's threading handler with our own connections: kazoo leaks a socket if TLS fails."""
 
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        """Use TLS if `context` is given."""
+    def __init__(self, tls: Tls[ssl.SSLContext] | None) -> None:
+        """Use TLS if `tls` is given, with its current context for each connection."""
         super().__init__()
-        self._context = context
+        self._tls = tls
         self.waiting: Callable[[], object] = bool
         """Returns something true while requests wait to be sent. The session sets it."""
         self.trouble = ""
@@ -115,10 +117,10 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ships 
         return said.decode(errors="replace")
 
     def _secured(self, plain: socket.socket, hostname: str | None) -> socket.socket:
-        if self._context is None:
+        if self._tls is None:
             return plain
         try:
-            return self._context.wrap_socket(plain, server_hostname=hostname)
+            return self._tls.current().wrap_socket(plain, server_hostname=hostname)
         except BaseException:
             plain.close()
             raise

@@ -93,7 +93,7 @@ class Session:
         # timeout for a silent host, the session would expire before it tries the next host.
         retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)
         patience = min(max(timeout / (address.hosts.count(",") + 1), PATIENCE[0]), PATIENCE[1])
-        self._handler = Handler(address.context)
+        self._handler = Handler(address.tls)
         self._client = KazooClient(
             hosts=address.hosts,
             timeout=patience,

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from lockfast.engines.hosts import exposed, unverified
-from lockfast.engines.tls import tls_context
+from lockfast.engines.tls import Tls, tls_context
 from lockfast.guarantees import Finding
 from lockfast.url import Target
 
 PORT = 2181
-TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify", "ssl_check_hostname")
+FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+TLS = (*FILES, "ssl_key_password", "ssl_verify", "ssl_check_hostname")
 OPTIONS = ("ssl", *TLS, "acl", "token_base")
 
 
@@ -26,7 +27,7 @@ class Address:
     login: list[tuple[str, str]] = field(repr=False)
     """Pairs of an authentication scheme and its credentials."""
     acl: list[ACL]
-    context: ssl.SSLContext | None
+    tls: Tls[ssl.SSLContext] | None
     weak: tuple[Finding, ...]
     """Findings about a connection that is not encrypted or not verified."""
 
@@ -37,16 +38,18 @@ class Address:
         hosts = target.hosts or (("localhost", None),)
         name, password = target.username, target.password or ""
         secure = _switch(said.get("ssl", "true" if any(word in said for word in TLS) else "false"))
-        context = _context(said) if secure else None
+        tls = Tls(said, FILES, lambda: _context(said)) if secure else None
         return Address(
             hosts=",".join(_written(host, port or PORT) for host, port in hosts),
             root=_root(target.path),
             login=[] if name is None else [("digest", f"{name}:{password}")],
             acl=_acl(said.get("acl", _usual(name, said))),
-            context=context,
+            tls=tls,
             weak=(
                 *exposed(target, encrypted=secure, remedy="turn TLS on: ?ssl=true"),
-                *unverified(target, context, "remove ssl_verify and ssl_check_hostname"),
+                *unverified(
+                    target, tls and tls.current(), "remove ssl_verify and ssl_check_hostname"
+                ),
             ),
         )
 
@@ -76,7 +79,7 @@ def _acl(said: str) -> list[ACL]:
 
 def _context(said: dict[str, str]) -> ssl.SSLContext:
     password = said.get("ssl_key_password")
-    context = tls_context(said, "ssl_ca", "ssl_cert", "ssl_key", password)
+    context = tls_context(said, *FILES, password)
     verify = _switch(said.get("ssl_verify", "true"))
     context.check_hostname = verify and _switch(said.get("ssl_check_hostname", "true"))
     if not verify:
