@@ -28,8 +28,8 @@ class Tls(Generic[T]):
     def __init__(
         self, options: Mapping[str, str], names: Sequence[str], make: Callable[[], T]
     ) -> None:
-        """Make the object now. `names` are the options that name files; `make` raises ValueError if it
-        cannot use one of them.
+        """Make the object now. `names` are the options that name files. `make` raises ValueError
+        if it cannot use one of them.
         """
         self._paths = [options[name] for name in names if name in options]
         self._make = make

@@ -66,7 +66,7 @@ class Link:
     def connected(self) -> bool:
         """Return whether the channel has a connection. A connection outlives a change of files."""
         try:
-            # The public API reports it only to a thread that it starts. grpc.aio has the same method.
+            # The public API reports it only from a thread of its own. grpc.aio has this method too.
             state: int = self.channel._channel.check_connectivity_state(False)  # noqa: SLF001, FBT003
         except AttributeError:  # another version of grpc: replace the link when the files change
             return False
