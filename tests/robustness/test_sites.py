@@ -180,6 +180,20 @@ def test_a_move_that_was_given_up_half_way_is_repaired(replicated: ClusterSite) 
             lease.release()
 
 
+@pytest.mark.parametrize("replicated", [ClusterSite], indirect=True)
+def test_a_move_whose_source_was_followed_meanwhile_is_repaired(replicated: ClusterSite) -> None:
+    cluster = replicated.cluster
+    move = cluster.begin_move(0)
+    move.source.kill()
+    running = [node for node in cluster.nodes if node is not move.source]
+    wait_until(lambda: any(cluster.owns(node, 0) for node in running), "it is followed", 30)
+    move.source.start()
+    wait_until(move.source.is_linked, "it follows", 30)
+    assert not cluster.in_order(move.target)  # and never again by itself
+    replicated.wait_served()
+    assert cluster.in_order(move.target)
+
+
 def _slots(site: ClusterSite) -> list[int]:
     """Tell the slots of the leader's keys."""
     keys = rows(site.leader().command("KEYS", "*"))

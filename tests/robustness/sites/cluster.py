@@ -13,6 +13,7 @@ from tests.servers.resp import ReplyError
 _PRIMARIES = 3
 _HEARD = slot(0)  # a client listens where this is
 _BRIEF = 0.5
+_BY_ITSELF = 15.0
 _PATIENCE = 60.0
 
 
@@ -80,6 +81,19 @@ class ClusterSite(Site):
         """Start the dead one, which the others make a replica."""
         dead.start(_PATIENCE)
         self.wait_served()
+
+    def wait_served(self) -> None:
+        """Wait until clients are served, and repair the cluster if it does not recover by itself.
+
+        The target of a move that was interrupted keeps the slot's old owner until the move ends,
+        also when another node has taken that owner's slots. From then on it finds the cluster
+        incomplete, and refuses its own slots too, until an operator runs `redis-cli --cluster fix`.
+        """
+        try:
+            wait_until(self._served, f"{self.name} serves", _BY_ITSELF)
+        except ServerError:
+            self.cluster.fix()
+            super().wait_served()
 
     def repair(self) -> None:
         """End the moves of slots that were interrupted half-way."""
