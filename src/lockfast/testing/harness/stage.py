@@ -149,7 +149,7 @@ class Stage:
 
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
         """Make a client, and the way to its engine, which a test can cut."""
-        way = Shaky()
+        way = Shaky(self.mode.sleep)
         client = made(self.mode, lambda runtime: way.to(self.bench.open(runtime)))
         self._clients.append(client)
         return client, way
@@ -189,6 +189,11 @@ def driven(
         stage.mode.run(test(self, stage, *args, **kwargs))
 
     return cast("Callable[Concatenate[S, Stage, P], None]", call)  # pytest passes it by name
+
+
+def only(mode: str) -> pytest.MarkDecorator:
+    """Run a test in one mode: threads cannot be cancelled, and asyncio has no blocking call."""
+    return pytest.mark.parametrize("stage", [mode], indirect=True)
 
 
 class Contract:
