@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from tests.servers import Redis
 
 
@@ -22,16 +20,6 @@ def left(server: Redis, name: str) -> int:
         assert isinstance(reply, int)
         ends = reply
     return ends
-
-
-def watch(server: Redis, name: str, seconds: float) -> list[int]:
-    """Tell `left` again and again for some time."""
-    until = time.monotonic() + seconds
-    seen = []
-    while time.monotonic() < until:
-        seen.append(left(server, name))
-        time.sleep(0.01)
-    return seen
 
 
 def drop(server: Redis, name: str) -> None:

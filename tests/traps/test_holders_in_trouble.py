@@ -1,31 +1,28 @@
-"""Traps 19 to 22: a holder that is busy, forks, gets late answers, or has lost its lease."""
+"""Traps 19 to 21: a holder that is busy, forks, or gets late answers."""
 
 from __future__ import annotations
 
 import ast
-import asyncio
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 import lockfast
-from lockfast import EngineUnavailable, LeaseLost, Loss, NotAcquired, State, aio
+from lockfast import EngineUnavailable, NotAcquired, State
 from tests.servers import Proxy, Redis, wait_until
 from tests.traps.forking import WAYS
 from tests.traps.modes import Client
-from tests.traps.waiting import SOON, in_background, take_soon
+from tests.traps.waiting import in_background, take_soon
 from tests.traps.wire import is_claim, is_renewal, is_resignation, via
 
 Connect = Callable[[str], Client]
-Body = Callable[[], Awaitable[None]]
 _ROOT = Path(__file__).parents[2]
 
 
@@ -195,95 +192,3 @@ def _is_wall_clock(node: ast.AST) -> bool:
         and isinstance(node.value, ast.Name)
         and node.value.id == "time"
     )
-
-
-# --- 22: protected code goes on after the loss --------------------------------------------------
-
-
-def test_trap_22_a_loop_that_asks_is_stopped(server: Redis, client: lockfast.Client) -> None:
-    began = time.monotonic()
-    told = threading.Event()
-
-    def body(lease: lockfast.Lease) -> None:
-        lease.on_lost(told.set)
-        server.command("FLUSHALL")
-        while time.monotonic() < began + 10:
-            lease.ensure_held()
-
-    with pytest.raises(LeaseLost), client.lock("x", ttl=1) as lease:
-        body(lease)
-    assert time.monotonic() - began < 1.5
-    assert told.wait(SOON)
-
-
-def test_trap_22_one_that_waits_is_told(either: Connect, server: Redis) -> None:
-    lease = either(server.url).lock("x", ttl=1).acquire()
-    told = threading.Event()
-    lease.on_lost(told.set)
-    waiter = in_background(lambda: lease.wait_lost(10))
-    assert not lease.wait_lost(0.1)
-    server.command("FLUSHALL")
-    assert waiter.result(SOON)
-    assert told.wait(SOON)
-    late = threading.Event()
-    lease.on_lost(late.set)
-    assert late.wait(SOON)  # who asks later is told as well
-
-
-async def _by_lock(lock: aio.AsyncLock, body: Body) -> None:
-    async with lock:
-        await body()
-
-
-async def _by_acquire(lock: aio.AsyncLock, body: Body) -> None:
-    async with lock.acquire(timeout=SOON):
-        await body()
-
-
-async def _by_lease(lock: aio.AsyncLock, body: Body) -> None:
-    lease = await lock.acquire()
-    async with lease:
-        await body()
-
-
-@pytest.mark.parametrize("enter", [_by_lock, _by_acquire, _by_lease])
-@pytest.mark.parametrize("fault", [Loss.GONE, Loss.UNREACHABLE])
-def test_trap_22_the_body_of_async_with_is_cancelled(
-    server: Redis,
-    proxy: Proxy,
-    enter: Callable[[aio.AsyncLock, Body], Awaitable[None]],
-    fault: Loss,
-) -> None:
-    async def body() -> None:
-        if fault is Loss.GONE:
-            server.command("FLUSHALL")
-        else:
-            proxy.cut()
-        await asyncio.sleep(10)
-        pytest.fail("the body went on")
-
-    async def go_on() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        async with aio.connect(via(proxy)) as client, asyncio.timeout(10):
-            began = time.monotonic()
-            with pytest.raises(LeaseLost) as caught:
-                await enter(client.lock("x", ttl=0.6), body)
-            assert time.monotonic() - began < 2
-            assert caught.value.reason is fault
-            assert task.cancelling() == 0  # the rest of the task goes on undisturbed
-            proxy.heal()
-            await asyncio.sleep(0)
-
-    asyncio.run(go_on())
-
-
-def test_trap_22_a_cancellation_from_outside_stays_one(server: Redis) -> None:
-    async def cancelled() -> None:
-        async with aio.connect(server.url) as client:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1), client.lock("x", ttl=1):
-                    await asyncio.sleep(10)
-            assert await client.lock("x").try_acquire() is not None
-
-    asyncio.run(cancelled())

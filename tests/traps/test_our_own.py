@@ -1,15 +1,12 @@
-"""Traps 43, 44, 47 and 51 to 54: those that our own design had before it was built."""
+"""Traps 43, 44, 47 and 51 to 53: those that our own design had before it was built."""
 
 from __future__ import annotations
 
-import gc
-import logging
 import re
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from tests.servers import Proxy, Redis, ServerClock, wait_until
 from tests.traps.holder import Holder
 from tests.traps.modes import Client
 from tests.traps.waiting import SOON, in_background, take_soon, wait_queue
-from tests.traps.wire import is_claim, is_renewal, is_resignation, via
+from tests.traps.wire import is_claim, is_renewal, via
 
 Connect = Callable[[str], Client]
 Hold = Callable[..., Holder]
@@ -353,69 +350,3 @@ def test_trap_53_no_ticket_is_minted_at_two_to_the_53(
     with pytest.raises(EngineRefused, match=re.escape("2^53")):
         client.lock("x").acquire(timeout=5)
     assert client.lock("x").queue() == []
-
-
-# --- 54: a leaked lease is renewed for ever -------------------------------------------------------
-
-
-def _leak_until_free(mine: Client, other: Client) -> float:
-    """Take a lock and drop the lease; tell after how long somebody else could take it."""
-    mine.lock("x", ttl=1.0).acquire()
-    began = time.monotonic()
-    gc.collect()
-    take_soon(other.lock("x")).release()
-    return time.monotonic() - began
-
-
-def test_trap_54_a_leaked_lease_ends_with_its_ttl(
-    either: Connect, server: Redis, client: lockfast.Client
-) -> None:
-    mine = either(server.url)
-    kept = mine.lock("kept", ttl=1.0).acquire()
-    with pytest.warns(RuntimeWarning, match="'x' was dropped without release"):
-        _leak_until_free(mine, client)
-    kept.ensure_held()
-    kept.release()
-
-
-def test_trap_54_a_leaked_lease_does_not_take_others_with_it_where_warnings_are_errors(
-    either: Connect,
-    server: Redis,
-    client: lockfast.Client,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    mine = either(server.url)
-    kept = mine.lock("kept", ttl=1.0).acquire()
-    raised: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: raised.append(what.exc_type))
-    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "lockfast"):
-        warnings.simplefilter("error", RuntimeWarning)
-        _leak_until_free(mine, client)
-        assert not kept.wait_lost(1.0)
-    assert raised == [RuntimeWarning]
-    assert "'x' was dropped without release()" in caplog.text
-    assert kept.state is State.HELD
-    assert "stumbled" not in caplog.text
-    kept.release()
-
-
-def test_trap_54_a_lease_that_was_dropped_is_not_resigned(
-    proxy: Proxy, client: lockfast.Client
-) -> None:
-    """Whoever dropped it may still be at work under it: nobody else gets in before its ttl."""
-    sent: list[bytes] = []
-
-    def note(request: bytes) -> bool:
-        if is_resignation(request):
-            sent.append(request)
-        return False
-
-    proxy.hold_requests(note)
-    with (
-        lockfast.connect(via(proxy)) as mine,
-        pytest.warns(RuntimeWarning, match="'x' was dropped"),
-    ):
-        took = _leak_until_free(mine, client)
-    assert took > 0.9
-    assert sent == []

@@ -15,9 +15,12 @@ pytest.register_assert_rewrite(
 )
 
 from lockfast.testing.contract.client.aio_body import BodyContract
+from lockfast.testing.contract.client.bodies import WithContract
+from lockfast.testing.contract.client.callbacks import CallbackContract
 from lockfast.testing.contract.client.crowd import CrowdContract
 from lockfast.testing.contract.client.deadlock import DeadlockContract
 from lockfast.testing.contract.client.decorator import DecoratorContract, LingerContract
+from lockfast.testing.contract.client.dropped import DroppedContract
 from lockfast.testing.contract.client.election import CandidacyContract, ElectionContract
 from lockfast.testing.contract.client.guarantees import GuaranteeContract
 from lockfast.testing.contract.client.inspection import OverviewContract, RemovedWaiterContract
@@ -30,13 +33,17 @@ from lockfast.testing.contract.client.lock_all_faults import (
 )
 from lockfast.testing.contract.client.loss import FaultContract, LossContract
 from lockfast.testing.contract.client.many_readers import ManyReadersContract
+from lockfast.testing.contract.client.parting import PartingContract
+from lockfast.testing.contract.client.patience import PatienceContract, QueuePatienceContract
 from lockfast.testing.contract.client.processes import ProcessContract
+from lockfast.testing.contract.client.renewal import RenewalContract
 from lockfast.testing.contract.client.rlock import ReentrantContract
 from lockfast.testing.contract.client.shared_locks import (
     ContendedContract,
     ReadWriteContract,
     SemaphoreContract,
 )
+from lockfast.testing.contract.client.whose_lease import OwnershipContract
 from lockfast.testing.contract.port.break_records import RecordContract
 from lockfast.testing.contract.port.capacity import ClockContract, SharingContract
 from lockfast.testing.contract.port.claim import ClaimContract
@@ -76,8 +83,15 @@ class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContra
 
 class ClientContract(
     LeaseContract,
+    OwnershipContract,
+    WithContract,
+    PatienceContract,
+    RenewalContract,
     LossContract,
     FaultContract,
+    CallbackContract,
+    DroppedContract,
+    PartingContract,
     CrowdContract,
     GuaranteeContract,
     OverviewContract,
@@ -98,6 +112,7 @@ class ShapeContract(
 
 
 class QueueShapeContract(
+    QueuePatienceContract,
     ReadWriteContract,
     SemaphoreContract,
     ContendedContract,
@@ -113,6 +128,7 @@ __all__ = [
     "Actor",
     "Bench",
     "BodyContract",
+    "CallbackContract",
     "CandidacyContract",
     "ClaimContract",
     "ClientContract",
@@ -123,6 +139,7 @@ __all__ = [
     "DeadlockContract",
     "DecoratorContract",
     "DeposedContract",
+    "DroppedContract",
     "ElectionContract",
     "ExclusiveContract",
     "ExpiryContract",
@@ -138,16 +155,21 @@ __all__ = [
     "Mode",
     "NamingContract",
     "OverviewContract",
+    "OwnershipContract",
+    "PartingContract",
+    "PatienceContract",
     "PortContract",
     "ProcessContract",
     "QueueContract",
     "QueueMachine",
+    "QueuePatienceContract",
     "QueueShapeContract",
     "ReadWriteContract",
     "RecordContract",
     "ReentrantContract",
     "RemovedWaiterContract",
     "RenewContract",
+    "RenewalContract",
     "ResignContract",
     "SemaphoreContract",
     "ShapeContract",
@@ -163,5 +185,6 @@ __all__ = [
     "TogetherMismatchContract",
     "UrlBench",
     "WakeContract",
+    "WithContract",
     "driven",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Self
 
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import Ask, Engine, Page, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Engine, Page, Standing, Wake
+from lockfast.runtime import base
 
 
 class Shaky:
@@ -15,9 +17,22 @@ class Shaky:
 
     _engine: Engine
 
-    def __init__(self) -> None:
-        """Start without faults."""
+    def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Start without faults. `sleep`: how to let time pass in the mode of the engine."""
+        self._sleep = sleep
+        self._missed = False
         self.cut = False
+        """Whether requests fail at once."""
+        self.silent = False
+        """Whether requests vanish: each fails at its deadline."""
+        self.mute = False
+        """Whether requests arrive and their replies vanish: each fails at its deadline."""
+        self.unrenewed = False
+        """Whether renewals fail at once, and nothing else does."""
+        self.refusal: EngineRefused | None = None
+        """What the engine answers to resignations, instead of obeying."""
+        self.resigned: list[str] = []
+        """The ids of all claims that the engine was asked to resign, in order."""
         self.lost_replies = 0
         self.lost_records = 0
         self.held_claims = 0
@@ -25,6 +40,7 @@ class Shaky:
         self.held: list[Ask] = []
         self.before_renewed: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.before_claimed: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.before_resign: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.before_records: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.after_claim: Callable[[], object] | None = None
 
@@ -33,18 +49,33 @@ class Shaky:
         self._engine = engine
         return self
 
-    def _ask(self) -> None:
+    def reconnect(self) -> None:
+        """Let the heart see what it sees after each new connection: pushes may be missing."""
+        self._missed = True
+        self._engine.rouse()
+
+    async def _ask(self, deadline: float | None = None) -> None:
+        if self.silent:
+            await self._vanish(deadline)
         if self.cut:
             raise EngineUnavailable("cut off by the test", sent=True)
 
-    def _answer(self) -> None:
+    async def _answer(self, deadline: float) -> None:
         if self.lost_replies:
             self.lost_replies -= 1
             raise EngineUnavailable("the test has lost the reply", sent=True)
+        if self.mute:
+            await self._vanish(deadline)
+
+    async def _vanish(self, deadline: float | None) -> None:
+        """Fail at the deadline; or when the way is open again, as a connection is reset then."""
+        while deadline is not None and (self.silent or self.mute) and base.now() < deadline:
+            await self._sleep(min(max(deadline - base.now(), 0.0), 0.02))
+        raise EngineUnavailable("no answer: the test has silenced the way", sent=True)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Claim, unless the test has cut the way or holds the claim back."""
-        self._ask()
+        """Claim, unless the test has cut the way."""
+        await self._ask(deadline)
         if self.held_claims:
             self.held_claims -= 1
             self.held.append(ask)
@@ -54,16 +85,16 @@ class Shaky:
             self.after_claim()
         if self.before_claimed is not None:
             await self.before_claimed()
-        self._answer()
+        await self._answer(deadline)
         return standing
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Claim several, unless the test has cut the way."""
-        self._ask()
+        await self._ask(deadline)
         standings = await self._engine.claim_all(asks, deadline)
-        self._answer()
+        await self._answer(deadline)
         return standings
 
     async def deliver(self, deadline: float) -> list[Standing | None]:
@@ -74,28 +105,41 @@ class Shaky:
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Renew, unless the test has cut the way."""
-        self._ask()
+        """Renew, unless the test has cut the way. `lost_replies` counts none of these."""
+        await self._ask(deadline)
+        if self.unrenewed:
+            raise EngineUnavailable("the test has lost the renewal", sent=True)
         standings = await self._engine.renew(asks, deadline)
         if self.before_renewed is not None:
             await self.before_renewed()
+        if self.mute:
+            await self._vanish(deadline)
         return standings
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Resign, unless the test has cut the way."""
-        self._ask()
+        await self._ask(deadline)
+        self.resigned += [ask.id for ask in asks]
+        if self.before_resign is not None:
+            await self.before_resign()
+        if self.refusal is not None:
+            raise self.refusal
         removed = await self._engine.resign(asks, deadline, doubt=doubt)
-        self._answer()
+        await self._answer(deadline)
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Abandon, unless the test has cut the way."""
-        if not self.cut:
+        if not (self.cut or self.silent or self.refusal):
             self._engine.abandon(asks)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Listen. The test cannot cut this."""
-        return await self._engine.listen(deadline)
+        """Listen."""
+        wakes = await self._engine.listen(deadline)
+        if self._missed:
+            self._missed = False
+            return [EVERYONE, *wakes]
+        return wakes
 
     def rouse(self) -> None:
         """Rouse the listener."""
@@ -103,20 +147,20 @@ class Shaky:
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Inspect, unless the test has cut the way."""
-        self._ask()
+        await self._ask()
         return await self._engine.inspect(names, cursor, exact=exact)
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
-        """Record a break, unless the test has cut the way or loses the record."""
-        self._ask()
+        """Record, unless the test has cut the way."""
+        await self._ask(deadline)
         if self.lost_records:
             self.lost_records -= 1
             raise EngineUnavailable("the test has lost the record", sent=True)
         await self._engine.record(name, claim, record, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
-        """Read the records of breaks, unless the test has cut the way."""
-        self._ask()
+        """Read, unless the test has cut the way."""
+        await self._ask(deadline)
         if self.before_records is not None:
             await self.before_records()
         return await self._engine.records(name, deadline)

@@ -154,8 +154,8 @@ class Stage:
         return max(0.6, 0.6 * self.bench.unit)
 
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
-        """Return a new client, and the `Shaky` between it and its engine, which a test can cut."""
-        way = Shaky()
+        """Make a client, and the way to its engine, which a test can cut."""
+        way = Shaky(self.mode.sleep)
         client = made(self.mode, lambda runtime: way.to(self.bench.open(runtime)))
         self._clients.append(client)
         return client, way
@@ -195,6 +195,11 @@ def driven(
         stage.mode.run(test(self, stage, *args, **kwargs))
 
     return cast("Callable[Concatenate[S, Stage, P], None]", call)  # pytest passes `stage` by name
+
+
+def only(mode: str) -> pytest.MarkDecorator:
+    """Run a test in one mode: threads cannot be cancelled, and asyncio has no blocking call."""
+    return pytest.mark.parametrize("stage", [mode], indirect=True)
 
 
 class Contract:

@@ -131,6 +131,26 @@ async def within(thing: Any, body: Callable[[Any], Coroutine[Any, Any, T]]) -> T
         return await body(lease)
 
 
+async def within_acquired(
+    lock: AnyLock, timeout: float, body: Callable[[AnyLease], Coroutine[Any, Any, T]]
+) -> T:
+    """Run a body within `with lock.acquire(timeout=...):` or its `async with`."""
+    if isinstance(lock, Lock):
+        with lock.acquire(timeout=timeout) as lease:
+            return await body(lease)
+    async with lock.acquire(timeout=timeout) as awaited:
+        return await body(awaited)
+
+
+async def within_tried(lock: AnyLock, body: Callable[[AnyLease], Coroutine[Any, Any, T]]) -> T:
+    """Run a body within `with lock.try_acquire():`, which may be None."""
+    if isinstance(lock, Lock):
+        with lock.try_acquire() as lease:  # type: ignore[union-attr]  # it is the mistake to test
+            return await body(lease)
+    async with await lock.try_acquire() as awaited:  # type: ignore[union-attr]  # the same
+        return await body(awaited)
+
+
 async def guarantees(client: AnyClient) -> Guarantees:
     """Return what the engine guarantees."""
     found = client.guarantees()

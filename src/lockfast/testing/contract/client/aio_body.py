@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
 from lockfast.aio import AsyncClient, AsyncLease
-from lockfast.errors import LeaseLost, WrongLoop
+from lockfast.errors import LeaseLost, Loss, WrongLoop
 from lockfast.testing.contract.client.loss import SHORT, SLACK, broken
 from lockfast.testing.harness.bench import Bench
 from lockfast.testing.harness.mode import Tasked
@@ -40,35 +42,55 @@ class BodyContract(Contract):
         mode.run(stage.clear())
         mode.close()
 
+    @pytest.mark.parametrize("fault", [Loss.GONE, Loss.UNREACHABLE], ids=["gone", "unreachable"])
     @driven
-    async def test_a_loss_cancels_the_body_and_raises(self, stage: Stage) -> None:
-        client = _client(stage)
+    async def test_trap_22_a_loss_cancels_the_body_and_raises(
+        self, stage: Stage, fault: Loss
+    ) -> None:
+        client, way = stage.shaky_client()
+        assert isinstance(client, AsyncClient)
+        locks = [client.lock(f"x {number}", ttl=SHORT) for number in range(3)]
+        entered: list[str] = []
         after: list[str] = []
 
         async def body(lease: AsyncLease) -> None:
-            await broken(stage, lease)
+            entered.append(lease.name)
+            await stage.mode.until(lambda: len(entered) == len(locks), "all are inside", SLACK)
+            if fault is Loss.GONE:
+                await broken(stage, lease)
+            else:
+                way.silent = True
             await asyncio.sleep(SHORT + SLACK)
             after.append(lease.name)
 
         async def with_lock() -> None:
-            async with client.lock("x 1", ttl=SHORT) as lease:
+            async with locks[0] as lease:
                 await body(lease)
 
         async def with_acquisition() -> None:
-            async with client.lock("x 2", ttl=SHORT).acquire() as lease:
+            async with locks[1].acquire() as lease:
                 await body(lease)
 
         async def with_lease() -> None:
-            async with await client.lock("x 3", ttl=SHORT).acquire() as lease:
+            async with await locks[2].acquire() as lease:
                 await body(lease)
 
-        task = asyncio.current_task()
-        assert task is not None
-        for form in (with_lock, with_acquisition, with_lease):
-            with pytest.raises(LeaseLost):
+        async def cancelled(form: Callable[[], Coroutine[Any, Any, None]]) -> Loss:
+            task = asyncio.current_task()
+            assert task is not None
+            with pytest.raises(LeaseLost) as caught:
                 await form()
-            assert task.cancelling() == 0
+            assert task.cancelling() == 0  # the rest of the task goes on undisturbed
+            await asyncio.sleep(0)
+            return caught.value.reason
+
+        began = time.monotonic()
+        forms = (with_lock, with_acquisition, with_lease)
+        reasons = await stage.mode.together(*(cancelled(form) for form in forms))
+        assert time.monotonic() - began < SHORT + 1.4
+        assert reasons == [fault] * len(forms)
         assert after == []
+        way.silent = False
 
     @driven
     async def test_a_body_that_goes_on_regardless_learns_at_its_end(self, stage: Stage) -> None:

@@ -75,10 +75,10 @@ class LeaseContract(Contract):
         lock = other.lock("x", ttl=LONG)
         began = time.monotonic()
         with pytest.raises(NotAcquired, match=f"month's end.*pid {os.getpid()}") as caught:
-            await acquire(lock, 0.3)
-        assert 0.29 <= time.monotonic() - began < 5  # neither 0 nor for ever (trap 8)
+            await acquire(lock, 0.5)
+        assert 0.5 <= time.monotonic() - began < 1.5  # neither 0 nor for ever (trap 8)
         assert isinstance(caught.value, TimeoutError)
-        assert caught.value.waited >= 0.29
+        assert 0.5 <= caught.value.waited < 1.5
         await self.eventually_alone(stage, lease.id)
         await release(lease)
 
@@ -125,11 +125,11 @@ class LeaseContract(Contract):
 
     @driven
     async def test_a_lease_is_released_from_another_thread_or_task(self, stage: Stage) -> None:
-        client = stage.client()
-        lease = await acquire(client.lock("x", ttl=LONG))
-        await stage.mode.start(release(lease)).result()
+        client, other = stage.client(), stage.client()
+        lease = await stage.mode.start(acquire(client.lock("x", ttl=LONG))).result()
+        await stage.mode.start(release(lease)).result()  # neither is the first one's (trap 4)
         assert lease.state is State.RELEASED
-        again = await try_acquire(client.lock("x", ttl=LONG))
+        again = await try_acquire(other.lock("x", ttl=LONG))
         assert again is not None
         await release(again)
 
