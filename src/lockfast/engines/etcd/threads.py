@@ -50,10 +50,7 @@ class ThreadTransport(Transport):
         return Link(address, self._login.channel()(address))
 
     def _blocking(self, address: str) -> grpc.Channel:
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = self._open(address)
-        channel: grpc.Channel = link.channel
+        channel: grpc.Channel = self._link(address).channel
         return channel
 
     async def in_turn(self, work: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
