@@ -253,5 +253,5 @@ def problem(reply: Any, address: Address) -> EngineError:
     if isinstance(reply, EngineError):
         return reply
     if isinstance(reply, hiredis.ReplyError):
-        return failure(reply, address)
+        return failure(reply, address, messages.RIGHTS)
     return EngineUnavailable(f"Redis at {address}: {reply!r} is no answer", sent=True)
