@@ -217,6 +217,29 @@ def test_a_release_is_not_overtaken_by_the_hearts_telling_it_again(
     stage.mode.run(play())
 
 
+@pytest.mark.parametrize("spoiled", [0, 1])
+def test_a_release_of_several_that_a_majority_refuses_for_one_is_an_error(
+    servers: Nodes, stage: Stage, spoiled: int
+) -> None:
+    """If it was not the first, it was reported as a lost lease, and there was no error."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        asks = [actor.ask(name, ttl=20) for name in ("x", "y")]
+        for ask in asks:
+            assert (await actor.claim(ask)).granted
+        name = asks[spoiled].shape.name
+        key = f"{messages.mark_key(messages.keys(name).bucket)}={name}"
+        for node in servers.nodes[:3]:
+            node.command("DEL", key)
+            node.command("RPUSH", key, "of another program")
+        with pytest.raises(EngineRefused, match="WRONGTYPE"):
+            await actor.resign(*asks)
+        assert (await stage.actor().claim(actor.ask(asks[1 - spoiled].shape.name))).granted
+
+    stage.mode.run(play())
+
+
 def test_three_of_five_down_is_an_error_that_says_so_and_leaves_nothing(
     servers: Nodes, stage: Stage
 ) -> None:

@@ -28,7 +28,7 @@ from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
 from tests.robustness.hosts import Network, host_of
-from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, wait_until
+from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, free_port, wait_until
 
 SOON = 6.0  # seconds within which everything is well again, on a busy machine too
 CREATE = (15).to_bytes(4, "big")  # the operation of create2, behind length and number
@@ -612,6 +612,32 @@ def test_callers_on_a_silent_server_cost_no_lease_on_another(mode: str) -> None:
         stage.mode.run(play())
         stage.mode.run(stage.clear())
         stage.mode.close()
+
+
+def test_a_renewal_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage) -> None:
+    """Each renewal waited until its deadline and failed, until the healthy lease was lost."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        engine = actor.engine
+        assert isinstance(engine, ZooKeeperEngine)
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        for ask in (short, long):
+            assert (await actor.claim(ask)).granted
+        mine = engine._own.get(short.id)
+        assert mine is not None
+        mine.session._client.set_hosts(f"127.0.0.1:{free_port()}")  # where nothing listens
+        mine.session._cut()
+        await stage.mode.until(lambda: not mine.session.usable, "its connection is lost")
+        await stage.mode.until(lambda: stage.bench.now() > mine.deadline, "it expires")
+        for _ in range(2):
+            began = stage.bench.now()
+            assert (await actor.renew_one(long)).granted
+            assert stage.bench.now() < began + 1.0
+        mine.session._client.set_hosts(mine.session.where)
+        await stage.mode.until(lambda: not engine._own.doomed(0.0), "the reaper removes it")
+
+    stage.mode.run(play())
 
 
 def test_a_paused_server_keeps_nobody_waiting_for_longer_than_asked(

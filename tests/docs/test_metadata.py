@@ -12,6 +12,7 @@ import pytest
 
 import lockfast.aio
 from lockfast.engines.redis.transport import RIGHTS
+from lockfast.engines.redlock.messages import RIGHTS as REDLOCK_RIGHTS
 from tests.docs.rights import documented_acl
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +68,8 @@ def test_the_version_of_the_package_is_the_one_it_tells() -> None:
 def test_the_rights_in_an_error_of_redis_are_those_of_its_page() -> None:
     page = documented_acl(ROOT / "docs" / "engines" / "redis.md").split()
     assert sorted(RIGHTS.split()) == sorted(word for word in page if word[0] in "~&+")
+
+
+def test_the_rights_in_an_error_of_redlock_are_those_of_its_page() -> None:
+    page = documented_acl(ROOT / "docs" / "engines" / "redlock.md").split()
+    assert sorted(REDLOCK_RIGHTS.split()) == sorted(word for word in page if word[0] in "~&+")

@@ -125,21 +125,20 @@ class Transport(ABC):
                     await self._sleep(ELECTION)
 
     async def _call(self, method: str, request: bytes, deadline: float) -> bytes:
-        address = self._login.addresses[self._current]
-        link = self._links.to(address)
+        link = self._links.to(self.address)
         left = deadline - self.now()
         if left <= 0.0:
-            raise EngineUnavailable(f"etcd at {address}: no time was left to ask", sent=False)
+            raise EngineUnavailable(f"etcd at {link.address}: no time was left to ask", sent=False)
         try:
             patience = LOGIN if method == AUTHENTICATE else IO
             return whole(await self._send(link.calls[method], request, min(left, patience)))
         except grpc.RpcError as error:
             said = str(error.details())
             if self.suspect(said):  # etcd did not read it: log in, and send it again
-                raise EngineUnavailable(f"etcd at {address}: {said}", sent=False) from error
-            failure = failed(error, address)
+                raise EngineUnavailable(f"etcd at {link.address}: {said}", sent=False) from error
+            failure = failed(error, link.address)
             if isinstance(failure, EngineUnavailable) and not isinstance(failure, Leaseless):
-                self.doubt(address)
+                self.doubt(link.address)
             raise failure from error
 
     async def call_all(
@@ -150,25 +149,28 @@ class Transport(ABC):
         """
         replies = [await self.call(method, request, deadline) for request in requests[:1]]
         if len(requests) > 1:
-            link = self._links.to(self.address)
-            left = min(IO, max(deadline - self.now(), 0.01))
-            try:
-                more = await self._send_all(link.calls[method], requests[1:], left)
-                replies += map(whole, more)
-            except grpc.RpcError as error:
-                raise failed(error, link.address) from error
+            replies += await self._send_to(self.address, method, requests[1:], deadline)
         return replies
 
     async def call_on(self, address: str, method: str, request: bytes, deadline: float) -> bytes:
-        """Send a request to one member and no other, and return the reply."""
-        if self._strange:
-            await self._greet(deadline)
-        link = self._links.to(address)
-        try:
-            left = min(IO, max(deadline - self.now(), 0.01))
-            return whole(await self._send(link.calls[method], request, left))
-        except grpc.RpcError as error:
-            raise failed(error, address) from error
+        """Send a harmless request to one member and no other, and return the reply."""
+        return (await self._send_to(address, method, [request], deadline))[0]
+
+    async def _send_to(
+        self, address: str, method: str, requests: Sequence[bytes], deadline: float
+    ) -> list[bytes]:
+        """Send to one member. If the login has expired, log in and send everything once more."""
+        again = False
+        while True:
+            if self._strange:
+                await self._greet(deadline)
+            call, left = self._links.to(address).calls[method], max(deadline - self.now(), 0.01)
+            try:
+                return [whole(each) for each in await self._send_all(call, requests, min(IO, left))]
+            except grpc.RpcError as error:
+                if again or not self.suspect(str(error.details())):
+                    raise failed(error, address) from error
+                again = True
 
     def doubt(self, address: str) -> None:
         """Note that a member has failed. If it is the current one, move on to the next."""

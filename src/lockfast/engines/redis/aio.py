@@ -187,7 +187,7 @@ class AioTransport:
         ear = await self._connect(address, deadline, heart=True)
         reply = await self._by(ear.subscribe(channel), deadline - self._now(), address)
         if isinstance(reply, hiredis.ReplyError):
-            raise failure(reply, address)
+            raise failure(reply, address, self._login.rights)
         ear.channel = channel
 
     async def pause(self, deadline: float | None) -> None:

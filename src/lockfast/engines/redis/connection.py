@@ -10,13 +10,13 @@ import select
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import hiredis
 
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.reply_parser import MISSING, Parser
-from lockfast.engines.redis.transport import IO, Address, failure, keep_alive
+from lockfast.engines.redis.transport import IO, RIGHTS, Address, failure, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
@@ -55,6 +55,8 @@ class Connection:
         "used",
     )
 
+    rights: ClassVar[str] = RIGHTS
+    """The rights that an error about a missing right names: see `Login.rights`."""
     one: Callable[[bytes, float], Any]
     """Send a command and return its reply before a deadline. This is the hot path."""
 
@@ -141,7 +143,7 @@ class Connection:
 
     def _unsubscribed(self, reply: Any) -> None:
         if isinstance(reply, hiredis.ReplyError):
-            raise failure(reply, self.address)
+            raise failure(reply, self.address, self.rights)
         raise hiredis.ProtocolError("an answer to nothing")
 
     def _write(self, packet: bytes, deadline: float) -> None:

@@ -11,7 +11,7 @@ import hiredis
 from lockfast.engines.pushes import CALM, before, patience, wakes
 from lockfast.engines.redis import messages
 from lockfast.engines.redis.inspection import Inspection
-from lockfast.engines.redis.keys import PREFIX, command, keys
+from lockfast.engines.redis.keys import PREFIX, command
 from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.routes import PAUSE, filled
 from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
@@ -47,10 +47,8 @@ class RedisEngine(Inspection):
         """Append a claim and return its standing, in one round trip."""
         shape = ask.shape
         form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
-        address = self._topology.find(form.bucket)
-        clock = self._transport.clocks.get(address) if address else None
-        if address is None or clock is None:
-            address, clock = await self._meet(ask, form.bucket, deadline)
+        address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
+        clock = self._transport.clocks.get(address) or await self._meet(ask, address, deadline)
         packet = messages.claim(form, ask, clock.latest(ask), self._base)
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
@@ -75,7 +73,7 @@ class RedisEngine(Inspection):
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
-            await self._meet(asks[order[0]], messages.renewal(asks[order[0]]).bucket, end)
+            await self._meet(asks[order[0]], address, end)
             calls = []
             for i in order:
                 shape = asks[i].shape
@@ -101,15 +99,17 @@ class RedisEngine(Inspection):
         late = self._transport.clocks[address].latest(ask)
         return messages.claim(form, ask, late, self._base)
 
-    async def _meet(self, ask: Ask, bucket: int, deadline: float) -> tuple[Address, ServerClock]:
-        """Return the bucket's server and its clock. The first call lets `listen` subscribe."""
+    async def _meet(self, ask: Ask, address: Address, deadline: float) -> ServerClock:
+        """Return a server's clock. The first call lets `listen` subscribe.
+
+        The caller has chosen the server. After a failover the topology may name another one.
+        """
         if self._channel is None:
             self._channel = PREFIX + ask.id[:22]
             self._transport.rouse()
-        address = self._topology.find(bucket) or await self._where(bucket, deadline)
         if address not in self._transport.clocks:
             await self._transport.call(address, command("PING"), deadline)
-        return address, self._transport.clocks[address]
+        return self._transport.clocks[address]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
@@ -171,7 +171,7 @@ class RedisEngine(Inspection):
             form = messages.resign_form(asks[0].shape.name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
-                await self._meet(asks[0], form.bucket, deadline)
+                await self._meet(asks[0], address, deadline)
             packet = messages.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
             reply = await self._transport.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
@@ -186,7 +186,7 @@ class RedisEngine(Inspection):
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
             if doubt:
-                await self._meet(asks[order[0]], keys(asks[order[0]].shape.name).bucket, end)
+                await self._meet(asks[order[0]], address, end)
             calls = [
                 self._resignation(messages.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order

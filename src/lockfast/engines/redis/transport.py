@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import hiredis
 
@@ -87,6 +87,8 @@ class Login:
     database: int = 0
     sentinel_password: str | None = field(default=None, repr=False)
     tls: Tls[ssl.SSLContext] | None = None
+    rights: ClassVar[str] = RIGHTS
+    """The rights that the user needs. An error about a missing right names all of them."""
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context for a new connection, with the files as they are now."""
@@ -105,12 +107,12 @@ class Login:
         select = [command("SELECT", self.database)] if self.database else []
         return [command(*hello), *select, command("TIME")]
 
-    @staticmethod
-    def welcome(address: Address, replies: Sequence[Any], received: float) -> ServerClock:
+    @classmethod
+    def welcome(cls, address: Address, replies: Sequence[Any], received: float) -> ServerClock:
         """Return the server's clock from the replies to a login, or raise if the login failed."""
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
-                raise failure(reply, address)
+                raise failure(reply, address, cls.rights)
         if address.sentinel:  # it was not asked for its time, and no claim needs its clock
             return ServerClock(0, received, UNITS)
         try:
@@ -154,8 +156,12 @@ def code(error: hiredis.ReplyError) -> str:
     return wrapped[1] if wrapped else text.partition(" ")[0]
 
 
-def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | EngineRefused:
-    """Return lockfast's error for an error reply, with a hint at what to do."""
+def failure(
+    error: hiredis.ReplyError, address: Address, rights: str = RIGHTS
+) -> EngineUnavailable | EngineRefused:
+    """Return lockfast's error for an error reply, with a hint at what to do. `rights`: those that
+    the engine needs.
+    """
     text = str(error)
     what = code(error)
     if what in LATER:
@@ -163,7 +169,7 @@ def failure(error: hiredis.ReplyError, address: Address) -> EngineUnavailable | 
     hints = {
         "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
         "WRONGPASS": "the user or password in the URL is wrong",
-        "NOPERM": f"an administrator can grant all that lockfast needs: ACL SETUSER NAME {RIGHTS}",
+        "NOPERM": f"an administrator can grant all that lockfast needs: ACL SETUSER NAME {rights}",
         "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
     }
     hint = hints.get(what)

@@ -195,16 +195,17 @@ class Extension:
 class Departure:
     """The tally of a resignation: whether the claim held the lock or waited for it."""
 
-    __slots__ = ("_held", "_nodes", "_nothing", "_quorum", "_silent", "_waited")
+    __slots__ = ("_errors", "_held", "_nodes", "_nothing", "_quorum", "_silent", "_waited")
 
     def __init__(self, nodes: int) -> None:
         """Start without answers."""
         self._nodes = self._silent = nodes
         self._quorum = nodes // 2 + 1
         self._held = self._waited = self._nothing = 0
+        self._errors: list[EngineError] = []
 
     def hear(self, node: int, reply: Any, address: Address) -> None:  # noqa: ARG002  # the tally's
-        """Count a reply."""
+        """Count a reply, or an error in place of one."""
         self._silent -= 1
         if reply == 1:
             self._held += 1
@@ -212,6 +213,8 @@ class Departure:
             self._waited += 1
         elif reply == 0:
             self._nothing += 1
+        else:
+            self._errors.append(problem(reply, address))
 
     @property
     def patience(self) -> float:
@@ -224,6 +227,19 @@ class Departure:
     def confirmed(self) -> bool:
         """Return whether a majority has answered."""
         return self._held + self._waited + self._nothing >= self._quorum
+
+    def unconfirmed(self) -> EngineError:
+        """Return the error why no majority has confirmed the release. It is a node's refusal if so
+        many nodes refuse that another attempt would fail too.
+        """
+        refusals = [each for each in self._errors if not isinstance(each, EngineUnavailable)]
+        if len(refusals) > self._nodes - self._quorum:
+            return refusals[0]
+        why = f": {self._errors[0]}" if self._errors else ""
+        return EngineUnavailable(
+            f"fewer than {self._quorum} of {self._nodes} Redis nodes confirmed the release{why}",
+            sent=True,
+        )
 
     @property
     def removed(self) -> bool:
@@ -253,5 +269,5 @@ def problem(reply: Any, address: Address) -> EngineError:
     if isinstance(reply, EngineError):
         return reply
     if isinstance(reply, hiredis.ReplyError):
-        return failure(reply, address)
+        return failure(reply, address, messages.RIGHTS)
     return EngineUnavailable(f"Redis at {address}: {reply!r} is no answer", sent=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from typing import Any
+from typing import Any, ClassVar
 
 import hiredis
 
 from lockfast.engines.redis.connection import PUSH, Connection
 from lockfast.engines.redis.reply_parser import MISSING
+from lockfast.engines.redlock.messages import RIGHTS
 
 OPENING = 0.5  # seconds for opening a connection to a node
 READING = 0.05  # seconds for a node to read a request that does not fit into the socket's buffer
@@ -19,6 +20,8 @@ class Line(Connection):
     """A connection that may owe replies: `owed` counts those that are still due."""
 
     __slots__ = ("fd", "opened", "owed", "since", "skipped", "tls")
+
+    rights: ClassVar[str] = RIGHTS
 
     def begin(self, now: float) -> None:
         """Set the fields of a new connection, which owes nothing yet."""

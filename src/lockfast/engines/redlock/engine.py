@@ -14,7 +14,7 @@ from lockfast.engines.redlock.claiming import DEAF, Claiming
 from lockfast.engines.redlock.guarantees import probe
 from lockfast.engines.redlock.inspection import highest_of, one_name, one_page, recorded
 from lockfast.engines.redlock.requests import ask_all
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
 
@@ -90,11 +90,9 @@ class RedlockEngine(Claiming):
                 self._transport, [Departure(self._size) for _ in broken], broken, deadline
             )
             self._chores.released(broken, until)
-        if not tallies[0].confirmed:
-            raise EngineUnavailable(
-                f"fewer than {self._quorum} of {self._size} Redis nodes confirmed the release",
-                sent=True,
-            )
+        for tally in tallies:  # the others are released all the same
+            if not tally.confirmed:
+                raise tally.unconfirmed()
         for ask in asks:
             if doubt:
                 trial = attempt(ask)

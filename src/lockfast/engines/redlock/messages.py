@@ -30,6 +30,12 @@ LOAD = b"".join(
     command("SCRIPT", "LOAD", script.source) for script in (CLAIM, RENEW, RESIGN, INSPECT)
 )
 LOADED = 4
+RIGHTS = (
+    "~lockfast:redlock:* &lockfast:redlock:* +hello +client +select +time +info +eval +evalsha "
+    "+script +subscribe +scan +ping +get +mget +set +psetex +setrange +del +exists +pexpire +pttl "
+    "+zadd +zrem +zrangebyscore +zscore +hset +hget +hdel +hlen +publish"
+)
+"""The ACL rights that a user needs on every node, for lockfast's commands and its scripts."""
 
 
 def mark_key(bucket: int) -> str:

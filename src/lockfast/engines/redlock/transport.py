@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from lockfast.engines.redis.transport import Address, Login
 from lockfast.engines.redlock import messages
@@ -26,6 +26,8 @@ AGAIN = (0.1, 2.0)  # seconds between attempts to reach a node that is down: the
 @dataclass(frozen=True, slots=True)
 class Introduction(Login):
     """A login that also checks whether the node has restarted since it became a member."""
+
+    rights: ClassVar[str] = messages.RIGHTS
 
     def greeting(self, address: Address) -> list[bytes]:
         """Return the packed commands of a login. A node that restarted is then no member."""

@@ -114,7 +114,7 @@ class ZooKeeperEngine:
                 session.check()
             folders = dict.fromkeys(mine.folder for _, mine in chunk)
             for folder in folders:
-                await self._recipe.prune(folder, deadline)
+                await self._recipe.prune(folder, deadline, session)
             sent = self._now()
             proof = self._proof(session, chunk, sent)
             lists = {

@@ -146,10 +146,17 @@ class Recipe:
             except EngineError:
                 return
 
-    async def prune(self, folder: str, deadline: float) -> None:
-        """Remove our expired claims on a name, so that the next list does not contain them."""
+    async def prune(self, folder: str, deadline: float, only: Session | None = None) -> None:
+        """Remove our expired claims on a name, so that the next list does not contain them.
+
+        `only`: leave those of every other session to the reaper. A renewal must not wait for a
+        session that may have no connection, or its own claims would expire meanwhile.
+        """
         for mine in self._own.doomed(self._now(), folder):
-            await self._bury(mine, deadline)
+            if only is None or mine.session is only:
+                await self._bury(mine, deadline)
+            else:
+                self._reaper.expect(self._now())
 
     async def _bury(self, mine: OwnClaim, deadline: float) -> None:
         try:
