@@ -23,16 +23,15 @@ def install(url: str, *, lost: bool = False) -> None:
 
     It blocks, and all nodes must be up. You can call it again, also from several processes at once.
     It does nothing if a majority are members, since a node that has lost its data joins by itself.
+    Before you pass `lost`, wait for the longest ttl in use: older leases may still be held.
 
     Args:
         url: The nodes, such as `redlock://h1,h2,h3,h4,h5`.
-        lost: Install a set again whose majority has lost its data. Wait for the longest ttl in use
-            before, because leases from before the loss may still be held.
+        lost: Install a set again whose majority has lost its data.
 
     Raises:
         EngineUnavailable: A node cannot be reached.
-        EngineRefused: Some nodes are members but no majority is, and `lost` is False. Or a node
-            refuses the login or a command.
+        EngineRefused: The login or a command is refused, or members are a minority without `lost`.
 
     """
     nodes, login, _ = read(parse(url))
