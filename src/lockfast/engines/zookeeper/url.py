@@ -39,6 +39,7 @@ class Address:
         name, password = target.username, target.password or ""
         secure = _switch(said.get("ssl", "true" if any(word in said for word in TLS) else "false"))
         tls = Tls(said, FILES, lambda: _context(said)) if secure else None
+        context = None if tls is None else tls.current()
         return Address(
             hosts=",".join(_written(host, port or PORT) for host, port in hosts),
             root=_root(target.path),
@@ -47,9 +48,7 @@ class Address:
             tls=tls,
             weak=(
                 *exposed(target, encrypted=secure, remedy="turn TLS on: ?ssl=true"),
-                *unverified(
-                    target, tls and tls.current(), "remove ssl_verify and ssl_check_hostname"
-                ),
+                *unverified(target, context, "remove ssl_verify and ssl_check_hostname"),
             ),
         )
 
