@@ -33,6 +33,12 @@ class Certificates:
         self.ca_path = folder / "ca.crt"
         self.certificate_path = folder / "server.crt"
         self.key_path = folder / "server.key"
+        self._folder = folder
+        self.issue()
+
+    def issue(self) -> None:
+        """Make them, or others in the same places: with a new CA, and new keys."""
+        folder = self._folder
         ca_key, config, request = folder / "ca.key", folder / "openssl.cnf", folder / "server.csr"
         config.write_text(_CONFIG, encoding="ascii")
         # Elliptic keys, since RSA keys take a noticeable time to make.

@@ -44,6 +44,7 @@ class Etcd(Server):
         self.port, self.peer_port = free_port(), free_port()
         self._options = list(options)
         self.certificates = certificates
+        self.mutual = False
         self.cluster = ""
         self.password: str | None = None
 
@@ -72,6 +73,11 @@ class Etcd(Server):
                 if tls is None
                 else ("--cert-file", str(tls.certificate_path), "--key-file", str(tls.key_path))
             ),
+            *(
+                ("--client-cert-auth", "--trusted-ca-file", str(tls.ca_path))
+                if tls is not None and self.mutual
+                else ()
+            ),
             *self._options,
         ]
 
@@ -91,7 +97,9 @@ class Etcd(Server):
         if self.certificates is None:
             connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         else:
-            context = ssl.create_default_context(cafile=str(self.certificates.ca_path))
+            files = self.certificates
+            context = ssl.create_default_context(cafile=str(files.ca_path))
+            context.load_cert_chain(files.certificate_path, files.key_path)
             connection = http.client.HTTPSConnection(
                 self.host, self.port, timeout=timeout, context=context
             )
@@ -146,13 +154,17 @@ class EtcdCluster(Group):
         members: int = 3,
         *,
         tls: bool = False,
+        mutual: bool = False,
         password: str | None = None,
         heartbeat: int = 50,
         election: int = 500,
         options: Sequence[str] = (),
         homes: Sequence[Home] | None = None,
     ) -> None:
-        """Times are in milliseconds: with the default ones etcd has no lease below 2 s."""
+        """Times are in milliseconds: with the default ones etcd has no lease below 2 s.
+
+        With mutual TLS, the members demand a certificate, and the url names the one of theirs.
+        """
         times = ("--heartbeat-interval", str(heartbeat), "--election-timeout", str(election))
         self.nodes = [
             Etcd(number, [*times, *options], None, home)
@@ -162,6 +174,7 @@ class EtcdCluster(Group):
             certificates = Certificates(self.nodes[0].folder)
             for node in self.nodes:
                 node.certificates = certificates
+                node.mutual = mutual
         self.password = password
         for node in self.nodes:
             node.cluster = ",".join(f"{each.name}={each.peer}" for each in self.nodes)
@@ -174,7 +187,10 @@ class EtcdCluster(Group):
         tls = self.nodes[0].certificates
         if tls is None:
             return f"etcd://{login}{hosts}"
-        return f"etcds://{login}{hosts}?ssl_ca_certs={tls.ca_path}"
+        url = f"etcds://{login}{hosts}?ssl_ca_certs={tls.ca_path}"
+        if not self.nodes[0].mutual:
+            return url
+        return f"{url}&ssl_certfile={tls.certificate_path}&ssl_keyfile={tls.key_path}"
 
     def start(self) -> Self:
         """Start them at once, since none serves without a majority."""

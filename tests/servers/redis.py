@@ -23,6 +23,7 @@ class Redis(Node):
         password: str | None = None,
         acl: str = "~* &* +@all",
         tls: "bool | Redis" = False,
+        mutual: bool = False,
         appendonly: bool = False,
         maxmemory: str | None = None,
         maxmemory_policy: str = "noeviction",
@@ -35,13 +36,15 @@ class Redis(Node):
 
         A username makes an ACL user with the password and the rules in acl; the url is that
         user's. `command` goes on as the default user, who may do everything. With tls=another, it
-        shows the other's certificate, so that one URL with one CA can name both. The config is
+        shows the other's certificate, so that one URL with one CA can name both. With mutual TLS,
+        it demands a certificate, and the url names the one that it shows itself. The config is
         further lines of redis.conf, written as they are; env is for ServerClock.
         """
         super().__init__("redis", env=env, home=home)
         self.username = username
         self.password = password
         self.appendonly = appendonly
+        self._mutual = mutual
         self.data_path = self.folder / "data"
         self.data_path.mkdir()
         self._config_path = self.folder / "redis.conf"
@@ -95,7 +98,11 @@ class Redis(Node):
         login = f"{user}{secret}@" if user or secret else ""
         if self.ca_path is None:
             return f"redis://{login}{self.address}"
-        return f"rediss://{login}{self.address}?ssl_ca_certs={quote(str(self.ca_path))}"
+        url = f"rediss://{login}{self.address}?ssl_ca_certs={quote(str(self.ca_path))}"
+        files = self._certificates
+        if files is None or not self._mutual:
+            return url
+        return f"{url}&ssl_certfile={files.certificate_path}&ssl_keyfile={files.key_path}"
 
     def argv(self) -> list[str]:
         """Tell the command line."""
@@ -103,7 +110,10 @@ class Redis(Node):
 
     def connect(self, timeout: float = 5.0) -> Connection:
         """Open a connection that may do anything."""
-        tls = None if self.ca_path is None else ssl.create_default_context(cafile=self.ca_path)
+        files = self._certificates
+        tls = None if files is None else ssl.create_default_context(cafile=files.ca_path)
+        if files is not None and tls is not None:
+            tls.load_cert_chain(files.certificate_path, files.key_path)
         connection = Connection(self.host, self.port, tls=tls, timeout=timeout)
         if self._admin_password is not None:
             try:
@@ -169,5 +179,5 @@ class Redis(Node):
             "tls-cert-file": quoted(str(self._certificates.certificate_path)),
             "tls-key-file": quoted(str(self._certificates.key_path)),
             "tls-ca-cert-file": quoted(str(self._certificates.ca_path)),
-            "tls-auth-clients": "no",
+            "tls-auth-clients": "yes" if self._mutual else "no",
         }

@@ -79,18 +79,22 @@ class ZooKeeper(Server):
 
     def _secure(self, files: Certificates) -> None:
         """Speak TLS too, on a port of its own."""
-        store = self.folder / "server.pem"
-        store.write_bytes(files.key_path.read_bytes() + files.certificate_path.read_bytes())
+        self.show(files)
         netty = "org.apache.zookeeper.server.NettyServerCnxnFactory"
         self._properties["zookeeper.serverCnxnFactory"] = netty
         self._lines |= {
             "secureClientPort": str(self.secure_port),
             "secureClientPortAddress": self.host,
-            "ssl.keyStore.location": str(store),
+            "ssl.keyStore.location": str(self.folder / "server.pem"),
             "ssl.trustStore.location": str(files.ca_path),
             "ssl.trustStore.type": "PEM",
             "ssl.clientAuth": "none",
         }
+
+    def show(self, files: Certificates) -> None:
+        """Show these certificates, from the next start on."""
+        store = self.folder / "server.pem"
+        store.write_bytes(files.key_path.read_bytes() + files.certificate_path.read_bytes())
 
     def join(self, number: int, members: list["ZooKeeper"]) -> None:
         """Be one of an ensemble."""
