@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lockfast.engines.etcd.messages import DELETE, TXN
-from lockfast.errors import CapacityMismatch, EngineUnavailable
+from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
 from lockfast.testing.harness.mode import MODES
@@ -133,3 +133,69 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
     stage.mode.run(play())
     stage.mode.run(stage.clear())
     stage.mode.close()
+
+
+def fail_to_open(engine: Any, error: EngineError) -> Any:  # noqa: ANN401  # etcd's, not the port's
+    """Let every attempt to open a session fail. Return the function that did it before."""
+    before = engine._sessions.open
+
+    async def failing(*_: object) -> None:
+        raise error
+
+    engine._sessions.open = failing
+    return before
+
+
+@pytest.fixture(params=sorted(MODES))
+def acts(bench: EtcdBench, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    bench.wipe()
+    stage = Stage(bench, MODES[request.param]())
+    yield stage
+    stage.mode.run(stage.clear())
+    stage.mode.close()
+
+
+def test_a_holder_that_cannot_be_moved_to_its_lease_fails_no_other_renewal(acts: Stage) -> None:
+    async def play() -> None:
+        holder, actor = acts.actor(), acts.actor()
+        engine: Any = actor.engine
+        held, risen, healthy = holder.ask(ttl=60), actor.ask(ttl=60), actor.ask("y", ttl=30)
+        await holder.claim(held)
+        assert not (await actor.claim(risen)).granted
+        assert (await actor.claim(healthy)).granted
+        await holder.resign(held)
+        before = fail_to_open(engine, EngineRefused("no lease"))
+        failed, renewed = await actor.renew(risen, healthy)
+        assert isinstance(failed, EngineRefused)
+        assert isinstance(renewed, Standing)
+        assert renewed.granted
+        engine._sessions.open = before
+        assert (await actor.renew_one(risen)).granted  # the next renewal moves it
+
+    acts.mode.run(play())
+
+
+@pytest.mark.parametrize(
+    "error", [EngineRefused("no lease"), EngineUnavailable("no lease", sent=False)]
+)
+def test_a_claim_that_cannot_be_moved_to_its_lease_is_not_left_behind(
+    acts: Stage, error: EngineError
+) -> None:
+    """The client resigns only what may have been sent, so a permit stayed taken by nobody."""
+
+    async def play() -> None:
+        actor = acts.actor()
+        engine: Any = actor.engine
+        other, asked = (actor.ask(ttl=60, capacity=2) for _ in range(2))
+        await actor.claim(other)
+        for name in ("z", "z"):  # the second one waits, and opens the lease for waiters
+            await actor.claim(actor.ask(name, ttl=60))
+        fail_to_open(engine, error)
+        with pytest.raises(type(error)) as caught:
+            await actor.claim(asked)
+        if isinstance(caught.value, EngineUnavailable):
+            assert caught.value.sent  # so the client resigns it
+            assert await actor.resign(asked, doubt=True) == [True]
+        assert [entry.id for entry in await actor.entries("x")] == [other.id]
+
+    acts.mode.run(play())

@@ -12,7 +12,7 @@ from lockfast.engines.etcd.protobuf import Malformed
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.sessions import Session, Sessions
 from lockfast.engines.etcd.standing import blocker, granted
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import CapacityMismatch, EngineError, EngineUnavailable
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
@@ -210,8 +210,21 @@ class Attempt:
     async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing:
         """Return the standing of a claim. If granted, first move it to the lease of its ttl."""
         if mine.key in [row.key for row in queue[: granted(queue)]]:
-            await self._own.promote([mine], self._now, self._deadline)
+            failed = await self._own.promote([mine], self._now, self._deadline)
+            await self._kept(mine, failed.get(mine.id))
         return self._places.among(mine, queue, at, self._now)
+
+    async def _kept(self, mine: OwnClaim, error: EngineError | None) -> None:
+        """Raise the error of a promotion, if there is one. The claim was put before, so the caller
+        must not take the error to mean that nothing was sent. It would leave the claim to hold a
+        permit that nobody uses.
+        """
+        if isinstance(error, EngineUnavailable):
+            raise EngineUnavailable(str(error), sent=True) from error
+        if error is not None:
+            self._places.gone([mine.id])
+            await self._own.reject(mine.id, mine.key, self._deadline)
+            raise error
 
     def _take(self, revision: int, session: Session, life: float) -> OwnClaim:
         mine = OwnClaim(self.ask, self.form, revision, session)

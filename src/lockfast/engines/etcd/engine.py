@@ -107,16 +107,16 @@ class EtcdEngine:
         alive = [mine for mine in known.values() if not mine.session.dead]
         places.gone(mine.id for mine in known.values() if mine.session.dead)
         looked = places.tell(alive, seen, now)
-        standings = {
+        standings: dict[str, Standing | Exception] = {
             mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
         }
-        risen = [known[id_] for id_, said in standings.items() if said.granted]
-        places.gone(await own.promote(risen, now, deadline))
-        for mine in risen:
-            if own.get(mine.id) is None:
-                del standings[mine.id]
-            else:
-                standings[mine.id] = standings[mine.id]._replace(left=mine.until - now)
+        risen = {
+            mine: said for mine, said in zip(alive, looked, strict=True) if said and said.granted
+        }
+        failed = await own.promote(risen, now, deadline)
+        places.gone(id_ for id_, error in failed.items() if error is None)
+        for mine, said in risen.items():
+            standings[mine.id] = failed.get(mine.id) or said._replace(left=mine.until - now)
         # A claim that was deleted after its queue was read is gone, though the read shows it.
         return [standings.get(ask.id) if own.get(ask.id) else None for ask in asks]
 

@@ -13,15 +13,7 @@ from functools import partial
 from itertools import count
 
 from lockfast.engines.etcd.claim_transaction import form_of
-from lockfast.engines.etcd.messages import (
-    DELETE,
-    TXN,
-    Done,
-    delete,
-    deleted,
-    done,
-    txn,
-)
+from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, done, txn
 from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.sessions import TRIES, Sessions, unproven
@@ -267,28 +259,41 @@ class OwnClaims:
                 mine.until = max(mine.until, min(now + life, mine.session.until))
         return seen
 
-    async def promote(self, mines: Iterable[OwnClaim], now: float, deadline: float) -> list[str]:
-        """Move new holders from the waiters' lease to that of their ttl. Return the missing ids."""
-        gone: list[str] = []
+    async def promote(
+        self, mines: Iterable[OwnClaim], now: float, deadline: float
+    ) -> dict[str, EngineError | None]:
+        """Move new holders from the waiters' lease to that of their ttl. Return the ids of those
+        that failed, each with its error, or with None if etcd no longer has the claim.
+        """
+        failed: dict[str, EngineError | None] = {}
         by_size: dict[int, list[OwnClaim]] = {}
         for mine in mines:
             if mine.session.size != mine.form.size:
                 by_size.setdefault(mine.form.size, []).append(mine)
         for size, risen in by_size.items():
-            session = await self._sessions.open(size, deadline)
-            kept = None if session.fresh(now) else await self._sessions.beat(session, deadline)
-            if session.dead:
-                continue  # they stay on the waiters' lease until their next renewal
-            for start in range(0, len(risen), AT_ONCE):
-                chunk = risen[start : start + AT_ONCE]
-                request = txn(b"", [mine.put(session) for mine in chunk], [])
-                reply = await self.ask(request, deadline)
-                if kept is not None:
-                    kept.prove(reply.term)  # sent after the keepalive was answered
-                for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
-                    if done(said).succeeded:
-                        mine.session = session
-                        mine.until = min(now + mine.form.shape.ttl, session.until)
-                    else:
-                        gone.append(mine.id)
+            try:
+                failed |= dict.fromkeys(await self._promote(size, risen, now, deadline))
+            except EngineError as error:
+                failed |= {mine.id: error for mine in risen if mine.session.size != size}
+        return failed
+
+    async def _promote(
+        self, size: int, risen: Sequence[OwnClaim], now: float, deadline: float
+    ) -> list[str]:
+        gone: list[str] = []
+        session = await self._sessions.open(size, deadline)
+        kept = None if session.fresh(now) else await self._sessions.beat(session, deadline)
+        if session.dead:
+            return gone  # they stay on the waiters' lease until their next renewal
+        for start in range(0, len(risen), AT_ONCE):
+            chunk = risen[start : start + AT_ONCE]
+            reply = await self.ask(txn(b"", [mine.put(session) for mine in chunk], []), deadline)
+            if kept is not None:
+                kept.prove(reply.term)  # sent after the keepalive was answered
+            for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
+                if done(said).succeeded:
+                    mine.session = session
+                    mine.until = min(now + mine.form.shape.ttl, session.until)
+                else:
+                    gone.append(mine.id)
         return gone
