@@ -262,6 +262,14 @@ def forked() -> Iterator[None]:
         os.waitpid(child, 0)
 
 
+def test_deleting_a_mark_that_is_not_there_is_a_key_error(tmp_path: Path) -> None:
+    marks = MarkFolder(tmp_path)
+    with pytest.raises(KeyError, match="missing"):
+        del marks["missing"]
+    assert marks.pop("missing", None) is None
+    marks.close()
+
+
 def test_a_child_that_was_forked_during_a_write_does_not_keep_the_file_locked(path: Path) -> None:
     """A worker of multiprocessing had the flock for as long as it lived."""
     guard = FileGuard(path, timeout=0.5)

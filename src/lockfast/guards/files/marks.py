@@ -178,7 +178,10 @@ class MarkFolder(MutableMapping[str, Mark]):
 
     def __delitem__(self, name: str) -> None:
         """Delete the mark of a lock. Only do this if the name will never be locked again."""
-        self._path(name).unlink()
+        try:
+            self._path(name).unlink()
+        except FileNotFoundError:
+            raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of the locks that have a mark."""
