@@ -47,6 +47,46 @@ def test_an_easy_mistake_is_answered_with_what_to_write(
     assert told.startswith(said.partition(": ")[0])
 
 
+@pytest.mark.parametrize(
+    ("timeout", "error", "said"),
+    [
+        (float("nan"), ValueError, "the timeout is 0 seconds or more, not nan"),
+        (-1, ValueError, "the timeout is 0 seconds or more, not -1"),
+        (True, TypeError, "timeout is a number of seconds or None, not True"),
+    ],
+)
+def test_a_wrong_timeout_of_wait_lost_is_refused(
+    timeout: float, error: type[Exception], said: str
+) -> None:
+    with lockfast.connect("memory://") as client, client.lock_all("a", "b") as leases:
+        for lease in (leases, leases.leases["a"]):
+            with pytest.raises(error, match=said):
+                lease.wait_lost(timeout)
+
+    async def play() -> None:
+        async with aio.connect("memory://") as client, client.lock("a") as lease:
+            with pytest.raises(error, match=said):
+                await lease.wait_lost(timeout)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("every", "error"),
+    [(0, ValueError), (-1.0, ValueError), (float("nan"), ValueError), (True, TypeError)],
+)
+def test_an_election_is_not_observed_without_a_pause(every: float, error: type[Exception]) -> None:
+    with lockfast.connect("memory://") as client, pytest.raises(error, match="every is a number"):
+        client.election("e").observe(every)
+
+    async def play() -> None:
+        async with aio.connect("memory://") as client:
+            with pytest.raises(error, match="every is a number"):
+                client.election("e").observe(every)
+
+    asyncio.run(play())
+
+
 def test_a_read_write_lock_is_not_entered_by_a_task_either() -> None:
     async def play() -> None:
         async with aio.connect("memory://") as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
+from itertools import count
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -266,9 +267,8 @@ class Election(ElectionCore[Lease]):
 
     def observe(self, every: float = 1.0) -> Iterator[Leader]:
         """Yield the present leader, and then each new one. It polls every `every` seconds."""
-        observer = Observer(self, self._session, every)
-        while True:
-            yield drive(observer.following())
+        observer = Observer(self, self._session, every)  # here, so that a mistake raises at once
+        return (drive(observer.following()) for _ in count())
 
     def run(
         self,

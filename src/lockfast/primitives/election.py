@@ -13,7 +13,8 @@ from lockfast.errors import EngineUnavailable
 from lockfast.names import size_of
 from lockfast.port import Entry, Shape
 from lockfast.primitives.lease import LeaseCore
-from lockfast.primitives.lock import checked_timeout, look
+from lockfast.primitives.lock import look
+from lockfast.primitives.timeout import checked_pause, checked_timeout
 
 log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
@@ -86,7 +87,7 @@ class Observer:
         """Begin with the present leader."""
         self._election = election
         self._session = session
-        self._every = every
+        self._every = checked_pause(every)
         self._term = 0
 
     async def following(self) -> Leader:

@@ -15,6 +15,7 @@ from lockfast.claims.release import lost, release
 from lockfast.claims.session import Session
 from lockfast.core.validity import State
 from lockfast.errors import Loss
+from lockfast.primitives.timeout import checked_timeout
 
 log = logging.getLogger("lockfast")
 
@@ -192,6 +193,7 @@ def warn_if_held(*claims: Claim) -> None:
 async def wait_end(session: Session, claims: Sequence[Claim], timeout: float | None) -> bool:
     """Wait until any of the claims is lost or released. Return False if the timeout came first."""
     session.enter()
+    timeout = checked_timeout(timeout)
     if timeout is None or timeout > 0.0:
         refuse_in_callback(session, f"wait_lost() of {claims[0].shape.name!r}")
     event = session.runtime.event()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Coroutine
 from enum import Enum
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -13,6 +12,7 @@ from lockfast.claims.session import Session
 from lockfast.errors import EngineUnavailable, NotAcquired
 from lockfast.port import LONGEST_WAIT, Entry, Shape
 from lockfast.primitives.lease import LeaseCore
+from lockfast.primitives.timeout import checked_timeout
 
 L = TypeVar("L", bound=LeaseCore)
 
@@ -189,16 +189,3 @@ def patience(on_busy: str, timeout: float | None) -> float | None:
     if on_busy not in {"wait", "raise", "skip"}:
         raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
     return 0.0 if timeout is None and on_busy != "wait" else timeout
-
-
-def checked_timeout(timeout: float | None) -> float | None:
-    """Return `timeout` as a float, or None for no limit. Raise if it is not valid (trap 8)."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout is a number of seconds or None, not {timeout!r}")
-    if math.isnan(timeout) or timeout < 0:
-        raise ValueError(
-            f"the timeout is 0 seconds or more, not {timeout!r}. Without one a wait has no end."
-        )
-    return None if math.isinf(timeout) else float(timeout)

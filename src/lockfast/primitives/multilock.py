@@ -11,7 +11,8 @@ from lockfast.core.validity import State
 from lockfast.errors import Loss, NotAcquired
 from lockfast.port import Shape
 from lockfast.primitives.lease import LeaseCore, refuse_coroutine, wait_end, warn_if_held
-from lockfast.primitives.lock import Default, checked_timeout
+from lockfast.primitives.lock import Default
+from lockfast.primitives.timeout import checked_timeout
 
 L = TypeVar("L", bound=LeaseCore)
 M = TypeVar("M", bound="MultiLeaseCore[Any]")

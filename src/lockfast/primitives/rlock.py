@@ -11,7 +11,8 @@ from lockfast.claims.release import give_up, lost, release
 from lockfast.claims.session import Session
 from lockfast.errors import NotAcquired
 from lockfast.primitives.lease import LeaseCore, warn_if_held
-from lockfast.primitives.lock import Default, LockCore, checked_timeout
+from lockfast.primitives.lock import Default, LockCore
+from lockfast.primitives.timeout import checked_timeout
 from lockfast.primitives.with_block import Block
 
 R = TypeVar("R", bound="RLeaseCore")
