@@ -38,12 +38,12 @@ class PatienceContract(Contract):
         operator, lock = stage.actor(), stage.client().lock("x", ttl=stage.brief)
         lease = await acquire(stage.client().lock("x", ttl=LONG))
         job = stage.mode.start(waited(lock))
-        removed: set[str] = set()
+        removed: list[str] = []  # Redlock's waiters come back by the same id
         while not job.done():  # each time, an operator removes the waiter, and not the holder
             for id_ in [each.id for each in await queue(lock) if each.id != lease.id]:
                 ask = Ask(id_, Shape("x", LONG), True, stage.bench.now() + LONG, b"")  # noqa: FBT003  # by position, as the port has it
                 if await operator.resign(ask) == [True]:
-                    removed.add(id_)
+                    removed.append(id_)
             await stage.mode.sleep(0.01)
         assert WAIT <= await job.result() < WAIT + 0.7
         assert len(removed) > 1

@@ -125,7 +125,8 @@ class RenewalContract(Contract):
         """The heart is kept from its work by a callback, and in asyncio the loop with it."""
         client, ttl = stage.client(), stage.brief
         questions = ("state", "loss", "ensure", "remaining", "release")
-        leases = {each: await acquire(client.lock(each, ttl=ttl)) for each in questions}
+        acquired = (acquire(client.lock(each, ttl=ttl)) for each in questions)
+        leases = dict(zip(questions, await stage.mode.together(*acquired), strict=True))
         told: list[str] = []
         answers: dict[str, object] = {}
         for name, lease in leases.items():
