@@ -55,6 +55,7 @@ def write_everything(connection: Connection, client: lockfast.Client) -> None:
             connection.execute("UPDATE public.invoice SET paid = true")
         with guard.transaction(held) as cursor:
             Columns().update(cursor, held, "public.invoice", {"paid": True}, {"paid": False})
+            Columns().update(cursor, held, "public.invoice", {"fence_id": held.id}, {})
             cursor.execute("DELETE FROM public.invoice")
     with client.lock("watched", ttl=30) as held, guard.transaction(held) as cursor:
         cursor.execute("UPDATE public.watched SET value = 'app'")

@@ -82,7 +82,7 @@ class ColumnsCore:
         given = {f"key_{n}": value for n, value in enumerate(key.values())}
         given |= {f"new_{n}": value for n, value in enumerate(values.values())}
         which = SQL(" AND ").join(
-            SQL("{} = {}").format(Identifier(column), Placeholder(f"key_{n}"))
+            SQL("{} OPERATOR(pg_catalog.=) {}").format(Identifier(column), Placeholder(f"key_{n}"))
             for n, column in enumerate(key)
         )
         new = [
