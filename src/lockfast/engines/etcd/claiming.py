@@ -196,6 +196,8 @@ class Attempt:
         ends, queue = said.ends, said.queue or []
         if ends is not None:
             head, revision = ends.head, ends.revision
+            if ends.before is None and head.id != ask.id:
+                raise Malformed("a claim with nothing before it that is not the head")
         else:
             revision = next((row.revision for row in queue if row.id == ask.id), 0)
             if not revision:
