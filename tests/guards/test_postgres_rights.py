@@ -85,6 +85,19 @@ def test_a_writer_cannot_lower_a_mark(app: Connection, statement: str) -> None:
         app.execute(statement.encode())
 
 
+def test_a_writer_who_had_all_rights_to_the_marks_keeps_the_right_to_read_them(
+    server: Postgres,
+) -> None:
+    """PostgreSQL 17 has another right, MAINTAIN: its owner could lock out all writers."""
+    server.command("CREATE ROLE trusted; GRANT ALL ON lockfast_guard.mark TO trusted")
+    server.command("SELECT lockfast_guard.grant_v1('trusted')")
+    rows = server.command(
+        "SELECT a.privilege_type FROM pg_class c, LATERAL aclexplode(c.relacl) a "
+        "WHERE c.oid = 'lockfast_guard.mark'::regclass AND a.grantee = 'trusted'::regrole"
+    )
+    assert rows == [("SELECT",)]
+
+
 def test_one_who_may_create_in_a_schema_on_the_path_runs_nothing_as_a_writer(
     client: lockfast.Client,
 ) -> None:

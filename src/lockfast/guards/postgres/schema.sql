@@ -313,7 +313,8 @@ DECLARE
 BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA lockfast_guard TO %s', v_role);
   EXECUTE format(
-    'REVOKE INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON lockfast_guard.mark FROM %s', v_role);
+    'REVOKE INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER%s ON lockfast_guard.mark FROM %s',
+    CASE WHEN current_setting('server_version_num')::int >= 170000 THEN ', MAINTAIN' ELSE '' END, v_role);
   FOR v_call IN
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'lockfast_guard'::regnamespace
