@@ -167,13 +167,14 @@ def test_replies_come_back_as_redis_sends_them(guard: RedisGuard) -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
+        ((), r"such as \('SET', 'total', 42\), and this one is empty: nothing was applied"),
         (("FROBNICATE", "k"), "knows no command"),
         (("GET", "k", "k2"), "takes other arguments"),
         (("SET", "k"), "takes other arguments"),
         (("SUBSCRIBE", "channel"), "in a script"),
         (("RPUSH", "l", *["x"] * 7000), "split it"),
     ],
-    ids=["unknown", "too many", "too few", "not in a script", "too long"],
+    ids=["empty", "unknown", "too many", "too few", "not in a script", "too long"],
 )
 def test_a_mistake_in_the_last_command_is_found_before_the_first_is_applied(
     guard: RedisGuard, client: redis.Redis, wrong: tuple[str, ...], why: str

@@ -110,7 +110,7 @@ class RedisGuardCore:
         words: list[Word] = []
         for command in commands:
             size = len(command)
-            if (command[0], size) not in self._fitting:
+            if not size or (command[0], size) not in self._fitting:
                 await self._check(mark, command)
             words += (size, *command)
         found = await self._keys(mark, commands) if self._cluster else ()
@@ -147,6 +147,11 @@ class RedisGuardCore:
 
     async def _check(self, mark: str, command: Command) -> None:
         """Raise if a command's name or its number of words is wrong."""
+        if not command:
+            raise ValueError(
+                "a command is a sequence of words, such as ('SET', 'total', 42), and this one is "
+                "empty: nothing was applied"
+            )
         name = command[0]
         if not isinstance(name, str):
             raise TypeError(f"a command begins with its name, a str, not {name!r}")
