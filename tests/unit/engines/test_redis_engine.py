@@ -41,6 +41,7 @@ class Servers:
         self._reply = reply
         self.clocks: dict[Address, ServerClock] = {}
         self.asked: list[Address] = []
+        self.roused = 0
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> object:
         del packet, deadline
@@ -55,7 +56,7 @@ class Servers:
         return [await self.call(address, packet, deadline) for packet in packets]
 
     def rouse(self) -> None:
-        """Wake nobody."""
+        self.roused += 1
 
 
 def engine_during_a_failover(reply: object) -> tuple[RedisEngine, Servers]:
@@ -84,3 +85,10 @@ def test_a_failover_before_several_claims_is_no_key_error() -> None:
     found = drive(engine.claim_all(claims(2), NOW + 5))
     assert [isinstance(each, Standing) and each.ticket for each in found] == [7, 7]
     assert set(servers.asked) == {OLD}, "the clock and the claims must be of one server"
+
+
+def test_the_first_claim_lets_the_client_listen_though_its_servers_clock_is_known() -> None:
+    engine, servers = engine_during_a_failover(b"7")
+    servers.clocks[OLD] = ServerClock(1_700_000_000_000, NOW, UNITS)  # it told the topology
+    drive(engine.claim(claims(1)[0], NOW + 5))
+    assert servers.roused == 1

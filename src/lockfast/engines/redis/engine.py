@@ -48,7 +48,9 @@ class RedisEngine(Inspection):
         shape = ask.shape
         form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
-        clock = self._transport.clocks.get(address) or await self._meet(ask, address, deadline)
+        clock = self._transport.clocks.get(address)
+        if clock is None or self._channel is None:  # asking for the topology learns a clock too
+            clock = await self._meet(ask, address, deadline)
         packet = messages.claim(form, ask, clock.latest(ask), self._base)
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
