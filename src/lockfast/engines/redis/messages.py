@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lockfast.engines.redis.keys import Keys, bulk, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN
+from lockfast.engines.redis.transport import END, UNITS
 from lockfast.errors import CapacityMismatch
 from lockfast.port import (
     LONGEST_WAIT,
@@ -25,6 +26,7 @@ from lockfast.port import RECORD as RECORD_SIZE
 
 IDENT = re.compile(rb"[0-9A-Za-z]{32}")
 TOP = 2**53  # every ticket is below this
+LATEST = END * UNITS - 1  # the latest server time: in a claim it has 13 digits
 ROUNDING = 0.002  # seconds: we send the ttl, and Redis counts it, in whole milliseconds
 SLACK = 1000  # ms by which a reply may exceed the ttl before it counts as malformed
 MARGIN = int(TOMB_MARGIN * 1000)  # ms
@@ -249,7 +251,7 @@ def renewed(reply: Any, count: int) -> tuple[list[Any], int]:
     if type(reply) is not list or len(reply) != count + 1:
         raise Malformed("not a reply to a renewal")
     with reading():
-        return reply[:-1], number(reply[-1], 1)
+        return reply[:-1], number(reply[-1], 1, LATEST)
 
 
 def resigned(reply: Any) -> bool:
@@ -266,7 +268,7 @@ def refusal(reply: Any, ask: Ask) -> int | None:
     if type(reply) is list and reply and reply[0] in (b"dead", b"capacity"):
         with reading():
             what, told = reply
-            value = number(told, 1)
+            value = number(told, 1, LATEST if what == b"dead" else TOP - 1)
         if what == b"dead":
             return value
         raise CapacityMismatch(ask.shape.name, ask.shape.capacity, value)
