@@ -47,6 +47,8 @@ class PostgresEngine:
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Append several claims: one call, one transaction."""
+        if not asks:
+            return []
         clock = await self._begin(asks[0], deadline)
         lates = [clock.latest(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]

@@ -141,7 +141,7 @@ class Routes:
         A server that is down or stalled must not use up the time for claims on the others. So each
         gets a share of the time, and one that did not answer comes last and gets little.
         """
-        grouped, errors = await self._grouped(asks, deadline)
+        grouped, errors = await self._grouped(asks, deadline) if asks else ({}, {})
         order = sorted(grouped, key=lambda address: self._silent.get(address, 0.0))
         for number, address in enumerate(order):
             now = self._now()

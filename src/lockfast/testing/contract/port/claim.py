@@ -103,6 +103,11 @@ class ClaimContract(Contract):
         assert (await actor.claim(actor.ask())).granted
 
     @driven
+    async def test_no_claims_at_all_are_no_error(self, stage: Stage) -> None:
+        actor = stage.actor()
+        assert await actor.engine.claim_all([], actor.deadline) == []
+
+    @driven
     async def test_unrelated_names_do_not_meet(self, stage: Stage) -> None:
         actor = stage.actor()
         standings = [await actor.claim(actor.ask(f"name {number}")) for number in range(300)]
