@@ -40,7 +40,7 @@ class TestClock(StepBackContract):
 
 
 class TestClient(ClientContract):
-    pass
+    rounds = ClientContract.rounds // 4
 
 
 class TestBodies(BodyContract):

@@ -35,7 +35,8 @@ class PatienceContract(Contract):
     async def test_trap_09_a_claim_that_has_to_be_made_again_does_not_restart_the_wait(
         self, stage: Stage
     ) -> None:
-        operator, lock = stage.actor(), stage.client().lock("x", ttl=stage.brief)
+        operator, lock = stage.actor(), stage.client().lock("x", ttl=stage.brief / 2)
+        await release(await acquire(lock))  # connected: that may take long
         lease = await acquire(stage.client().lock("x", ttl=LONG))
         job = stage.mode.start(waited(lock))
         removed: list[str] = []  # Redlock's waiters come back by the same id
@@ -85,6 +86,7 @@ class QueuePatienceContract(Contract):
                 await stage.mode.sleep(TURN)
                 way.reconnect()
 
+        await release(await acquire(client.lock("warm", ttl=LONG)))
         lease = await acquire(ahead)
         crowd = [stage.mode.start(within(ahead, body)) for _ in range(TURNS)]
         await until_queued(stage, ahead, TURNS + 1)
