@@ -26,7 +26,10 @@ $(BIN)/python:
 QUICK_EXTRAS := cli,etcd,postgres,redis,redlock,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff uvloop
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
-NOT_QUICK := tests/unit/test_benchmarks.py tests/unit/test_servers.py tests/unit/test_smoke.py
+# They start many processes, or measure: `make test` has them.
+NOT_QUICK := $(addprefix tests/unit/test_,benchmarks.py servers.py smoke.py tries.py) tests/unit/cli/test_watchdog.py
+# Fewer examples of each property, and no long histories against the reference model.
+FEWER := --hypothesis-profile=quick -k 'not the_engine_and_the_reference_model_agree'
 # Guards and integrations need their frameworks' types: `make check` has those.
 TYPES := -p lockfast.claims -p lockfast.primitives -p lockfast.core -p lockfast.runtime -p lockfast.engines
 
@@ -38,7 +41,7 @@ $(VENV)/quick: requirements-dev.txt pyproject.toml | $(BIN)/python
 quick: $(VENV)/quick ## After every edit, in two minutes: unit tests, the contract on memory and Redis, types
 	$(BIN)/ruff check -q
 	@$(BIN)/mypy $(TYPES) & types=$$!; \
-	$(BIN)/python -m pytest -q -n 8 $(addprefix --ignore=,$(NOT_QUICK)) $(QUICK); tests=$$?; \
+	$(BIN)/python -m pytest -q -n 8 $(FEWER) $(addprefix --ignore=,$(NOT_QUICK)) $(QUICK); tests=$$?; \
 	wait $$types && exit $$tests
 
 check: ## Lint, formatting, types, import contracts

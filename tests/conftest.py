@@ -5,6 +5,7 @@ import threading
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.stolen import LOOK, Watch, record, wait_quiet
 
@@ -14,6 +15,14 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+# How long an example takes says more about the machine than about the code. `make quick` asks for
+# the second profile.
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("quick", settings.get_profile("tests"), max_examples=20)
+settings.load_profile("tests")
 
 WATCH = pytest.StashKey[Watch]()
 

@@ -1,4 +1,4 @@
-"""Traps 6, 9 and 10 on Redis. The contract has the rest, with 7 and 8: `bodies`, `patience`."""
+"""Traps 6, 9 and 10 on Redis. The contract has the rest: `bodies`, `patience`, 8 in `lease`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Shaky:
         self.cut = False
         """Whether requests fail at once."""
         self.silent = False
-        """Whether requests vanish: each fails at its deadline."""
+        """Whether requests vanish: each fails at its deadline, and a listing at once."""
         self.mute = False
         """Whether requests arrive and their replies vanish: each fails at its deadline."""
         self.unrenewed = False
@@ -74,7 +74,7 @@ class Shaky:
         raise EngineUnavailable("no answer: the test has silenced the way", sent=True)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        """Claim, unless the test has cut the way."""
+        """Claim, unless the test has cut the way or holds the claim back."""
         await self._ask(deadline)
         if self.held_claims:
             self.held_claims -= 1
@@ -130,6 +130,7 @@ class Shaky:
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Abandon, unless the test has cut the way."""
+        self.resigned += [ask.id for ask in asks]
         if not (self.cut or self.silent or self.refusal):
             self._engine.abandon(asks)
 

@@ -18,6 +18,7 @@ from lockfast.testing.harness.verbs import acquire, release, wait_lost
 
 LONG = 30.0  # a ttl that no test waits for
 SOON = 3.0  # seconds: far less than that ttl
+TTL = 1.0  # one that a test waits for, while it keeps another lease
 
 
 class CallbackContract(Contract):
@@ -25,7 +26,7 @@ class CallbackContract(Contract):
 
     @driven
     async def test_trap_16_callbacks_that_fail_do_not_stop_the_renewals(self, stage: Stage) -> None:
-        client, ttl = stage.client(), stage.brief
+        client, ttl = stage.client(), TTL
         told: list[str] = []
 
         def failing(error: type[BaseException]) -> Callable[[], None]:
@@ -56,7 +57,7 @@ class CallbackContract(Contract):
 
         In asyncio nobody can wait in a callback, which is a plain function.
         """
-        client, ttl = stage.client(), stage.brief
+        client, ttl = stage.client(), TTL
         assert isinstance(client, Client)
         kept, lease = [client.lock(name, ttl=ttl).acquire() for name in ("kept", "x")]
         said: list[str] = []

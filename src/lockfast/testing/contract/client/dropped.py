@@ -41,10 +41,11 @@ class DroppedContract(Contract):
     ) -> None:
         client, way = stage.shaky_client()
         other, ttl = stage.client().lock("x", ttl=LONG), TTL
+        await release(await acquire(other))  # connected: that may take longer than the ttl
         kept = await acquire(client.lock("kept", ttl=ttl))
-        began = time.monotonic()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            began = time.monotonic()
             await acquire(client.lock("x", ttl=ttl))  # no collector: nothing goes round in a circle
             # Not released by a finalizer: whoever dropped it may still be at work under it.
             assert await try_acquire(other) is None

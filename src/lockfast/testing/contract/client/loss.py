@@ -45,7 +45,7 @@ async def reason(lease: AnyLease) -> Loss:
 
 
 class LossContract(Contract):
-    """What becomes of a lease that is not renewed."""
+    """Leases that are broken, and leases that cannot be renewed."""
 
     @driven
     async def test_a_try_that_found_it_busy_gives_up_a_copy_that_is_still_on_its_way(

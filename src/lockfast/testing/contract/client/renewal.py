@@ -50,7 +50,7 @@ class RenewalContract(Contract):
     """A renewal keeps what is held, for its ttl, and nothing else."""
 
     @driven
-    async def test_a_lease_is_kept_for_longer_than_its_ttl(self, stage: Stage) -> None:
+    async def test_trap_13_a_lease_is_kept_for_longer_than_its_ttl(self, stage: Stage) -> None:
         lock = stage.client().lock("x", ttl=stage.brief)
         lease = await acquire(lock)
         await watched(stage, lock, lease, 2.5 * stage.brief)
@@ -80,11 +80,13 @@ class RenewalContract(Contract):
     ) -> None:
         client, way = stage.shaky_client()
         mine = client.lock("x", ttl=stage.brief)
-        lease = await acquire(stage.client().lock("x", ttl=stage.brief))
+        await release(await acquire(mine))  # connected: that may take longer than a beat
+        lease = await acquire(stage.client().lock("x", ttl=2 * stage.brief))
         await broken(stage, lease)
         successor = await acquire(mine, SOON)
         way.unrenewed = True  # from now on nobody renews it rightfully
         before = (await queue(mine))[0].left
+        assert lease.loss is None  # its next renewal meets the successor
         assert await wait_lost(lease, SOON)  # a heartbeat has been
         assert lease.loss is Loss.GONE
         assert 0 < (await queue(mine))[0].left < before
@@ -144,6 +146,10 @@ class RenewalContract(Contract):
 
         stopped = await acquire(client.lock("stopped", ttl=LONG))
         stopped.on_lost(pause)
+        # Each has just been renewed, so that no renewal is due in the beat that runs the pause.
+        await stage.mode.until(
+            lambda: all(each.remaining > 0.75 * ttl for each in leases.values()), "renewed", SLACK
+        )
         stopped.fenced()
         await stage.mode.until(lambda: "ensure" in answers, "the pause", ttl + SLACK)
         with pytest.raises(LeaseLost) as caught:

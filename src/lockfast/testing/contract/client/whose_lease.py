@@ -94,14 +94,14 @@ class OwnershipContract(Contract):
             for _ in range(self.rounds):
                 await within(shared, body)
 
-        await stage.mode.together(*(enter() for _ in range(WORKERS)), timeout=10.0)
+        await stage.mode.together(*(enter() for _ in range(WORKERS)), timeout=LONG)
         assert await queue(shared) == []
 
     @driven
     async def test_trap_04_whoever_waits_in_vain_releases_nobody_elses_lease(
         self, stage: Stage
     ) -> None:
-        shared = stage.client().lock("x", ttl=LONG, timeout=0.1)
+        shared = stage.client().lock("x", ttl=LONG, timeout=0.5)
         await release(await acquire(shared, SOON))  # connected: that may take longer
 
         async def never(_lease: AnyLease) -> None:
