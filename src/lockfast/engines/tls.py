@@ -106,8 +106,11 @@ def _unusable(error: OSError, options: Mapping[str, str], *names: str) -> ValueE
         code = _obstacle(options[name])
         if code:
             return ValueError(unreadable(name, options[name], OSError(code, os.strerror(code))))
+    if not named:  # the system's own certificates, or the file of SSLKEYLOGFILE
+        return ValueError(f"TLS cannot be used: {error}")
     if not isinstance(error, ssl.SSLError):
         return ValueError(unreadable(named[0], options[named[0]], error))
     files = " and ".join(f"{name}, {options[name]!r}," for name in named)
     wanted = "a certificate" if len(names) == 1 else "a certificate and its own key"
-    return ValueError(f"{files} cannot be used: put {wanted} in PEM format there")
+    why = f" ({error.reason})" if error.reason else ""
+    return ValueError(f"{files} cannot be used{why}: put {wanted} in PEM format there")

@@ -298,6 +298,25 @@ def test_of_two_threads_that_open_a_channel_at_once_both_use_the_same(folder: Pa
     assert [each.closed for each in bench.made] == [False, True]
 
 
+def test_a_thread_that_comes_late_uses_the_channel_that_another_has_put_in_place(
+    folder: Path, issued: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(folder)
+    bench.links.to("a")
+    renew(folder, issued[1], *FILES)
+    credentials = EtcdLogin.credentials
+    quicker: list[Link] = []
+
+    def slow(login: EtcdLogin) -> Credentials:
+        monkeypatch.setattr(EtcdLogin, "credentials", credentials)
+        quicker.append(bench.links.to("a"))
+        return credentials(login)
+
+    monkeypatch.setattr(EtcdLogin, "credentials", slow)
+    assert bench.links.to("a") is quicker[0]
+    assert len(bench.made) == 2
+
+
 def test_without_tls_a_channel_of_etcd_is_never_asked_for_its_state() -> None:
     links = Links(
         EtcdLogin(("a",)), lambda: 0.0, lambda to, with_: Link(to, Channel(), with_), bool

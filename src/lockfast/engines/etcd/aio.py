@@ -18,6 +18,7 @@ from lockfast.engines.etcd.links import OPTIONS, Credentials, Link, Links, Login
 from lockfast.engines.etcd.transport import Transport
 from lockfast.runtime.aio import Aio
 
+GRACE = 0.2  # seconds
 _buried: list[object] = []  # a parent's channels, as in `threads`
 # Empty until grpc.aio is used. Then it has one value: whether this is a forked child of a process
 # that used grpc.aio.
@@ -41,8 +42,10 @@ class AioTransport(Transport):
             self._streams = Links(login, self.now, blocking, end, grace=0.0)
 
     def _end_later(self, link: Link) -> None:
-        """Close a link that was replaced."""
-        task = self._loop.create_task(link.channel.close())
+        """Close a link that was replaced. A call that is still under way gets `GRACE` seconds:
+        without any, gRPC would cancel it, and its caller would take that for its own cancellation.
+        """
+        task = self._loop.create_task(link.channel.close(GRACE))
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
@@ -92,7 +95,7 @@ class AioTransport(Transport):
             end(link)
         for link in self._links.clear():  # bridged, these were the same
             await link.channel.close()
-        await asyncio.gather(*self._ends)
+        await asyncio.gather(*self._ends, return_exceptions=True)
 
 
 def _open(address: str, credentials: Credentials) -> Link:

@@ -120,8 +120,9 @@ class Links:
         if link is not None:
             if link.credentials is credentials:
                 return link
-            self._replace(self._links.pop(address, None))
-        made = self._make(address, credentials)
+            if self._links.get(address) is link:  # else another thread has replaced it
+                self._replace(self._links.pop(address, None))
+        made = self._links.get(address) or self._make(address, credentials)
         link = self._links.setdefault(address, made)
         if link is not made:  # another thread has opened one
             self._replace(made)

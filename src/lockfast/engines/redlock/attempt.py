@@ -221,7 +221,8 @@ class Departure:
         """Wait for a majority, and then only PARTING for the rest, which have been sent it too."""
         if self._held >= self._quorum or not self._silent:
             return 0.0
-        return PARTING if self.confirmed else 1e9
+        hopeless = len(self._errors) > self._nodes - self._quorum
+        return PARTING if self.confirmed or hopeless else 1e9
 
     @property
     def confirmed(self) -> bool:

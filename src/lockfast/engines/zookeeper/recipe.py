@@ -149,11 +149,12 @@ class Recipe:
     async def prune(self, folder: str, deadline: float, only: Session | None = None) -> None:
         """Remove our expired claims on a name, so that the next list does not contain them.
 
-        `only`: leave those of every other session to the reaper. A renewal must not wait for a
-        session that may have no connection, or its own claims would expire meanwhile.
+        `only`: leave those of other sessions that do not answer to the reaper. A renewal must not
+        wait for a session without a connection, or its own claims would expire meanwhile.
         """
         for mine in self._own.doomed(self._now(), folder):
-            if only is None or mine.session is only:
+            session = mine.session
+            if only in {None, session} or (session.usable and not session.silent):
                 await self._bury(mine, deadline)
             else:
                 self._reaper.expect(self._now())
