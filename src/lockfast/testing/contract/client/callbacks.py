@@ -18,7 +18,7 @@ from lockfast.testing.harness.verbs import acquire, release, wait_lost
 
 LONG = 30.0  # a ttl that no test waits for
 SOON = 3.0  # seconds: far less than that ttl
-TTL = 1.0  # one that a test waits for, while it keeps another lease
+TTL = 1.5  # one that a test waits for, while it keeps another lease
 
 
 class CallbackContract(Contract):

@@ -29,7 +29,7 @@ from lockfast.testing.harness.verbs import (
 )
 
 LONG = 30.0  # a ttl that no test waits for
-TTL = 1.0  # one that a test waits for, while it keeps another lease
+TTL = 1.5  # one that a test waits for, while it keeps another lease
 
 
 class DroppedContract(Contract):

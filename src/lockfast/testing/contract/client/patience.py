@@ -35,7 +35,7 @@ class PatienceContract(Contract):
     async def test_trap_09_a_claim_that_has_to_be_made_again_does_not_restart_the_wait(
         self, stage: Stage
     ) -> None:
-        operator, lock = stage.actor(), stage.client().lock("x", ttl=stage.brief / 2)
+        operator, lock = stage.actor(), stage.client().lock("x", ttl=stage.brief)
         await release(await acquire(lock))  # connected: that may take long
         lease = await acquire(stage.client().lock("x", ttl=LONG))
         job = stage.mode.start(waited(lock))

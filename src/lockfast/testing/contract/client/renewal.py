@@ -24,6 +24,7 @@ from lockfast.testing.harness.verbs import (
 
 LONG = 30.0  # a ttl that no test waits for
 SOON = 3.0  # seconds: far less than that ttl
+TTL = 1.5  # one that a test keeps a lease for longer than
 
 
 async def watched(stage: Stage, lock: AnyLock, lease: AnyLease, seconds: float) -> None:
@@ -51,19 +52,19 @@ class RenewalContract(Contract):
 
     @driven
     async def test_trap_13_a_lease_is_kept_for_longer_than_its_ttl(self, stage: Stage) -> None:
-        lock = stage.client().lock("x", ttl=stage.brief)
+        lock = stage.client().lock("x", ttl=TTL)
         lease = await acquire(lock)
-        await watched(stage, lock, lease, 2.5 * stage.brief)
-        assert await try_acquire(stage.client().lock("x", ttl=stage.brief)) is None
+        await watched(stage, lock, lease, 2.5 * TTL)
+        assert await try_acquire(stage.client().lock("x", ttl=TTL)) is None
         await release(lease)
 
     @driven
     async def test_a_waiter_keeps_its_place_for_longer_than_its_ttl(self, stage: Stage) -> None:
-        lock, other = (stage.client().lock("x", ttl=stage.brief) for _ in range(2))
+        lock, other = (stage.client().lock("x", ttl=TTL) for _ in range(2))
         lease = await acquire(lock)
         job = stage.mode.start(acquire(other))  # for as long as it takes (trap 10)
         await until_queued(stage, lock, 2)
-        await watched(stage, lock, lease, 2 * stage.brief)
+        await watched(stage, lock, lease, 2 * TTL)
         assert not job.done()
         ids = [each.id for each in await queue(lock)]
         assert len(ids) == 2
