@@ -199,3 +199,68 @@ def test_a_claim_that_cannot_be_moved_to_its_lease_is_not_left_behind(
         assert [entry.id for entry in await actor.entries("x")] == [other.id]
 
     acts.mode.run(play())
+
+
+def lose_moves(engine: Any) -> Any:  # noqa: ANN401  # etcd's, not the port's
+    """Have etcd move claims to the lease of their ttl, and lose its reply. Return what did it."""
+    promote = engine._own._promote
+
+    async def unanswered(size: int, risen: Any, *rest: float) -> list[str]:  # noqa: ANN401  # as _promote
+        before = [(mine, mine.session, mine.until) for mine in risen]
+        await promote(size, risen, *rest)
+        for mine, session, until in before:
+            mine.session, mine.until = session, until
+        raise EngineUnavailable("the reply was lost", sent=True)
+
+    engine._own._promote = unanswered
+    return promote
+
+
+async def moved_without_an_answer(acts: Stage) -> tuple[Any, Ask, Ask]:
+    """Return an actor, a claim that holds a permit, and one that was moved to the same lease by a
+    request whose reply was lost. That lease ends before the waiters' lease, where it was.
+    """
+    actor = acts.actor()
+    engine: Any = actor.engine
+    other, asked = (actor.ask(ttl=11 / acts.bench.unit, capacity=2) for _ in range(2))
+    await actor.claim(actor.ask("z", ttl=60))
+    await actor.claim(other)
+    await acts.mode.sleep(1.3)  # the lease has 9.7 s left, and its next keepalive is not yet due
+    await actor.claim(actor.ask("z", ttl=60))  # it waits, and opens the lease for waiters: 10 s
+    promote = lose_moves(engine)
+    with pytest.raises(EngineUnavailable):
+        await actor.claim(asked)
+    engine._own._promote = promote
+    return actor, other, asked
+
+
+def test_a_claim_whose_move_to_its_lease_was_not_answered_is_believed_no_longer_than_that_lease(
+    acts: Stage,
+) -> None:
+    async def play() -> None:
+        actor, other, asked = await moved_without_an_answer(acts)
+        lease = actor.engine._own.get(other.id).session
+        asked_at = acts.bench.now()
+        again = await actor.claim(asked)
+        assert again.granted
+        assert again.left <= lease.until - asked_at
+
+    acts.mode.run(play())
+
+
+def test_a_claim_whose_move_was_not_answered_ends_although_the_lease_it_came_from_is_gone(
+    acts: Stage, cluster: EtcdCluster
+) -> None:
+    """Its key stayed on a lease that this client keeps alive for others, and blocked the lock."""
+
+    async def play() -> None:
+        actor, other, asked = await moved_without_an_answer(acts)
+        lease = actor.engine._own.get(asked.id).session.lease
+        cluster.leader().post("lease/revoke", ID=str(lease))
+        await acts.mode.sleep(2.0)  # so that the renewal sends a keepalive
+        _, gone = await actor.renew(other, asked)
+        assert gone is None
+        await actor.renew_one(other)  # which deletes what is over
+        assert [entry.id for entry in await actor.entries("x")] == [other.id]
+
+    acts.mode.run(play())

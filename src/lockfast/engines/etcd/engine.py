@@ -35,7 +35,7 @@ class EtcdEngine:
         self._sessions = Sessions(transport, base)
         self._own = OwnClaims(transport, self._sessions)
         self._listener = Listener(transport, base)
-        self._places = Places(self._own, self._listener, base)
+        self._places = Places(self._own, self._sessions, self._listener, base)
         self._begun = self._told = False
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:

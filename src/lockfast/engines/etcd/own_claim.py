@@ -25,6 +25,12 @@ class OwnClaim:
         self.until = 0.0
         """When its time is over, by the local clock, unless it is renewed."""
 
+    def astray(self) -> bool:
+        """Return whether the waiters' lease, which the claim was on, is gone. If the reply to its
+        move to the other lease was lost, it may be there, and nothing else would end it.
+        """
+        return self.session.dead and self.session.size != self.form.size
+
     def row(self) -> Row:
         """Return the claim as etcd stores it."""
         shape, lease = self.form.shape, self.session.lease

@@ -83,9 +83,10 @@ class OwnClaims:
     def drop(self, id_: str) -> None:
         """Forget a claim that etcd no longer has. A copy that was never answered may still arrive,
         for example after an operator broke the claim. So `prune` deletes it and moves the gates.
+        It deletes a waiter whose lease has ended too: etcd may have moved it to the other lease.
         """
         mine = self._by_id.pop(id_, None)
-        if mine is not None and id_ in self._copies:
+        if mine is not None and (id_ in self._copies or mine.astray()):
             with self._lock:
                 self._over[id_] = mine.key
                 self._sooner(0.0)
