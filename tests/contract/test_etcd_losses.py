@@ -264,3 +264,70 @@ def test_a_claim_whose_move_was_not_answered_ends_although_the_lease_it_came_fro
         assert [entry.id for entry in await actor.entries("x")] == [other.id]
 
     acts.mode.run(play())
+
+
+def test_a_renewal_after_a_move_that_was_not_answered_lasts_for_the_whole_ttl(acts: Stage) -> None:
+    """Otherwise the next renewal, a third of the ttl later, comes when the lease is over."""
+
+    async def play() -> None:
+        holder, actor = acts.actor(), acts.actor()
+        held, risen = holder.ask(ttl=60), actor.ask(ttl=60)
+        await holder.claim(held)
+        assert not (await actor.claim(risen)).granted
+        await holder.resign(held)
+        engine: Any = actor.engine
+        promote = lose_moves(engine)
+        assert isinstance((await actor.renew(risen))[0], EngineUnavailable)
+        engine._own._promote = promote
+        assert (await actor.renew_one(risen)).left > 50 * acts.bench.unit
+
+    acts.mode.run(play())
+
+
+def test_a_new_holder_whose_lease_etcd_has_dropped_gets_another_lease(
+    acts: Stage, cluster: EtcdCluster
+) -> None:
+    async def play() -> None:
+        holder, actor = acts.actor(), acts.actor()
+        held, risen = holder.ask(ttl=60), actor.ask(ttl=60)
+        await holder.claim(held)
+        assert not (await actor.claim(risen)).granted
+        await holder.resign(held)
+        (session,) = [each for each in actor.engine._sessions if each.size > 10]  # type: ignore[attr-defined]
+        cluster.leader().post("lease/revoke", ID=str(session.lease))
+        session.anchor -= session.granted / 5.0  # so that the promotion sends a keepalive
+        assert (await actor.renew_one(risen)).left > 50 * acts.bench.unit
+
+    acts.mode.run(play())
+
+
+@pytest.mark.parametrize("ended", ["broken", "over"])
+def test_a_claim_that_ends_while_it_is_moved_to_its_lease_is_not_granted(
+    acts: Stage, ended: str
+) -> None:
+    """An operator breaks it, or its time is over and its own client deletes it."""
+
+    async def play() -> None:
+        actor, breaker = acts.actor(), acts.actor()
+        engine: Any = actor.engine
+        other, asked = (actor.ask(ttl=60, capacity=2) for _ in range(2))
+        await actor.claim(other)
+        for name in ("z", "z"):  # the second one waits, and opens the lease for waiters
+            await actor.claim(actor.ask(name, ttl=60))
+        outlasting = engine._sessions.outlasting
+
+        async def slowly(*args: Any) -> Any:  # noqa: ANN401  # as outlasting
+            if ended == "broken":
+                await breaker.resign(asked)
+            else:
+                own = engine._own  # what `prune` does before it sends the deletion
+                own._over[asked.id], own.soonest = own.get(asked.id).key, 0.0
+                own.drop(asked.id)
+            return await outlasting(*args)
+
+        engine._sessions.outlasting = slowly
+        assert await actor.is_dead(asked)
+        await actor.renew_one(other)  # which deletes what is over
+        assert [entry.id for entry in await actor.entries("x")] == [other.id]
+
+    acts.mode.run(play())

@@ -30,7 +30,7 @@ from lockfast.engines.etcd.messages import (
     txn,
 )
 from lockfast.engines.etcd.protobuf import Malformed, number, part, text, varint
-from lockfast.engines.etcd.sessions import Session, seconds
+from lockfast.engines.etcd.session import Session, seconds
 from lockfast.port import Shape
 
 SAMPLE = b"\0" * 32  # stands for an id: an encoded name has no such bytes

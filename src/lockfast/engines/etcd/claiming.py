@@ -10,7 +10,8 @@ from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import Malformed
 from lockfast.engines.etcd.queues import Places
-from lockfast.engines.etcd.sessions import Session, Sessions
+from lockfast.engines.etcd.session import Session
+from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.standing import blocker, granted
 from lockfast.errors import CapacityMismatch, EngineError, EngineUnavailable
 from lockfast.port import Ask, Standing
@@ -187,8 +188,12 @@ class Attempt:
         said = claim_transaction.squeezed(reply)
         return None if said is None else await self._entered(said, holder, None)
 
-    async def _entered(self, said: Claimed, holder: Session, waiter: Session | None) -> Standing:
-        """Record a claim that was put, with the time its session has left. Return its standing."""
+    async def _entered(
+        self, said: Claimed, holder: Session, waiter: Session | None
+    ) -> Standing | None:
+        """Record a claim that was put, with the time its session has left. Return its standing.
+        None: it has ended meanwhile.
+        """
         ask, shape, now = self.ask, self.ask.shape, self._now
         if said.alone:
             return self._alone(said.alone, holder)
@@ -209,11 +214,16 @@ class Attempt:
             return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
         return await self._placed(mine, queue or [head], said.at)
 
-    async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing:
-        """Return the standing of a claim. If granted, first move it to the lease of its ttl."""
+    async def _placed(self, mine: OwnClaim, queue: list[Row], at: int) -> Standing | None:
+        """Return the standing of a claim. If granted, first move it to the lease of its ttl. None:
+        the claim has ended meanwhile.
+        """
         if mine.key in [row.key for row in queue[: granted(queue)]]:
             failed = await self._own.promote([mine], self._now, self._deadline)
             await self._kept(mine, failed.get(mine.id))
+            if mine.id in failed:  # etcd no longer has it: an operator may have broken it
+                self._places.gone([mine.id])
+                return None
         return self._places.among(mine, queue, at, self._now)
 
     async def _kept(self, mine: OwnClaim, error: EngineError | None) -> None:

@@ -35,7 +35,7 @@ class EtcdEngine:
         self._sessions = Sessions(transport, base)
         self._own = OwnClaims(transport, self._sessions)
         self._listener = Listener(transport, base)
-        self._places = Places(self._own, self._sessions, self._listener, base)
+        self._places = Places(self._own, self._listener, base)
         self._begun = self._told = False
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -97,7 +97,7 @@ class EtcdEngine:
         """Extend the claims, and return their standings.
 
         One keepalive extends all claims that share a lease. One read of their queues follows, and
-        proves that the present leader has extended the lease: see `sessions`.
+        proves that the present leader has extended the lease: see `session`.
         """
         now = self._now()
         own, places = self._own, self._places

@@ -11,7 +11,7 @@ from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Found, Slice, found, query, rows
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import number, numbers
-from lockfast.engines.etcd.sessions import seconds
+from lockfast.engines.etcd.session import seconds
 from lockfast.engines.etcd.standing import granted
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineRefused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lockfast.engines.etcd.claim_transaction import Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import CREATE, EQUAL, compare, inner, put, txn
-from lockfast.engines.etcd.sessions import Session
+from lockfast.engines.etcd.session import Session
 from lockfast.port import Ask
 
 

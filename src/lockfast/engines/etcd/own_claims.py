@@ -238,7 +238,7 @@ class OwnClaims:
         """Renew claims: each for its life from now, but not beyond its lease, and never shorten it.
 
         Return the queues of the claims whose lease lives. They are read through the quorum after
-        the keepalives were answered, so this read proves the keepalives: see `sessions`.
+        the keepalives were answered, so this read proves the keepalives: see `session`.
         """
         sessions = {mine.session for mine in mines}
         for session in sessions:
@@ -281,20 +281,20 @@ class OwnClaims:
     async def _promote(
         self, size: int, risen: Sequence[OwnClaim], now: float, deadline: float
     ) -> list[str]:
+        session, kept = await self._sessions.outlasting(
+            size, max(mine.until for mine in risen), now, deadline
+        )
         gone: list[str] = []
-        session = await self._sessions.open(size, deadline)
-        kept = None if session.fresh(now) else await self._sessions.beat(session, deadline)
-        if session.dead:
-            return gone  # they stay on the waiters' lease until their next renewal
         for start in range(0, len(risen), AT_ONCE):
             chunk = risen[start : start + AT_ONCE]
             reply = await self.ask(txn(b"", [mine.put(session) for mine in chunk], []), deadline)
             if kept is not None:
                 kept.prove(reply.term)  # sent after the keepalive was answered
-            for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
-                if done(said).succeeded:
-                    mine.session = session
-                    mine.until = min(now + mine.form.shape.ttl, session.until)
-                else:
-                    gone.append(mine.id)
+            with self._lock:  # a claim that `prune` has ended by now stays ended
+                for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
+                    if not done(said).succeeded or self._by_id.get(mine.id) is not mine:
+                        gone.append(mine.id)
+                    else:
+                        mine.session = session
+                        mine.until = min(now + mine.form.shape.ttl, session.until)
         return gone

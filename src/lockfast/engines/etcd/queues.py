@@ -8,7 +8,6 @@ from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.own_claims import OwnClaims
-from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.snapshot import Seen, read_queues
 from lockfast.engines.etcd.standing import blocker, standing
 from lockfast.engines.etcd.waiters import Wait
@@ -19,10 +18,9 @@ from lockfast.port import Standing, Wake
 class Places:
     """The places of this client's claims in their queues."""
 
-    def __init__(self, own: OwnClaims, sessions: Sessions, listener: Listener, base: int) -> None:
+    def __init__(self, own: OwnClaims, listener: Listener, base: int) -> None:
         """Use these parts of the engine. `base` is added to every ticket."""
         self._own = own
-        self._sessions = sessions
         self._listener = listener
         self._base = base
 
@@ -92,26 +90,13 @@ class Places:
         standings: list[Standing | None] = []
         for mine in mines:
             queue = seen.queues[mine.form.prefix]
-            row = next((row for row in queue if row.key == mine.key), None)
-            if row is not None:
-                self._follow(mine, row)
+            if any(row.key == mine.key for row in queue):
                 standings.append(self.among(mine, queue, seen.revision, now))
             else:
                 if not local:  # a member that lags behind may not have it yet
                     self.gone([mine.id])
                 standings.append(None)
         return standings
-
-    def _follow(self, mine: OwnClaim, row: Row) -> None:
-        """Note that etcd has moved a claim to the lease of its ttl, if the reply to that was lost.
-        That lease may end before the waiters' lease, by which the claim's time was counted.
-
-        A read that was answered before a move shows the waiters' lease. It is not followed back.
-        """
-        session = self._sessions.get(row.lease)
-        if session is not None and session.size == mine.form.size != mine.session.size:
-            mine.session = session
-            mine.until = min(mine.until, session.until)
 
     async def look_again(self, wait: Wait, now: float) -> list[Wake]:
         """Read the queue again after the claim before a waiter, which was not the head, is deleted.
