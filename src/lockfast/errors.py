@@ -19,6 +19,7 @@ class Loss(Enum):
     EXPIRED = "its time ran out in this process: it was paused, or too slow to renew"
     UNREACHABLE = "the engine could not be reached to renew it in time"
     GONE = "the engine no longer has it: it expired there, was broken, or the data was lost"
+    AT_MOST = "it was held for its at_most, after which lockfast does not renew it"
     FENCED = "a guarded resource has seen a higher token"
     FOREIGN = "it belongs to the parent process: a child must acquire its own"
     RELEASED = "it was released"

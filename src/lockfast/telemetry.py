@@ -34,7 +34,7 @@ log = logging.getLogger("lockfast")
 P = ParamSpec("P")
 About = dict[str, str | int]
 
-LOSSES = {Loss.EXPIRED, Loss.UNREACHABLE, Loss.GONE, Loss.FENCED}
+LOSSES = {Loss.EXPIRED, Loss.UNREACHABLE, Loss.GONE, Loss.AT_MOST, Loss.FENCED}
 # Bounds of the histograms. A free lock is granted within a fraction of a millisecond, and a
 # contended one perhaps after a minute, so they must cover both.
 STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

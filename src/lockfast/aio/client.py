@@ -42,6 +42,7 @@ class AsyncClient:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["wait", "raise"] = "wait",
     ) -> AsyncLock: ...
 
@@ -54,6 +55,7 @@ class AsyncClient:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["skip"],
     ) -> AsyncSkip: ...
 
@@ -65,6 +67,7 @@ class AsyncClient:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["wait", "raise", "skip"] = "wait",
     ) -> AsyncLock | AsyncSkip:
         """Return a lock. Use it in `async with`, as a decorator, or await its `acquire()`.
@@ -72,26 +75,46 @@ class AsyncClient:
         The options are those of `Client.lock`.
         """
         timeout = patience(on_busy, timeout)
-        lock = AsyncLock(self._session, AsyncLease, Shape(name, ttl), timeout, purpose, at_least)
+        shape = Shape(name, ttl)
+        lock = AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_least, at_most)
         return AsyncSkip(lock) if on_busy == "skip" else lock
 
     def rlock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> AsyncRLock:
         """Return a re-entrant lock: the task that holds it can acquire it again.
 
         All acquisitions of the task share one token. The options are those of `Client.lock`.
         """
-        return AsyncRLock(self._session, AsyncRLease, Shape(name, ttl), timeout, purpose)
+        return AsyncRLock(
+            self._session, AsyncRLease, Shape(name, ttl), timeout, purpose, at_most=at_most
+        )
 
     def rwlock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> RWLock[AsyncLock]:
         """Return a read/write lock. Its `read()` and `write()` return the two locks."""
         return RWLock(
             name,
             lambda weight: AsyncLock(
-                self._session, AsyncLease, Shape(name, ttl, SHARED, weight), timeout, purpose
+                self._session,
+                AsyncLease,
+                Shape(name, ttl, SHARED, weight),
+                timeout,
+                purpose,
+                at_most=at_most,
             ),
         )
 
@@ -104,28 +127,36 @@ class AsyncClient:
         ttl: float = 30.0,
         timeout: float | None = None,
         purpose: str = "",
+        at_most: float | None = None,
     ) -> AsyncLock:
         """Return a lock on `permits` of the `capacity` permits of a semaphore.
 
         The options are those of `Client.semaphore`.
         """
         shape = Shape(name, ttl, permits_of(capacity, permits), permits)
-        return AsyncLock(self._session, AsyncLease, shape, timeout, purpose)
+        return AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_most=at_most)
 
     def lock_all(
-        self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        *names: str,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> AsyncMultiLock:
         """Return a lock on several names, which are acquired together, all or nothing.
 
         If one of the leases is lost, they count as lost together.
         """
         return AsyncMultiLock(
-            self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose
+            self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose, at_most
         )
 
-    def election(self, name: str, *, ttl: float = 30.0) -> AsyncElection:
+    def election(
+        self, name: str, *, ttl: float = 30.0, at_most: float | None = None
+    ) -> AsyncElection:
         """Return a leader election. See `Client.election`."""
-        return AsyncElection(self._session, AsyncLease, name, ttl)
+        return AsyncElection(self._session, AsyncLease, name, ttl, at_most)
 
     async def inspect(self, prefix: str = "") -> list[Holder]:
         """Return the holders and waiters of all locks whose names begin with `prefix`.

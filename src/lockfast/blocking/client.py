@@ -61,6 +61,7 @@ class Client:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["wait", "raise"] = "wait",
     ) -> Lock: ...
 
@@ -73,6 +74,7 @@ class Client:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["skip"],
     ) -> Skip: ...
 
@@ -84,6 +86,7 @@ class Client:
         timeout: float | None = None,
         purpose: str = "",
         at_least: float = 0.0,
+        at_most: float | None = None,
         on_busy: Literal["wait", "raise", "skip"] = "wait",
     ) -> Lock | Skip:
         """Return a lock. Use it in a `with` statement, as a decorator, or call `acquire()`.
@@ -99,26 +102,42 @@ class Client:
         - `at_least`: seconds for which the lock stays taken, even if it is released sooner; at most
           the ttl. It makes a short scheduled job run once although the machines' clocks differ. If
           the process ends before that time, the lock stays taken until the ttl is over.
+        - `at_most`: seconds after which a holder that hangs loses the lock, counted from the grant.
+          lockfast does not renew it after that, so the lease ends at most a ttl later, with the
+          reason `Loss.AT_MOST`. None sets no limit.
         - `on_busy`: what to do if the lock is still held after `timeout` seconds. `"wait"` and
           `"raise"` raise `NotAcquired`. `"skip"` is for decorators: the call returns None without
           running the function. Without a timeout, `"wait"` waits for ever, and `"raise"` and
           `"skip"` take effect immediately.
         """
         timeout = patience(on_busy, timeout)
-        lock = Lock(self._session, Lease, Shape(name, ttl), timeout, purpose, at_least)
+        shape = Shape(name, ttl)
+        lock = Lock(self._session, Lease, shape, timeout, purpose, at_least, at_most)
         return Skip(lock) if on_busy == "skip" else lock
 
     def rlock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> RLock:
         """Return a re-entrant lock: the thread that holds it can acquire it again.
 
         All acquisitions of the thread share one token. The options are those of `lock`.
         """
-        return RLock(self._session, RLease, Shape(name, ttl), timeout, purpose)
+        return RLock(self._session, RLease, Shape(name, ttl), timeout, purpose, at_most=at_most)
 
     def rwlock(
-        self, name: str, *, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> RWLock[Lock]:
         """Return a read/write lock. Its `read()` and `write()` return the two locks.
 
@@ -127,7 +146,12 @@ class Client:
         return RWLock(
             name,
             lambda weight: Lock(
-                self._session, Lease, Shape(name, ttl, SHARED, weight), timeout, purpose
+                self._session,
+                Lease,
+                Shape(name, ttl, SHARED, weight),
+                timeout,
+                purpose,
+                at_most=at_most,
             ),
         )
 
@@ -140,6 +164,7 @@ class Client:
         ttl: float = 30.0,
         timeout: float | None = None,
         purpose: str = "",
+        at_most: float | None = None,
     ) -> Lock:
         """Return a lock on `permits` of the `capacity` permits of a semaphore.
 
@@ -148,23 +173,29 @@ class Client:
         options are those of `lock`.
         """
         shape = Shape(name, ttl, permits_of(capacity, permits), permits)
-        return Lock(self._session, Lease, shape, timeout, purpose)
+        return Lock(self._session, Lease, shape, timeout, purpose, at_most=at_most)
 
     def lock_all(
-        self, *names: str, ttl: float = 30.0, timeout: float | None = None, purpose: str = ""
+        self,
+        *names: str,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        purpose: str = "",
+        at_most: float | None = None,
     ) -> MultiLock:
         """Return a lock on several names, which are acquired together, all or nothing.
 
         If one of the leases is lost, they count as lost together. The options are those of `lock`.
         """
-        return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose)
+        return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose, at_most)
 
-    def election(self, name: str, *, ttl: float = 30.0) -> Election:
+    def election(self, name: str, *, ttl: float = 30.0, at_most: float | None = None) -> Election:
         """Return a leader election. The holder of its lease is the leader, the token is the term.
 
         - `ttl`: how long, in seconds, a leader that has crashed remains the leader.
+        - `at_most`: seconds after which a term is not renewed. See `lock`.
         """
-        return Election(self._session, Lease, name, ttl)
+        return Election(self._session, Lease, name, ttl, at_most)
 
     def inspect(self, prefix: str = "") -> list[Holder]:
         """Return the holders and waiters of all locks whose names begin with `prefix`.

@@ -48,6 +48,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     bearer_type: type[B],
     block: object = None,
     at_least: float = 0.0,
+    at_most: float = NEVER,
     value: str = "",
     limit: float | None = None,
 ) -> B:
@@ -59,6 +60,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     `block`: an object that lives exactly as long as the lease is wanted. Without one, that is the
     bearer. If its owner drops the bearer, the work may still go on, so nothing is resigned.
     `at_least`: seconds for which the lock stays taken, even if it is released sooner.
+    `at_most`: seconds after the grant from which the claim is not renewed.
     `value`: a text that the payload publishes.
     `limit`: the deadline of an attempt without a queue. By default one wait_ttl from now.
     """
@@ -100,6 +102,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
                 bearer.claim = claim
                 claim.handed = block is None
                 claim.keep = at_least and runtime.now() + at_least
+                claim.limit = at_most if at_most == NEVER else runtime.now() + at_most
                 if observer.watcher is not None:
                     claim.record = observer.watcher.granted(session, claim, began)
                 return bearer

@@ -55,7 +55,7 @@ class Together(Generic[B]):
         """The error of the last request that was not answered."""
         self._life = min(shape.wait_ttl for shape in shapes)
 
-    async def acquire(self, timeout: float | None, *, handed: bool) -> dict[str, B]:
+    async def acquire(self, timeout: float | None, at_most: float, *, handed: bool) -> dict[str, B]:
         """Acquire all locks and return the leases by name.
 
         If all locks are free, this takes one round trip. Otherwise they are acquired one by one, in
@@ -64,6 +64,7 @@ class Together(Generic[B]):
         acquisition starts again after a moment, unless the cycle contains a lock that was held
         before.
 
+        `at_most`: seconds after the last grant from which none of them is renewed.
         `handed`: True if the caller keeps the leases, False if a `with` block keeps them.
         """
         session = self._session
@@ -86,8 +87,10 @@ class Together(Generic[B]):
         try:
             found = {bearer.claim.shape.name: bearer for bearer in self._bearers}
             ids = [bearer.claim.id for bearer in self._bearers]
+            end = now() + at_most
             for bearer in self._bearers:
                 bearer.claim.siblings = ids
+                bearer.claim.limit = end
                 bearer.claim.handed = handed
         except BaseException:
             self._give_up()

@@ -54,6 +54,7 @@ class Claim(Validity):
         "lane",
         "lease",
         "leaving",
+        "limit",
         "loss",
         "owner",
         "phase",
@@ -84,6 +85,7 @@ class Claim(Validity):
         self.lease = lease
         self.context = contextvars.copy_context()
         self.until = self.worry = 0.0
+        self.limit = NEVER
         self.unsure = False
         self.loss: Loss | None = None
         self.broken: Break | None = None

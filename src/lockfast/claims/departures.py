@@ -171,6 +171,8 @@ class Departures(Schedule):
                 self._keep(claim, now)  # nothing to renew before its reply has come
             elif claim.phase is HELD and claim.expired(now):
                 self._lose(claim, Loss.EXPIRED)
+            elif claim.phase is HELD and now >= claim.limit:
+                self._pulse.appoint(claim, claim.until)  # `at_most` is over: let it expire
             elif claim.phase is not ENDED:
                 due.append(claim)
         return due

@@ -156,6 +156,12 @@ class Heart:
 
     async def _renew(self, claims: Sequence[Claim], limit: float) -> None:
         sent = self._runtime.now()
+        over = [claim for claim in claims if sent >= claim.limit]
+        if over:  # `at_most` of these ended after the beat began
+            self._table.postpone(over, sent)
+            claims = [claim for claim in claims if sent < claim.limit]
+            if not claims:
+                return
         # Early, a short deadline leaves time for another attempt. Later, the connection may be too
         # slow for that deadline, so it is doubled.
         early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)

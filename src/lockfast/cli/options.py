@@ -20,6 +20,15 @@ Ttl = Annotated[
         help="How long the others wait if this machine dies. Until then the lease is renewed.",
     ),
 ]
+AtMost = Annotated[
+    float | None,
+    typer.Option(
+        "--at-most",
+        metavar="SECONDS",
+        help="Stop renewing the lease after this long. The command is ended before the lease is, "
+        "at most one ttl later.",
+    ),
+]
 Grace = Annotated[
     float | None,
     typer.Option(

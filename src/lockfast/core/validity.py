@@ -17,8 +17,8 @@ NONE: tuple[str, ...] = ()
 class State(Enum):
     """The state of a lease.
 
-    `JEOPARDY`: a renewal is overdue, or its outcome is unknown. `LOST`: the lease ended before its
-    holder released it.
+    `JEOPARDY`: a renewal is overdue, its outcome is unknown, or `at_most` is over. `LOST`: the
+    lease ended before its holder released it.
     """
 
     HELD = "held"
@@ -42,6 +42,8 @@ class Validity:
     """The claim is in jeopardy from then on."""
     unsure: bool
     """Whether a renewal was sent whose outcome is unknown."""
+    limit: float
+    """From then on the claim is not renewed (`at_most`). Infinite if there is no such limit."""
     loss: Loss | None
 
     def observe(self, sent: float, left: float) -> None:
@@ -71,8 +73,14 @@ class Validity:
     def expired(self, now: float) -> bool:
         """Return whether the claim is lost. If its deadline has passed, record the loss first."""
         if self.loss is None and now >= self.until:
-            self.loss = Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
+            self.loss = self.cause()
         return self.loss is not None
+
+    def cause(self) -> Loss:
+        """Return why the claim is lost if nothing extends its deadline any more."""
+        if self.until >= self.limit:
+            return Loss.AT_MOST
+        return Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
 
     def lose(self, reason: Loss) -> None:
         """Record a loss. If there is one already, its reason stays."""
@@ -85,4 +93,4 @@ class Validity:
         """
         if self.expired(now):
             return State.RELEASED if self.loss is Loss.RELEASED else State.LOST
-        return State.JEOPARDY if now >= self.worry else State.HELD
+        return State.JEOPARDY if now >= min(self.worry, self.limit) else State.HELD

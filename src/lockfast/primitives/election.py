@@ -14,7 +14,7 @@ from lockfast.names import size_of
 from lockfast.port import Entry, Shape
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import look
-from lockfast.primitives.timeout import checked_pause, checked_timeout
+from lockfast.primitives.timeout import checked_at_most, checked_pause, checked_timeout
 
 log = logging.getLogger("lockfast")
 L = TypeVar("L", bound=LeaseCore)
@@ -38,10 +38,18 @@ class Leader(NamedTuple):
 class ElectionCore(Generic[L]):
     """The shared part of sync and async elections. The leader is the holder of the lease."""
 
-    __slots__ = ("_lease_type", "_session", "_shape")
+    __slots__ = ("_at_most", "_lease_type", "_session", "_shape")
 
-    def __init__(self, session: Session, lease_type: type[L], name: str, ttl: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        lease_type: type[L],
+        name: str,
+        ttl: float,
+        at_most: float | None,
+    ) -> None:
         """Create the description. Nothing is sent."""
+        self._at_most = checked_at_most(at_most)
         self._session = session
         self._lease_type = lease_type
         self._shape = Shape(name, ttl)
@@ -72,7 +80,15 @@ class ElectionCore(Generic[L]):
         if size_of(value, "a leader's value") > LONGEST_VALUE:
             raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
         wait = checked_timeout(timeout)
-        return await acquire(self._session, self._shape, wait, "", self._lease_type, value=value)
+        return await acquire(
+            self._session,
+            self._shape,
+            wait,
+            "",
+            self._lease_type,
+            at_most=self._at_most,
+            value=value,
+        )
 
     async def _leader(self) -> Leader | None:
         """Return the present leader, or None if there is none."""

@@ -12,7 +12,7 @@ from lockfast.claims.session import Session
 from lockfast.errors import EngineUnavailable, NotAcquired
 from lockfast.port import LONGEST_WAIT, Entry, Shape
 from lockfast.primitives.lease import LeaseCore
-from lockfast.primitives.timeout import checked_timeout
+from lockfast.primitives.timeout import checked_at_most, checked_timeout
 
 L = TypeVar("L", bound=LeaseCore)
 
@@ -26,7 +26,15 @@ class Default(Enum):
 class LockCore(Generic[L]):
     """The shared part of sync and async locks. It stores nothing about holders (traps 4, 5)."""
 
-    __slots__ = ("_at_least", "_lease_type", "_purpose", "_session", "_shape", "_timeout")
+    __slots__ = (
+        "_at_least",
+        "_at_most",
+        "_lease_type",
+        "_purpose",
+        "_session",
+        "_shape",
+        "_timeout",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917  # made by the facades alone
         self,
@@ -36,6 +44,7 @@ class LockCore(Generic[L]):
         timeout: float | None,
         purpose: str,
         at_least: float = 0.0,
+        at_most: float | None = None,
     ) -> None:
         """Create the description. Nothing is sent."""
         if not 0.0 <= at_least <= shape.ttl:
@@ -44,6 +53,7 @@ class LockCore(Generic[L]):
                 "must outlast the process that took it. Raise the ttl, or lower at_least."
             )
         self._at_least = at_least
+        self._at_most = checked_at_most(at_most, at_least)
         self._session = session
         self._lease_type = lease_type
         self._shape = shape
@@ -76,6 +86,7 @@ class LockCore(Generic[L]):
             self._purpose,
             self._lease_type,
             at_least=self._at_least,
+            at_most=self._at_most,
         )
 
     def _acquire_in(self, block: object) -> Coroutine[Any, Any, L]:
@@ -88,6 +99,7 @@ class LockCore(Generic[L]):
             self._lease_type,
             block,
             self._at_least,
+            self._at_most,
         )
 
     def _renamed(self, name: str) -> Self:
@@ -96,7 +108,13 @@ class LockCore(Generic[L]):
         template = shape.template if name == shape.name else shape.name
         other = Shape(name, shape.ttl, shape.capacity, shape.weight, template)
         return type(self)(
-            self._session, self._lease_type, other, self._timeout, self._purpose, self._at_least
+            self._session,
+            self._lease_type,
+            other,
+            self._timeout,
+            self._purpose,
+            self._at_least,
+            self._at_most,
         )
 
     async def _try_acquire(self) -> L | None:

@@ -12,7 +12,7 @@ from lockfast.errors import Loss, NotAcquired
 from lockfast.port import Shape
 from lockfast.primitives.lease import LeaseCore, refuse_coroutine, wait_end, warn_if_held
 from lockfast.primitives.lock import Default
-from lockfast.primitives.timeout import checked_timeout
+from lockfast.primitives.timeout import checked_at_most, checked_timeout
 
 L = TypeVar("L", bound=LeaseCore)
 M = TypeVar("M", bound="MultiLeaseCore[Any]")
@@ -99,7 +99,15 @@ class MultiLeaseCore(Generic[L]):
 class MultiLockCore(Generic[L, M]):
     """The shared part of sync and async multi-locks. Names are sorted, and duplicates removed."""
 
-    __slots__ = ("_all_type", "_lease_type", "_purpose", "_session", "_shapes", "_timeout")
+    __slots__ = (
+        "_all_type",
+        "_at_most",
+        "_lease_type",
+        "_purpose",
+        "_session",
+        "_shapes",
+        "_timeout",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917  # made by the facades alone
         self,
@@ -110,6 +118,7 @@ class MultiLockCore(Generic[L, M]):
         ttl: float,
         timeout: float | None,
         purpose: str,
+        at_most: float | None,
     ) -> None:
         """Create the description. Nothing is sent."""
         if not names:
@@ -124,6 +133,7 @@ class MultiLockCore(Generic[L, M]):
         self._shapes = [Shape(name, ttl) for name in sorted(set(names))]
         self._timeout = checked_timeout(timeout)
         self._purpose = purpose
+        self._at_most = checked_at_most(at_most)
 
     @property
     def names(self) -> list[str]:
@@ -145,7 +155,7 @@ class MultiLockCore(Generic[L, M]):
         several = Together(session, self._shapes, self._purpose, self._lease_type, keeper)
         # Nothing is called between the grant and the caller's assignment, so that Ctrl-C cannot
         # strike in between: see `drive`.
-        found.leases = await several.acquire(wait, handed=block is None)
+        found.leases = await several.acquire(wait, self._at_most, handed=block is None)
         return found
 
     async def _try_acquire(self) -> M | None:

@@ -113,7 +113,15 @@ class RLockCore(LockCore[R], Generic[R]):
         # The claim is wanted as long as the hold lives. If Ctrl-C strikes before the hold is
         # stored, the hold dies, and the heart resigns the claim.
         hold = Hold()
-        lease = await acquire(session, self._shape, wait, self._purpose, self._lease_type, hold)
+        lease = await acquire(
+            session,
+            self._shape,
+            wait,
+            self._purpose,
+            self._lease_type,
+            hold,
+            at_most=self._at_most,
+        )
         hold.claim = lease.claim
         session.holds[key] = hold
         lease._enter(hold, block)  # noqa: SLF001  # a part of it

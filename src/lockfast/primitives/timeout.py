@@ -18,6 +18,19 @@ def checked_timeout(timeout: float | None) -> float | None:
     return None if math.isinf(timeout) else float(timeout)
 
 
+def checked_at_most(at_most: float | None, at_least: float = 0.0) -> float:
+    """Return `at_most` as a float, infinite for None. Raise if it is not above 0, or too short."""
+    if at_most is None:
+        return math.inf
+    if isinstance(at_most, bool) or not isinstance(at_most, (int, float)):
+        raise TypeError(f"at_most is a number of seconds or None, not {at_most!r}")
+    if not at_most > 0:
+        raise ValueError(f"at_most is a number of seconds above 0, or None, not {at_most!r}")
+    if at_least > at_most:
+        raise ValueError(f"at_least={at_least:g} is longer than at_most={at_most:g}")
+    return float(at_most)
+
+
 def checked_pause(every: float) -> float:
     """Return the seconds between two polls as a float. Raise if they are not above 0."""
     if isinstance(every, bool) or not isinstance(every, (int, float)):

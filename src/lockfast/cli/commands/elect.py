@@ -13,7 +13,7 @@ from lockfast.cli.dash_dash import Command
 from lockfast.cli.engine_url import connect
 from lockfast.cli.exit_codes import of_signal
 from lockfast.cli.names import readable
-from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
+from lockfast.cli.options import AtMost, Freeze, Grace, KeepUrl, Name, Ttl
 from lockfast.cli.render.stderr import say
 from lockfast.cli.supervise.plan import Plan
 from lockfast.cli.supervise.run_under_lease import Outcome
@@ -39,6 +39,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
         ),
     ] = "",
     ttl: Ttl = 30.0,
+    at_most: AtMost = None,
     freeze: Freeze = False,
     grace: Grace = None,
     keep_url: KeepUrl = False,
@@ -56,7 +57,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
             staged(command, plan, freeze=freeze, keep_url=keep_url) as stage,
             connect(context) as client,
         ):
-            election = client.election(name, ttl=ttl)
+            election = client.election(name, ttl=ttl, at_most=at_most)
             lost = True
             while lost:
                 outcome = stage.keep(campaign(election, value, stage.signals))

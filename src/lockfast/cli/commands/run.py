@@ -10,7 +10,7 @@ import typer
 from lockfast.cli.dash_dash import Command
 from lockfast.cli.engine_url import connect
 from lockfast.cli.exit_codes import Code, of_signal
-from lockfast.cli.options import Freeze, Grace, KeepUrl, Name, Ttl
+from lockfast.cli.options import AtMost, Freeze, Grace, KeepUrl, Name, Ttl
 from lockfast.cli.render.stderr import say
 from lockfast.cli.supervise.plan import Plan
 from lockfast.cli.supervise.run_under_lease import Outcome
@@ -56,6 +56,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             "If the command ends earlier, the lock stays taken until its ttl ends.",
         ),
     ] = 0.0,
+    at_most: AtMost = None,
     freeze: Freeze = False,
     grace: Grace = None,
     keep_url: KeepUrl = False,
@@ -94,9 +95,18 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             connect(context) as client,
         ):
             lock = (
-                client.lock(name, ttl=ttl, timeout=wait, purpose=purpose, at_least=at_least)
+                client.lock(
+                    name,
+                    ttl=ttl,
+                    timeout=wait,
+                    purpose=purpose,
+                    at_least=at_least,
+                    at_most=at_most,
+                )
                 if slots is None
-                else client.semaphore(name, slots, ttl=ttl, timeout=wait, purpose=purpose)
+                else client.semaphore(
+                    name, slots, ttl=ttl, timeout=wait, purpose=purpose, at_most=at_most
+                )
             )
             outcome = stage.keep(stage.signals.wait_for(lock.acquire))
     except NotAcquired as error:

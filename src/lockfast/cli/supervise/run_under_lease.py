@@ -158,16 +158,21 @@ class Keeper:
         worried = state is lockfast.State.JEOPARDY
         if worried is not self._worried:
             self._worried = worried
-            left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s unless it is"
-            said = f"not renewed, {left}" if worried else "renewed again"
-            say(f"the lease on {lease.name!r} was {said}")
+            left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s"
+            if not worried:
+                said = "was renewed again"
+            elif lease.claim.cause() is Loss.AT_MOST:
+                said = f"has reached its --at-most, {left}"
+            else:
+                said = f"was not renewed, {left} unless it is"
+            say(f"the lease on {lease.name!r} {said}")
 
     def _outcome(self, report: Ended) -> Outcome:
         if report.by_lease:
             lease = self._lease
             drive(explained(lease._session, lease.claim))  # noqa: SLF001  # reads who broke the lock
-            # Without a loss, the lease has not ended yet: its renewals did not reach the engine.
-            why = Loss.UNREACHABLE.value if lease.loss is None else lease.claim.why()
+            # Without a loss, the lease has not ended yet: the command was ended before.
+            why = lease.claim.cause().value if lease.loss is None else lease.claim.why()
             say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):

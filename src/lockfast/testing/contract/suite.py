@@ -15,6 +15,7 @@ pytest.register_assert_rewrite(
 )
 
 from lockfast.testing.contract.client.aio_body import BodyContract
+from lockfast.testing.contract.client.at_most import AtMostContract
 from lockfast.testing.contract.client.bodies import WithContract
 from lockfast.testing.contract.client.callbacks import CallbackContract
 from lockfast.testing.contract.client.crowd import CrowdContract
@@ -107,6 +108,7 @@ class ShapeContract(
     CandidacyContract,
     DecoratorContract,
     LingerContract,
+    AtMostContract,
 ):
     """The tests of all kinds of locks that are made of plain locks, and so need no queue."""
 
@@ -126,6 +128,7 @@ class QueueShapeContract(
 __all__ = [
     "MODES",
     "Actor",
+    "AtMostContract",
     "Bench",
     "BodyContract",
     "CallbackContract",
