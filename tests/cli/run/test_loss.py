@@ -82,6 +82,19 @@ def test_a_partition_ends_the_command_before_the_next_holder_begins(
         assert "was not renewed" in program.stderr
 
 
+def test_a_command_that_hangs_ends_after_at_most_and_before_the_next_holder_begins(
+    place: Place, family: Family
+) -> None:
+    with holding(place.url, family, "--at-most", "3") as program:
+        with next_holder(place.url) as granted:
+            pass
+        nothing_lives(family, granted)
+        assert family.told() is not None
+        assert program.wait() == 76
+        assert "has reached its --at-most" in program.stderr
+        assert "it was held for its at_most" in program.stderr
+
+
 def test_lockfast_itself_stopped_beyond_its_ttl_does_not_leave_its_command_running(
     place: Place, family: Family
 ) -> None:

@@ -103,6 +103,12 @@ def test_a_wrong_url_is_78(url: str) -> None:
         (["who", "\udcff"], "not valid UTF-8 text"),
         (["break", "job", "--reason", "\udcff", "--yes"], "not valid UTF-8 text"),
         (["run", "job", "--slots", "2", "--at-least", "1", "--", "true"], "--slots"),
+        (["run", "job", "--at-most", "0", "--", "true"], "at_most is a number of seconds above 0"),
+        (
+            ["run", "job", "--at-least", "9", "--at-most", "5", "--", "true"],
+            "longer than at_most=5",
+        ),
+        (["elect", "job", "--at-most", "-1", "--", "true"], "at_most is a number of seconds above"),
         (["nosuch"], "nosuch"),
     ],
 )
