@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ class Lease(Validity):
 
     def __init__(self) -> None:
         self.until = self.worry = 0.0
+        self.limit = math.inf
         self.unsure = False
         self.loss = None
 
@@ -65,6 +68,17 @@ def test_the_reason_tells_paused_from_cut_off() -> None:
     assert cut_off.expired(99.0)
     assert paused.loss is Loss.EXPIRED
     assert cut_off.loss is Loss.UNREACHABLE
+
+
+def test_at_most_is_the_reason_if_it_came_before_the_end() -> None:
+    limited, paused = held(), held()
+    limited.limit, paused.limit = 4.0, 9.91
+    assert limited.state(3.9) is State.HELD
+    assert limited.state(4.0) is State.JEOPARDY
+    assert limited.expired(9.9)
+    assert limited.loss is Loss.AT_MOST
+    assert paused.expired(99.0)  # it could have been renewed once more
+    assert paused.loss is Loss.EXPIRED
 
 
 def test_the_first_reason_stands() -> None:
