@@ -16,6 +16,7 @@ from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.own_claims import OwnClaim
+from lockfast.engines.zookeeper.session import Session
 from lockfast.errors import (
     EngineRefused,
     EngineUnavailable,
@@ -23,7 +24,7 @@ from lockfast.errors import (
     LeaseLost,
     Loss,
 )
-from lockfast.port import EVERYONE
+from lockfast.port import EVERYONE, Ask
 from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
@@ -614,31 +615,151 @@ def test_callers_on_a_silent_server_cost_no_lease_on_another(mode: str) -> None:
         stage.mode.close()
 
 
+async def expire(stage: Stage, actor: Actor, ask: Ask, hosts: str) -> OwnClaim:
+    """Let the claim's session know these hosts only, until the claim has expired. Then its node is
+    still there.
+    """
+    mine = inside(actor)._own.get(ask.id)
+    assert mine is not None
+    mine.session._client.set_hosts(hosts)
+
+    def expired() -> bool:
+        mine.session._cut()  # again, because kazoo first tries the hosts that it knew before
+        return stage.bench.now() > mine.deadline and not mine.session.usable
+
+    await stage.mode.until(expired, "it expires, and its session has no connection")
+    return mine
+
+
+def inside(actor: Actor) -> ZooKeeperEngine:
+    """Return the actor's engine."""
+    assert isinstance(actor.engine, ZooKeeperEngine)
+    return actor.engine
+
+
+async def reaped(stage: Stage, actor: Actor, mine: OwnClaim) -> None:
+    """Give a session its hosts back, and wait until the expired claim is removed."""
+    mine.session._client.set_hosts(mine.session.where)
+    await stage.mode.until(lambda: not inside(actor)._own.doomed(0.0), "the reaper removes it")
+    assert mine.id not in [entry.id for entry in await actor.entries("x")]
+
+
+def nowhere() -> str:
+    """Return an address where nothing listens."""
+    return f"127.0.0.1:{free_port()}"
+
+
 def test_a_renewal_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage) -> None:
     """Each renewal waited until its deadline and failed, until the healthy lease was lost."""
 
     async def play() -> None:
         actor = stage.actor()
-        engine = actor.engine
-        assert isinstance(engine, ZooKeeperEngine)
         short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
-        mine = engine._own.get(short.id)
-        assert mine is not None
-        mine.session._client.set_hosts(f"127.0.0.1:{free_port()}")  # where nothing listens
-
-        def expired() -> bool:
-            mine.session._cut()  # again, because kazoo first tries the hosts that it knew before
-            return stage.bench.now() > mine.deadline and not mine.session.usable
-
-        await stage.mode.until(expired, "it expires, and its session has no connection")
+        mine = await expire(stage, actor, short, nowhere())
         for _ in range(2):
             began = stage.bench.now()
             assert (await actor.renew_one(long)).granted
             assert stage.bench.now() < began + 1.0
+        await reaped(stage, actor, mine)
+
+    stage.mode.run(play())
+
+
+def test_a_claim_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage) -> None:
+    """Each claim waited until its deadline and failed, although its own session was healthy."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        assert (await actor.claim(short)).granted
+        await actor.claim(actor.ask("warm", ttl=20))  # the session for this ttl is connected
+        mine = await expire(stage, actor, short, nowhere())
+        began = stage.bench.now()
+        assert (await actor.claim(long)).granted
+        waiting = actor.ask(ttl=20, capacity=2)
+        assert not (await actor.claim(waiting)).granted  # the server still counts the expired one
+        refused = actor.ask(ttl=20, capacity=2, queue=False)
+        assert not (await actor.claim(refused)).granted
+        assert stage.bench.now() < began + 1.0
+        await reaped(stage, actor, mine)
+        assert (await actor.renew_one(waiting)).granted
+
+    stage.mode.run(play())
+
+
+def test_a_resignation_does_not_wait_for_the_session_of_another_expired_claim(
+    stage: Stage,
+) -> None:
+    """Each release waited until its deadline and failed, and kept the lock from others."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        for ask in (short, long):
+            assert (await actor.claim(ask)).granted
+        mine = await expire(stage, actor, short, nowhere())
+        began = stage.bench.now()
+        assert await actor.resign(long) == [True]
+        assert stage.bench.now() < began + 1.0
+        await reaped(stage, actor, mine)
+
+    stage.mode.run(play())
+
+
+def test_a_resignation_of_an_expired_claim_holds_up_no_other(stage: Stage) -> None:
+    """The others were sent only after the server had answered for the expired claim."""
+
+    async def play() -> None:
+        actor, onlooker = stage.actor(), stage.actor()
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        for ask in (short, long):
+            assert (await actor.claim(ask)).granted
+        mine = await expire(stage, actor, short, nowhere())
+        with pytest.raises(EngineUnavailable):  # only its own session can tell that it is gone
+            await actor.engine.resign([short, long], stage.bench.now() + 0.5, doubt=False)
+        assert long.id not in [entry.id for entry in await onlooker.entries("x")]
         mine.session._client.set_hosts(mine.session.where)
-        await stage.mode.until(lambda: not engine._own.doomed(0.0), "the reaper removes it")
+        assert await actor.resign(short) == [False]
+        assert await onlooker.entries("x") == []
+
+    stage.mode.run(play())
+
+
+def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
+    stage: Stage, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has found out yet that its server does not answer."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        short, long = actor.ask(ttl=4, capacity=3), actor.ask(ttl=20, capacity=3)
+        for ask in (short, long):
+            assert (await actor.claim(ask)).granted
+        mine = inside(actor)._own.get(short.id)
+        assert mine is not None
+        mine.session._client.set_hosts(proxy.address)
+
+        def moved() -> bool:
+            if not proxy.open_connections:
+                mine.session._cut()
+            return bool(proxy.open_connections) and mine.session.usable
+
+        await stage.mode.until(moved, "its session goes by way of the proxy")
+        monkeypatch.setattr(Session, "silent", False)
+        # Not earlier, because kazoo would notice the silence and close the connection.
+        await stage.mode.until(lambda: stage.bench.now() > mine.deadline - 0.2, "its last moments")
+        proxy.cut()
+        await stage.mode.until(lambda: stage.bench.now() > mine.deadline, "it expires")
+        assert mine.session.usable
+        began = stage.bench.now()
+        assert (await actor.renew_one(long)).granted
+        assert (await actor.claim(actor.ask(ttl=20, capacity=3))).granted
+        assert await actor.resign(long) == [True]
+        assert stage.bench.now() < began + 4.0  # a second each, at most
+        proxy.heal()
+        await reaped(stage, actor, mine)
 
     stage.mode.run(play())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren
 
 from lockfast.engines.one_by_one import singly
@@ -13,13 +12,14 @@ from lockfast.engines.zookeeper.break_records import Records
 from lockfast.engines.zookeeper.failures import SessionLost, out_of_bounds
 from lockfast.engines.zookeeper.inspection import Show
 from lockfast.engines.zookeeper.listener import Listener
-from lockfast.engines.zookeeper.messages import listed, remove
+from lockfast.engines.zookeeper.messages import listed
 from lockfast.engines.zookeeper.nodes import Line
 from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
 from lockfast.engines.zookeeper.pool import Pool
 from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
+from lockfast.engines.zookeeper.resigning import Resigning
 from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
@@ -51,6 +51,7 @@ class ZooKeeperEngine:
         self._look = self._listener.look
         self._pool = Pool(address, transport, self._listener)
         self._recipe = Recipe(transport, self._base, self._own, self._reaper, self._look)
+        self._resigning = Resigning(address.root, transport, self._own, self._pool, self._recipe)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and report its standing: two requests that are sent together."""
@@ -60,7 +61,7 @@ class ZooKeeperEngine:
         try:
             with self._pool.of(ask.shape.ttl) as session:
                 await self._prepare(session, ask.shape.ttl, deadline)
-                await self._recipe.prune(folder, deadline)
+                await self._recipe.prune(folder, deadline, session)
                 mine = self._own.get(ask.id)
                 if mine is None:
                     return await self._recipe.enter(ask, session, folder, deadline)
@@ -180,47 +181,8 @@ class ZooKeeperEngine:
                 self._own.entomb(ask, now)
         removed: list[bool] = []
         for start in range(0, len(asks), CHUNK):
-            removed += await self._resign(asks[start : start + CHUNK], deadline)
+            removed += await self._resigning.resign(asks[start : start + CHUNK], deadline)
         return removed
-
-    async def _resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
-        for folder in {nodes.folder(self._address.root, ask.shape.name) for ask in asks}:
-            await self._recipe.prune(folder, deadline)
-        known = [self._own.get(ask.id) for ask in asks]
-        ways = []
-        for mine in known:
-            reply = None
-            if mine is not None:
-                mine.gone = True  # no push, even if it is granted meanwhile
-            if mine is not None and mine.child is not None and mine.session.usable:
-                path = f"{mine.folder}/{mine.child}"
-                reply = mine.session.send(self._transport, Delete(path, -1))
-            ways.append(reply)
-        removed = []
-        for ask, mine, reply in zip(asks, known, ways, strict=True):
-            there = False
-            try:
-                if mine is None:
-                    there = await self._break(ask, deadline)
-                elif reply is None:
-                    await mine.session.ready(deadline)
-                    there = await remove(self._transport, mine, deadline)
-                else:
-                    await mine.session.settle(self._transport, reply, deadline)
-                    there = True
-            except (NoNodeError, SessionLost):
-                there = False
-            if mine is not None:
-                self._own.take(mine)
-            removed.append(there)
-        return removed
-
-    async def _break(self, ask: Ask, deadline: float) -> bool:
-        """Remove a claim that is not, or no longer, one of our own."""
-        folder = nodes.folder(self._address.root, ask.shape.name)
-        with self._pool.any() as session:
-            await session.ready(deadline)
-            return await remove(self._transport, OwnClaim(ask, folder, session, 0.0), deadline)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send deletions without waiting, for claims whose node is known."""

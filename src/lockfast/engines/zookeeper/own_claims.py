@@ -151,6 +151,10 @@ class OwnClaims:
                 return list(self._doomed.get(folder, {}).values())
             return [mine for mates in list(self._doomed.values()) for mine in list(mates.values())]
 
+    def dying(self, id_: str, folder: str) -> OwnClaim | None:
+        """Return the doomed claim with this id; None if there is none."""
+        return self._doomed.get(folder, {}).get(id_)
+
     def next(self) -> float | None:
         """Return the earliest deadline of all claims; None if there are no claims."""
         with self._lock:

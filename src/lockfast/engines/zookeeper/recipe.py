@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create2, GetChildren
 
@@ -20,6 +22,7 @@ from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, Engine
 from lockfast.port import Ask, Standing
 
 SEEN = 10_000  # folders and buckets that are remembered as existing
+BRIEF = 1.0  # seconds at most for which a call waits for a session that it does not need
 ATTEMPTS = 3  # the server may delete an empty folder before its use, but not every time
 
 
@@ -142,24 +145,31 @@ class Recipe:
         """Remove a claim that is not kept. If that fails, the reaper removes it later."""
         if self._own.doom(mine):
             try:
-                await self._bury(mine, deadline)
+                await self.bury(mine, deadline)
             except EngineError:
                 return
 
-    async def prune(self, folder: str, deadline: float, only: Session | None = None) -> None:
+    async def prune(self, folder: str, deadline: float, needed: Session | None = None) -> None:
         """Remove our expired claims on a name, so that the next list does not contain them.
 
-        `only`: leave those of other sessions that do not answer to the reaper. A renewal must not
-        wait for a session without a connection, or its own claims would expire meanwhile.
+        `needed`: the session that the caller needs anyway, so this waits for it until `deadline`.
+        For another session it waits briefly, and only if that session has a connection and answers.
+        Otherwise a session in trouble would hold up the claims of healthy ones, which may expire
+        meanwhile. The reaper removes what is left here. Until then it counts for this client as it
+        does for all others: a new claim waits behind it, and is granted when the server deletes it.
         """
         for mine in self._own.doomed(self._now(), folder):
-            session = mine.session
-            if only in {None, session} or (session.usable and not session.silent):
-                await self._bury(mine, deadline)
+            session, now = mine.session, self._now()
+            if session is needed:
+                await self.bury(mine, deadline)
+            elif session.usable and not session.silent:
+                with suppress(EngineError):  # it is left to the reaper
+                    await self.bury(mine, now + min(BRIEF, (deadline - now) / 2.0))
             else:
-                self._reaper.expect(self._now())
+                self._reaper.expect(now)
 
-    async def _bury(self, mine: OwnClaim, deadline: float) -> None:
+    async def bury(self, mine: OwnClaim, deadline: float) -> None:
+        """Remove a doomed claim. If that fails, raise the reason, and the reaper tries again."""
         try:
             await mine.session.ready(deadline)
             await remove(self._transport, mine, deadline)
