@@ -672,15 +672,15 @@ def test_a_claim_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage)
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
         assert (await actor.claim(short)).granted
-        await actor.claim(actor.ask("warm", ttl=20))  # the session for this ttl is connected
+        await actor.claim(actor.ask("warm", ttl=60))  # the session for this ttl is connected
         mine = await expire(stage, actor, short, nowhere())
         began = stage.bench.now()
         assert (await actor.claim(long)).granted
-        waiting = actor.ask(ttl=20, capacity=2)
+        waiting = actor.ask(ttl=60, capacity=2)
         assert not (await actor.claim(waiting)).granted  # the server still counts the expired one
-        refused = actor.ask(ttl=20, capacity=2, queue=False)
+        refused = actor.ask(ttl=60, capacity=2, queue=False)
         assert not (await actor.claim(refused)).granted
         assert stage.bench.now() < began + 1.0
         await reaped(stage, actor, mine)
@@ -696,7 +696,7 @@ def test_a_resignation_does_not_wait_for_the_session_of_another_expired_claim(
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
         mine = await expire(stage, actor, short, nowhere())
@@ -713,7 +713,7 @@ def test_a_resignation_of_an_expired_claim_holds_up_no_other(stage: Stage) -> No
 
     async def play() -> None:
         actor, onlooker = stage.actor(), stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
         mine = await expire(stage, actor, short, nowhere())
@@ -734,7 +734,7 @@ def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=3), actor.ask(ttl=20, capacity=3)
+        short, long = actor.ask(ttl=12, capacity=3), actor.ask(ttl=60, capacity=3)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
         mine = inside(actor)._own.get(short.id)
@@ -755,7 +755,7 @@ def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
         assert mine.session.usable
         began = stage.bench.now()
         assert (await actor.renew_one(long)).granted
-        assert (await actor.claim(actor.ask(ttl=20, capacity=3))).granted
+        assert (await actor.claim(actor.ask(ttl=60, capacity=3))).granted
         assert await actor.resign(long) == [True]
         assert stage.bench.now() < began + 4.0  # a second each, at most
         proxy.heal()
