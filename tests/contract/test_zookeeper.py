@@ -8,8 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from kazoo import retry
+from kazoo.client import KazooClient
 from kazoo.protocol import connection
+from kazoo.security import make_acl
 
+from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.testing import (
     BodyContract,
@@ -20,6 +23,7 @@ from lockfast.testing import (
     ProcessContract,
     QueueShapeContract,
     ShapeContract,
+    Stage,
     SteadyMachine,
 )
 from lockfast.testing.harness.twins import NAMES
@@ -94,3 +98,49 @@ class TestQueueShapes(QueueShapeContract):
 
 class TestDeposed(DeposedContract):
     pass
+
+
+AGE = "lockfast.engines.zookeeper.break_records.REMEMBERED"  # seconds
+
+
+def test_records_of_breaks_are_not_shown_after_their_time_and_the_next_one_removes_them(
+    stage: Stage,
+) -> None:
+    """They stayed until 64 others of their bucket were written."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        engine, ids = actor.engine, [actor.ask().id for _ in range(2)]
+        await engine.record("x", ids[0], b"old", actor.deadline)
+        assert await engine.records("x", actor.deadline) == [b"old"]
+        await stage.mode.sleep(0.3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AGE, 0.2, raising=False)
+            assert await engine.records("x", actor.deadline) == []
+            await engine.record("x", ids[1], b"new", actor.deadline)
+        assert await engine.records("x", actor.deadline) == [b"new"]
+
+    stage.mode.run(play())
+
+
+def test_records_of_breaks_are_read_without_the_right_to_write(
+    stage: Stage, ensemble: ZooKeeperEnsemble
+) -> None:
+    """The server's time comes with a write, and an onlooker may have no right to that."""
+    bench = stage.bench
+    assert isinstance(bench, ZooKeeperBench)
+    root = "/" + bench.url.split("/", 3)[3]
+
+    async def play() -> None:
+        actor = stage.actor()
+        await actor.engine.record("x", actor.ask().id, b"said", actor.deadline)
+        owner = KazooClient(ensemble.servers[0].address)
+        owner.start()
+        try:
+            owner.set_acls(nodes.breaks(root), [make_acl("world", "anyone", read=True)])
+        finally:
+            owner.stop()
+            owner.close()
+        assert await actor.engine.records("x", actor.deadline) == [b"said"]
+
+    stage.mode.run(play())

@@ -53,9 +53,14 @@ def folder(root: str, name: str) -> str:
     return f"{root}/locks/{_bucket(name)}/:{quoted(name)}"
 
 
+def breaks(root: str) -> str:
+    """Return the path of the node above all records of breaks."""
+    return f"{root}/breaks"
+
+
 def records(root: str, name: str) -> str:
     """Return the path of the node that keeps the break records of a name's bucket."""
-    return f"{root}/breaks/{_bucket(name)}"
+    return f"{breaks(root)}/{_bucket(name)}"
 
 
 def quoted(name: str) -> str:
