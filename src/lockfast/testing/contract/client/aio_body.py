@@ -11,7 +11,8 @@ import pytest
 
 from lockfast.aio import AsyncClient, AsyncLease
 from lockfast.errors import LeaseLost, Loss, WrongLoop
-from lockfast.testing.contract.client.loss import SHORT, SLACK, broken
+from lockfast.testing.contract.client.loss import SHORT, broken
+from lockfast.testing.contract.client.times import SLACK
 from lockfast.testing.harness.bench import Bench
 from lockfast.testing.harness.mode import Tasked
 from lockfast.testing.harness.stage import Contract, Stage, driven

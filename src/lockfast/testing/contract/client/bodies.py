@@ -7,7 +7,8 @@ import time
 import pytest
 
 from lockfast.errors import EngineUnavailable, LeaseLost, NotAcquired
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
+from lockfast.testing.contract.client.times import LONG, SLACK, SOON
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -18,9 +19,6 @@ from lockfast.testing.harness.verbs import (
     within_acquired,
     within_tried,
 )
-
-LONG = 30.0  # a ttl that no test waits for
-SOON = 3.0  # seconds: far less than that ttl
 
 
 class BodyError(Exception):

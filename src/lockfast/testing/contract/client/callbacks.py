@@ -13,12 +13,9 @@ from lockfast.blocking.client import Client, Lease
 from lockfast.core.validity import State
 from lockfast.errors import Deadlock
 from lockfast.testing.contract.client.loss import broken
+from lockfast.testing.contract.client.times import LONG, SOON, TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven, only
 from lockfast.testing.harness.verbs import acquire, release, wait_lost
-
-LONG = 30.0  # a ttl that no test waits for
-SOON = 3.0  # seconds: far less than that ttl
-TTL = 1.5  # one that a test waits for, while it keeps another lease
 
 
 class CallbackContract(Contract):

@@ -9,6 +9,7 @@ import pytest
 
 from lockfast.errors import Deadlock, LeaseLost, NotAcquired
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyClient,
@@ -21,7 +22,6 @@ from lockfast.testing.harness.verbs import (
     try_acquire,
 )
 
-LONG = 30.0
 SOON = 0.1  # seconds after which a waiter looks for a deadlock
 
 

@@ -13,7 +13,8 @@ from lockfast.blocking.client import Client
 from lockfast.core.validity import State
 from lockfast.errors import Deadlock, LeaseLost, Loss, NotAcquired
 from lockfast.testing.contract.client.lock_all import free
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyClient,
@@ -27,7 +28,6 @@ from lockfast.testing.harness.verbs import (
     wait_lost,
 )
 
-LONG = 30.0
 Work = Callable[[str, AnyLease], Coroutine[Any, Any, str]]
 Paying = Callable[[str], Coroutine[Any, Any, str | None]]
 

@@ -14,6 +14,7 @@ import warnings
 import pytest
 
 from lockfast.core.validity import State
+from lockfast.testing.contract.client.times import LONG, TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -27,9 +28,6 @@ from lockfast.testing.harness.verbs import (
     wait_lost,
     within,
 )
-
-LONG = 30.0  # a ttl that no test waits for
-TTL = 1.5  # one that a test waits for, while it keeps another lease
 
 
 class DroppedContract(Contract):

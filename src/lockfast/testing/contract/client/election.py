@@ -15,6 +15,7 @@ from lockfast.primitives.election import Leader
 from lockfast.testing.contract.client.lock_all import free
 from lockfast.testing.contract.client.loss import broken
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.mode import Threaded
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
@@ -30,8 +31,6 @@ from lockfast.testing.harness.verbs import (
     stand,
     withdraw,
 )
-
-LONG = 30.0
 
 
 class Diary:

@@ -10,8 +10,8 @@ from lockfast.breaks import Break
 from lockfast.errors import EngineRefused, LeaseLost, Loss
 from lockfast.port import Entry
 from lockfast.primitives.lock import Holder
-from lockfast.testing.contract.client.loss import SLACK
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import SLACK
 from lockfast.testing.harness.mode import Job
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (

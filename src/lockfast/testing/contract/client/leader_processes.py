@@ -9,7 +9,8 @@ import pytest
 
 from lockfast.errors import StaleToken
 from lockfast.guards.mark import Mark, Shown, admit, shown
-from lockfast.testing.contract.client.processes import SLACK, heard, program
+from lockfast.testing.contract.client.processes import heard, program
+from lockfast.testing.contract.client.times import SLACK
 from lockfast.testing.harness.programs import TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import campaign, leader, release

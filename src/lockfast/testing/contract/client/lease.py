@@ -10,6 +10,7 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import ClientClosed, Deadlock, LeaseLost, Loss, NotAcquired
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.contract.port.names import HOSTILE, REFUSED
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
@@ -22,8 +23,6 @@ from lockfast.testing.harness.verbs import (
     try_acquire,
     within,
 )
-
-LONG = 30.0  # a ttl that no test waits for
 
 
 class LeaseContract(Contract):

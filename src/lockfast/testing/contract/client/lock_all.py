@@ -16,7 +16,8 @@ from lockfast.errors import (
     NotAcquired,
 )
 from lockfast.port import Standing
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyClient,
@@ -31,7 +32,6 @@ from lockfast.testing.harness.verbs import (
     within,
 )
 
-LONG = 30.0
 NAMES = ("a", "b", "c")
 
 

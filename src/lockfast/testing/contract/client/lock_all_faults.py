@@ -8,8 +8,8 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import CapacityMismatch, EngineUnavailable, NotAcquired
-from lockfast.testing.contract.client.lock_all import LONG, NAMES, free
-from lockfast.testing.contract.client.loss import SLACK
+from lockfast.testing.contract.client.lock_all import NAMES, free
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import acquire, holders, queue, release
 

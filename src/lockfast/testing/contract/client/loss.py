@@ -10,6 +10,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.errors import EngineUnavailable, LeaseLost, Loss
 from lockfast.port import Ask, Shape
+from lockfast.testing.contract.client.times import SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -23,7 +24,6 @@ from lockfast.testing.harness.verbs import (
 )
 
 SHORT = 0.6
-SLACK = 5.0  # seconds that a busy machine may add
 
 
 async def broken(stage: Stage, lease: AnyLease | AnyRLease) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import AnyClient, AnyLease, queue, within
 
@@ -11,7 +12,6 @@ READERS = 500
 WRITERS = 5
 WRITES = 4
 CLIENTS = 10
-LONG = 30.0
 
 
 class Visit:

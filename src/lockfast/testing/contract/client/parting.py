@@ -8,10 +8,9 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import acquire, close, queue, release
-
-LONG = 30.0  # a ttl that no test waits for
 
 
 class PartingContract(Contract):

@@ -10,10 +10,10 @@ import pytest
 from lockfast.errors import NotAcquired
 from lockfast.port import Ask, Shape
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import AnyLease, AnyLock, acquire, queue, release, within
 
-LONG = 30.0  # a ttl that no test waits for
 WAIT = 1.5  # seconds that the waits which are measured last
 TURNS, TURN = 14, 0.25  # they take more than twice as long as the wait
 NO_TTL: list[Any] = [None, "1", True, 0, -1, float("nan"), float("inf")]

@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lockfast.testing.contract.client.times import SLACK
 from lockfast.testing.harness.bench import UrlBench
 from lockfast.testing.harness.programs import TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import acquire, queue, release
-
-SLACK = 5.0
 
 
 @contextmanager

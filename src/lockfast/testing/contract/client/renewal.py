@@ -9,8 +9,9 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import LeaseLost, Loss
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import LONG, SLACK, SOON, TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -21,10 +22,6 @@ from lockfast.testing.harness.verbs import (
     try_acquire,
     wait_lost,
 )
-
-LONG = 30.0  # a ttl that no test waits for
-SOON = 3.0  # seconds: far less than that ttl
-TTL = 1.5  # one that a test keeps a lease for longer than
 
 
 async def watched(stage: Stage, lock: AnyLock, lease: AnyLease, seconds: float) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import Deadlock, LeaseLost, NotAcquired
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyRLease,
@@ -22,8 +23,6 @@ from lockfast.testing.harness.verbs import (
     wait_lost,
     within,
 )
-
-LONG = 30.0
 
 
 class ReentrantContract(Contract):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lockfast.errors import CapacityMismatch, NotAcquired
-from lockfast.testing.contract.client.loss import SLACK
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -18,8 +18,6 @@ from lockfast.testing.harness.verbs import (
     try_acquire,
     within,
 )
-
-LONG = 30.0
 
 
 async def until_queued(stage: Stage, lock: AnyLock, count: int) -> None:

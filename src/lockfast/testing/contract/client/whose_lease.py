@@ -18,8 +18,9 @@ from lockfast.errors import (
     Loss,
     NotAcquired,
 )
-from lockfast.testing.contract.client.loss import SLACK, broken
+from lockfast.testing.contract.client.loss import broken
 from lockfast.testing.contract.client.shared_locks import until_queued
+from lockfast.testing.contract.client.times import LONG, SLACK, SOON
 from lockfast.testing.harness.stage import Contract, Stage, driven, only
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -32,8 +33,6 @@ from lockfast.testing.harness.verbs import (
     within,
 )
 
-LONG = 30.0  # a ttl that no test waits for
-SOON = 3.0  # seconds: far less than that ttl, and than a third of it
 WORKERS = 4
 
 
