@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from lockfast.errors import Deadlock, LeaseLost, NotAcquired
+from lockfast.errors import Deadlock, LeaseLost
 from lockfast.testing.contract.client.shared_locks import until_queued
 from lockfast.testing.contract.client.times import LONG
 from lockfast.testing.harness.stage import Contract, Stage, driven
@@ -216,18 +216,30 @@ class DeadlockContract(Contract):
     async def test_whoever_takes_all_at_once_begins_again_when_it_meets_a_circle(
         self, stage: Stage
     ) -> None:
-        one, two = (stage.client(deadlock_after=SOON) for _ in range(2))
-        lease = await acquire(one.lock("b", ttl=LONG))
-        taking = stage.mode.start(acquire(two.lock_all("a", "b", ttl=LONG), 20))
-        await until_queued(stage, one.lock("b"), 2)  # `taking` holds a now, and waits for b
-        # The claim of `taking` on b is older, so it waits on. This claim is younger and gives way,
-        # by a Deadlock or because its timeout is over.
-        with pytest.raises((Deadlock, NotAcquired)):
-            await acquire(one.lock("a", ttl=LONG), 3 * SOON)
-        await release(lease)
-        both = await taking.result()
-        assert await try_acquire(one.lock("a", ttl=LONG)) is None
-        await release(both)
+        one, two, three = (stage.client(deadlock_after=SOON) for _ in range(3))
+        gate = await acquire(three.lock("b", ttl=LONG))
+
+        async def cross() -> None:
+            lease = await acquire(one.lock("c", ttl=LONG))
+            await until_queued(stage, one.lock("b"), 2)  # `taking` holds a now, and waits for b
+            crossed = await acquire(one.lock("a", ttl=LONG), 20)
+            lease.ensure_held()  # so it was `taking` that gave way
+            assert not taking.done()
+            await release(crossed)
+            await release(lease)
+
+        crossing = stage.mode.start(cross())
+        await until_queued(stage, one.lock("c"), 1)
+        taking = stage.mode.start(acquire(two.lock_all("a", "b", "c", ttl=LONG), 20))
+        await until_queued(stage, one.lock("a"), 2)
+        # Now `taking` gets b and waits for c. That claim closes the circle and is its youngest, so
+        # `taking` gives a and b back. It begins again, and gets all three once `cross` has ended.
+        await release(gate)
+        await crossing.result()
+        every = await taking.result()
+        for name in ("a", "b", "c"):
+            assert await try_acquire(one.lock(name, ttl=LONG)) is None
+        await release(every)
 
     @driven
     async def test_a_circle_through_what_was_held_before_is_told_and_not_tried_for_ever(
