@@ -31,8 +31,10 @@ class Resigning:
         self._recipe = recipe
 
     async def resign(self, asks: Sequence[Ask], deadline: float) -> list[bool]:
-        """Remove claims, and return for each whether it was there. All deletions are sent before
-        the first answer is awaited, so a session without a connection holds up no other.
+        """Remove claims, and return for each whether it was there.
+
+        The deletions of known nodes are sent before the first answer is awaited. So a claim whose
+        session has no connection holds up no other.
         """
         for folder in {nodes.folder(self._root, ask.shape.name) for ask in asks}:
             await self._recipe.prune(folder, deadline)
