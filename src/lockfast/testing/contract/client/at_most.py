@@ -7,7 +7,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.errors import LeaseLost, Loss
 from lockfast.runtime.base import now
-from lockfast.testing.contract.client.loss import SLACK
+from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
     AnyLease,
@@ -17,8 +17,6 @@ from lockfast.testing.harness.verbs import (
     try_acquire,
     wait_lost,
 )
-
-LONG = 30.0
 
 
 class AtMostContract(Contract):
