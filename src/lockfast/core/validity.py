@@ -73,14 +73,11 @@ class Validity:
     def expired(self, now: float) -> bool:
         """Return whether the claim is lost. If its deadline has passed, record the loss first."""
         if self.loss is None and now >= self.until:
-            self.loss = self.cause()
+            if self.until >= self.limit:
+                self.loss = Loss.AT_MOST
+            else:
+                self.loss = Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
         return self.loss is not None
-
-    def cause(self) -> Loss:
-        """Return why the claim is lost if nothing extends its deadline any more."""
-        if self.until >= self.limit:
-            return Loss.AT_MOST
-        return Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
 
     def lose(self, reason: Loss) -> None:
         """Record a loss. If there is one already, its reason stays."""

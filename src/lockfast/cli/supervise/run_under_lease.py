@@ -66,6 +66,7 @@ class Keeper:
         self._group = 0
         self._told = 0.0
         self._worried = False
+        self._cause = Loss.UNREACHABLE  # why the lease was in jeopardy the last time
         self._killed = False
 
     def run(self) -> Outcome:
@@ -158,10 +159,11 @@ class Keeper:
         worried = state is lockfast.State.JEOPARDY
         if worried is not self._worried:
             self._worried = worried
+            self._cause = Loss.AT_MOST if now() >= lease.claim.limit else Loss.UNREACHABLE
             left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s"
             if not worried:
                 said = "was renewed again"
-            elif lease.claim.cause() is Loss.AT_MOST:
+            elif self._cause is Loss.AT_MOST:
                 said = f"has reached its --at-most, {left}"
             else:
                 said = f"was not renewed, {left} unless it is"
@@ -172,7 +174,7 @@ class Keeper:
             lease = self._lease
             drive(explained(lease._session, lease.claim))  # noqa: SLF001  # reads who broke the lock
             # Without a loss, the lease has not ended yet: the command was ended before.
-            why = lease.claim.cause().value if lease.loss is None else lease.claim.why()
+            why = self._cause.value if lease.loss is None else lease.claim.why()
             say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):

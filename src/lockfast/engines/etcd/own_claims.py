@@ -287,7 +287,7 @@ class OwnClaims:
         gone: list[str] = []
         for start in range(0, len(risen), AT_ONCE):
             chunk = risen[start : start + AT_ONCE]
-            reply = await self.ask(txn(b"", [mine.put(session) for mine in chunk], []), deadline)
+            reply = await self._sessions.put_on(session, [m.put(session) for m in chunk], deadline)
             if kept is not None:
                 kept.prove(reply.term)  # sent after the keepalive was answered
             with self._lock:  # a claim that `prune` has ended by now stays ended

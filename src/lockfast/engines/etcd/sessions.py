@@ -20,6 +20,7 @@ from lockfast.engines.etcd.messages import (
     MOD,
     REVOKE,
     TXN,
+    Done,
     compare,
     done,
     find,
@@ -181,6 +182,17 @@ class Sessions:
             if not session.dead:
                 return session, kept
         raise unproven()
+
+    async def put_on(self, session: Session, moves: list[bytes], deadline: float) -> Done:
+        """Move existing keys to the lease of a session, in one transaction. If the lease is gone,
+        forget the session, so that the next attempt opens another one.
+        """
+        request = txn(b"", moves, [])
+        try:
+            return done(await self._transport.call(TXN, request, deadline, harmless=True))
+        except Leaseless:
+            self.lose(session)
+            raise
 
     def lose(self, session: Session) -> None:
         """Forget a session whose lease is gone, or is left to expire."""
