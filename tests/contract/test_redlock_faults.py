@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lockfast.claims.heart import CHUNK
 from lockfast.core.validity import State
 from lockfast.engines.redlock import install, messages
 from lockfast.engines.redlock.engine import RedlockEngine
@@ -236,6 +237,28 @@ def test_a_release_of_several_that_a_majority_refuses_for_one_is_an_error(
         with pytest.raises(EngineRefused, match="WRONGTYPE"):
             await actor.resign(*asks)
         assert (await stage.actor().claim(actor.ask(asks[1 - spoiled].shape.name))).granted
+
+    stage.mode.run(play())
+
+
+def test_the_heart_releases_those_behind_one_that_a_majority_refuses(
+    servers: Nodes, stage: Stage
+) -> None:
+    """It stopped at the first chunk that was refused, again and again until the ttl was over."""
+
+    async def play() -> None:
+        client = stage.client()
+        leases = [await acquire(client.lock(f"x{n}", ttl=40.0)) for n in range(CHUNK + 1)]
+        key = f"{messages.mark_key(messages.keys('x0').bucket)}=x0"
+        for node in servers.nodes[:3]:
+            node.command("DEL", key)
+            node.command("RPUSH", key, "of another program")
+        table = client._session.table
+        for claim in table.all():
+            table.leave(claim, stage.bench.now())
+        await stage.mode.until(lambda: len(table) == CHUNK, "the last chunk is released")
+        assert await try_acquire(stage.client().lock(f"x{CHUNK}", ttl=TTL)) is not None
+        assert len(leases) == CHUNK + 1
 
     stage.mode.run(play())
 

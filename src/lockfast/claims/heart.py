@@ -15,7 +15,7 @@ from typing import Protocol
 from lockfast.claims.break_records import history
 from lockfast.claims.claim import Claim
 from lockfast.claims.table import Table, Work
-from lockfast.errors import EngineError, Loss
+from lockfast.errors import EngineError, EngineRefused, Loss
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
@@ -207,13 +207,19 @@ class Heart:
         for claim in claims:
             claim.account()
         deadline = self._runtime.now() + patience
-        try:
-            for start in range(0, len(claims), CHUNK):
-                chunk = claims[start : start + CHUNK]
+        failed: list[EngineError] = []
+        for start in range(0, len(claims), CHUNK):
+            chunk = claims[start : start + CHUNK]
+            try:
                 await self._engine.resign([claim.ask for claim in chunk], deadline, doubt=True)
+            except EngineError as error:
+                failed.append(error)
+                if not isinstance(error, EngineRefused):
+                    break  # waiting for each chunk in turn could make the next renewals late
+            else:
                 self._table.resigned(chunk)
-        except EngineError as error:
-            log.info("resignation of %d claims failed: %s", len(claims), error)
+        if failed:
+            log.info("resignation of %d claims failed: %s", len(claims), failed[0])
             self._table.unresigned(self._runtime.now())
 
 

@@ -1,4 +1,4 @@
-"""The heart: a part of the engine that does not answer costs no lease on another part."""
+"""The heart: what fails on one part of the engine costs nothing on another part."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 import lockfast
-from lockfast.errors import EngineUnavailable
+from lockfast.claims.heart import CHUNK
+from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 
 SILENT, SHORT = 6.0, 1.2  # seconds of ttl, of leases on a part that is silent, and on another
@@ -35,3 +36,24 @@ def test_renewals_that_nobody_answers_cost_no_lease_of_a_shorter_ttl() -> None:
         assert asked
         assert len(silent) == 200
         engine.renew = renew  # type: ignore[method-assign]
+
+
+def test_resignations_behind_one_that_is_refused_are_sent_too() -> None:
+    """The heart stopped at the first chunk that was refused, again and again until its ttl."""
+    with lockfast.connect("memory://") as client:
+        session = client._session
+        leases = [client.lock(f"x{n}").acquire(timeout=5) for n in range(CHUNK + 1)]
+        resign = session.engine.resign
+
+        async def partly(asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+            if any(ask.shape.name == "x0" for ask in asks):
+                raise EngineRefused("not allowed, says the test")
+            return await resign(asks, deadline, doubt=doubt)
+
+        session.engine.resign = partly  # type: ignore[method-assign]
+        for claim in session.table.all():
+            session.table.leave(claim, session.runtime.now())
+        with client.lock(f"x{CHUNK}").acquire(timeout=5):
+            assert len(client.lock("x0").queue()) == 1
+        assert len(leases) == CHUNK + 1
+        session.engine.resign = resign  # type: ignore[method-assign]
