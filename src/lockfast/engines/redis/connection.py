@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import hiredis
 
@@ -22,16 +22,6 @@ from lockfast.runtime.base import Clock
 PUSH = hiredis.PushNotification
 GRACE = 0.25  # seconds after a deadline in which data that has already arrived may still be read
 LEAST = 0.01  # seconds that every exchange has, whatever its deadline: less would be no attempt
-
-
-class Place(Protocol):
-    """The place to which a connection returns when nobody uses it."""
-
-    def append(self, connection: Connection, /) -> None:
-        """Put an idle connection back."""
-
-    def retire(self) -> None:
-        """Close all connections here, and those that are put back later."""
 
 
 class Connection:
@@ -50,7 +40,6 @@ class Connection:
         "channel",
         "one",
         "pushes",
-        "shelf",
         "sock",
         "used",
     )
@@ -61,16 +50,10 @@ class Connection:
     """Send a command and return its reply before a deadline. This is the hot path."""
 
     def __init__(
-        self,
-        address: Address,
-        tls: ssl.SSLContext | None,
-        deadline: float,
-        shelf: Place,
-        clock: Clock,
+        self, address: Address, tls: ssl.SSLContext | None, deadline: float, clock: Clock
     ) -> None:
-        """Connect to a server. `shelf` is the place for the connection while it is idle."""
+        """Connect to a server, without a login."""
         self.address = address
-        self.shelf = shelf
         self.channel: str | None = None
         self.pushes: list[bytes] = []
         self.used = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import encodings.idna  # noqa: F401  # Ctrl-C while getaddrinfo imports it would break it
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from lockfast.engines.pushes import patience
 from lockfast.engines.redis.connection import Connection
@@ -15,8 +15,18 @@ from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell
 
+C = TypeVar("C", bound=Connection)
 
-class Shelf(list[Connection]):
+
+class Kept(Connection):
+    """A connection with the shelf to which it returns when nobody uses it."""
+
+    __slots__ = ("shelf",)
+
+    shelf: Shelf
+
+
+class Shelf(list[Kept]):
     """The idle connections to one server. Once retired, it closes those that are put back."""
 
     def retire(self) -> None:
@@ -27,7 +37,7 @@ class Shelf(list[Connection]):
                 self.pop().sock.close()
 
 
-def _closed(connection: Connection) -> None:
+def _closed(connection: Kept) -> None:
     connection.sock.close()
 
 
@@ -36,10 +46,56 @@ def _from_outside(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, EngineError)
 
 
+def opened(  # noqa: PLR0913, PLR0917  # what a connection and its login need
+    kind: type[C],
+    address: Address,
+    login: Login,
+    deadline: float,
+    clock: Clock,
+    trouble: Callable[[], object] = bool,
+) -> tuple[C, ServerClock]:
+    """Connect and log in. Return the connection and the server's clock. `trouble` is called if the
+    server cannot be reached.
+    """
+    connection = None
+    try:
+        soon = clock() + min(max(deadline - clock(), 0.05), IO)
+        connection = kind(address, login.context(), soon, clock)
+        greeting = login.greeting(address)
+        replies = connection.exchange(b"".join(greeting), len(greeting), soon)
+        told = login.welcome(address, replies, clock())
+    except BaseException as error:
+        if connection is not None:
+            connection.sock.close()
+        if _from_outside(error):
+            trouble()
+            raise EngineUnavailable(
+                f"no connection to Redis at {address}: {reason(error)}", sent=False
+            ) from error
+        raise
+    connection.used = clock()
+    return connection, told
+
+
+async def heard(
+    hearts: dict[Address, C], address: Address, bell: ThreadBell, deadline: float | None
+) -> list[bytes]:
+    """Wait in poll for messages on one of the heart's connections, or for the bell."""
+    ear = hearts[address]
+    try:
+        ear.parse()
+        if not ear.pushes and (ear.pending() or await bell.wait(deadline, ear.sock.fileno())):
+            ear.drain()
+    except Exception as error:
+        del hearts[address]
+        ear.sock.close()
+        raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error
+    pushes, ear.pushes = ear.pushes, []
+    return pushes
+
+
 class ThreadTransport:
     """The connections of a blocking client."""
-
-    connection = Connection
 
     def __init__(self, login: Login, clock: Clock) -> None:
         """Create a transport without connections."""
@@ -51,42 +107,27 @@ class ThreadTransport:
     def _begin(self) -> None:
         self.clocks: dict[Address, ServerClock] = {}
         self._idle: dict[Address, Shelf] = {}
-        self._hearts: dict[Address, Connection] = {}
+        self._hearts: dict[Address, Kept] = {}
         self._shed: set[Address] = set()
         """Servers to which the heart must connect again. Only the heart closes its connections."""
         self._bell = ThreadBell(self._now)
 
-    def _open(self, address: Address, deadline: float) -> Connection:
-        connection = None
-        shelf = self._idle.setdefault(address, Shelf())
-        try:
-            seconds = min(max(deadline - self._now(), 0.05), IO)
-            soon = self._now() + seconds
-            connection = self.connection(address, self._login.context(), soon, shelf, self._now)
-            greeting = self._login.greeting(address)
-            replies = connection.exchange(b"".join(greeting), len(greeting), soon)
-            self.clocks[address] = self._login.welcome(address, replies, self._now())
-        except BaseException as error:
-            if connection is not None:
-                connection.sock.close()
-            if _from_outside(error):
-                self.trouble()
-                raise EngineUnavailable(
-                    f"no connection to Redis at {address}: {reason(error)}",
-                    sent=False,
-                ) from error
-            raise
-        connection.used = self._now()
+    def _open(self, address: Address, deadline: float) -> Kept:
+        shelf = self._idle.setdefault(address, Shelf())  # first: `forget` may retire it meanwhile
+        connection, self.clocks[address] = opened(
+            Kept, address, self._login, deadline, self._now, self.trouble
+        )
+        connection.shelf = shelf
         return connection
 
-    def _take(self, address: Address, deadline: float) -> Connection:
+    def _take(self, address: Address, deadline: float) -> Kept:
         """Return an idle connection, or open one."""
         try:
             return self._idle[address].pop()
         except LookupError:  # there is none, or another thread took it
             return self._open(address, deadline)
 
-    def _tried(self, connection: Connection, deadline: float) -> Connection:
+    def _tried(self, connection: Kept, deadline: float) -> Kept:
         """Return a connection that was idle for long if it answers a PING, else a new one.
 
         Losing a PING does no harm, but the outcome of a lost claim or release is unknown.
@@ -105,7 +146,7 @@ class ThreadTransport:
         self._clear(connection)
         return self._open(connection.address, deadline)
 
-    def _clear(self, connection: Connection) -> None:
+    def _clear(self, connection: Kept) -> None:
         """Close all idle connections to a server, since what ended one has ended the others."""
         if self._idle.get(connection.address) is connection.shelf:
             self._idle[connection.address] = Shelf()
@@ -152,7 +193,7 @@ class ThreadTransport:
             connection.shelf.append(connection)
         return replies
 
-    def _break(self, connection: Connection, error: BaseException) -> None:
+    def _break(self, connection: Kept, error: BaseException) -> None:
         """Close a connection after a failed exchange, since its next reply may belong to an old
         request. Raise `EngineUnavailable` if the network or the server caused the failure.
         """
@@ -193,16 +234,7 @@ class ThreadTransport:
         if ear is None or ear.channel is None:
             self._subscribe(address, channel, patience(deadline, self._now()))
             return None
-        try:
-            ear.parse()
-            if not ear.pushes:
-                await self._wait(ear, deadline)
-        except Exception as error:
-            del self._hearts[address]
-            ear.sock.close()
-            raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error
-        pushes, ear.pushes = ear.pushes, []
-        return pushes
+        return await heard(self._hearts, address, self._bell, deadline)
 
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
         ear = self._hearts.pop(address, None) or self._open(address, deadline)
@@ -215,13 +247,6 @@ class ThreadTransport:
             self._break(ear, error)
             raise
         self._hearts[address] = ear
-
-    async def _wait(self, ear: Connection, deadline: float | None) -> None:
-        if ear.pending():
-            ear.drain()
-            return
-        if await self._bell.wait(deadline, ear.sock.fileno()):
-            ear.drain()
 
     async def pause(self, deadline: float | None) -> None:
         """Wait until the bell rings or the deadline passes."""

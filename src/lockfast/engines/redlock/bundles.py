@@ -10,31 +10,31 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockfast.engines.redis.threads import ThreadTransport as RedisThreads
+from lockfast.engines.redis.threads import opened
 from lockfast.engines.redis.transport import Address, Login, reason
 from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import AGAIN, ignored
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
+from lockfast.runtime.threads import ThreadBell
 
 Bundle = dict[Address, Line]
 
 
-class Bundles(RedisThreads):
+class Bundles:
     """The connections of a blocking client."""
-
-    connection = Line
-    _hearts: Bundle  # type: ignore[assignment]  # every connection here is a Line
 
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
         """Create a transport without connections."""
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
-        super().__init__(login, clock)
+        self._login = login
+        self._now = clock
+        self._begin()
 
     def _begin(self) -> None:
-        super()._begin()
+        self._hearts: Bundle = {}
         self._bundles: list[Bundle] = []
         self._spares: dict[Address, list[Line]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
@@ -42,6 +42,7 @@ class Bundles(RedisThreads):
         self._given_up: dict[Address, float] = {}
         """When `forget` was called for a node. Connections opened before are not used any more."""
         self._closed = threading.Event()
+        self._bell = ThreadBell(self._now)
 
     def _line(self, bundle: Bundle, address: Address, deadline: float) -> Line | EngineError:
         """Return a connection to a node that can be used, or the error why there is none."""
@@ -64,18 +65,15 @@ class Bundles(RedisThreads):
                 ).start()
             return why
         try:
-            line = self._opened(address, min(deadline, self._now() + OPENING))
+            line = self._open(address, min(deadline, self._now() + OPENING))
         except EngineError as error:
             self._mark_down(address, error)
             return error
         bundle[address] = line
         return line
 
-    def _opened(self, address: Address, deadline: float) -> Line:
-        line = self._open(address, deadline)
-        assert isinstance(line, Line)  # noqa: S101  # for the type checker
-        line.begin(self._now())
-        return line
+    def _open(self, address: Address, deadline: float) -> Line:
+        return opened(Line, address, self._login, deadline, self._now)[0]
 
     def _mark_down(self, address: Address, why: EngineError) -> None:
         known = self._down.get(address)  # another thread may remove it
@@ -86,7 +84,7 @@ class Bundles(RedisThreads):
     def _probe(self, address: Address, closed: threading.Event) -> None:
         """Try to reach a node that was down. This runs in a thread of its own."""
         try:
-            line = self._opened(address, self._now() + OPENING)
+            line = self._open(address, self._now() + OPENING)
         except EngineError as error:
             self._mark_down(address, error)
             return
@@ -132,4 +130,22 @@ class Bundles(RedisThreads):
         self._empty_spares()
         while self._bundles:
             self._scrap(self._bundles.pop())
-        super()._drop()
+        self._scrap(self._hearts)
+        self._bell.close()
+
+    async def pause(self, deadline: float | None) -> None:
+        """Wait until the bell rings or the deadline passes."""
+        await self._bell.wait(deadline)
+
+    def rouse(self) -> None:
+        """Ring the bell, which ends `listen` or `pause`."""
+        self._bell.ring()
+
+    def reset(self) -> None:
+        """Start again in a forked child. Closing its descriptors sends nothing to the nodes."""
+        self._drop()
+        self._begin()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._drop()

@@ -10,7 +10,9 @@ import hiredis
 
 from lockfast.engines.redis.connection import PUSH, Connection
 from lockfast.engines.redis.reply_parser import MISSING
+from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock.messages import RIGHTS
+from lockfast.runtime.base import Clock
 
 OPENING = 0.5  # seconds for opening a connection to a node
 READING = 0.05  # seconds for a node to read a request that does not fit into the socket's buffer
@@ -23,11 +25,14 @@ class Line(Connection):
 
     rights: ClassVar[str] = RIGHTS
 
-    def begin(self, now: float) -> None:
-        """Set the fields of a new connection, which owes nothing yet."""
-        self.tls = isinstance(self.sock, ssl.SSLSocket)
+    def __init__(
+        self, address: Address, tls: ssl.SSLContext | None, deadline: float, clock: Clock
+    ) -> None:
+        """Connect to a node, without a login. The connection owes nothing yet."""
+        super().__init__(address, tls, deadline, clock)
+        self.tls = tls is not None
         self.fd = self.sock.fileno()
-        self.opened = now
+        self.opened = clock()
         self.owed = 0
         self.since = 0.0
         self.skipped: list[Any] = []

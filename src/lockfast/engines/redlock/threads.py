@@ -14,11 +14,13 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.transport import FRESH, PING, Address
+from lockfast.engines.pushes import patience
+from lockfast.engines.redis.threads import heard
+from lockfast.engines.redis.transport import FRESH, PING, Address, reason
 from lockfast.engines.redlock.bundles import Bundle, Bundles
 from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import Answer, Hear
-from lockfast.errors import EngineError
+from lockfast.errors import EngineError, EngineUnavailable
 
 OVERDUE = 1.0  # seconds of silence after which a node counts as down
 
@@ -206,8 +208,13 @@ class ThreadTransport(Bundles):
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
         """Wait for messages from one node. Also return those that came with replies of others."""
-        messages = await super().listen(address, channel, deadline)
-        if messages is not None:
+        self._shake_off()
+        messages = None
+        ear = self._hearts.get(address)
+        if ear is None or ear.channel is None:
+            self._subscribe(address, channel, patience(deadline, self._now()))
+        else:
+            messages = await heard(self._hearts, address, self._bell, deadline)
             for line in self._hearts.values():
                 messages += line.pushes
                 line.pushes = []
@@ -218,11 +225,20 @@ class ThreadTransport(Bundles):
         return messages
 
     def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
-        if address not in self._hearts:
-            line = self._line(self._hearts, address, deadline)
-            if isinstance(line, EngineError):
-                raise line
-        super()._subscribe(address, channel, deadline)
+        line = self._hearts.get(address) or self._line(self._hearts, address, deadline)
+        if isinstance(line, EngineError):
+            raise line
+        try:
+            line.subscribe(channel, deadline)
+        except EngineError:  # the node has answered, so no reply to this is due
+            raise
+        except BaseException as error:
+            del self._hearts[address]
+            line.sock.close()
+            if isinstance(error, Exception):
+                why = f"Redis at {address}: {reason(error)}"
+                raise EngineUnavailable(why, sent=True) from error
+            raise
 
-    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all nodes
+    def post(self, request: bytes) -> None:
         """Do nothing. The heart will send the request."""
