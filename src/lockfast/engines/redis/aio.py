@@ -20,19 +20,17 @@ from lockfast.runtime.base import Clock
 class AioTransport:
     """The connections of an asyncio client."""
 
-    def __init__(self, login: Login, clock: Clock) -> None:
-        """Create a transport without connections."""
+    def __init__(self, login: Login, clock: Clock, ended: Callable[[], object] = bool) -> None:
+        """Create a transport without connections. `ended` is called when one has ended."""
         self._login = login
         self._now = clock
+        self._ended = ended
         self._buried: list[object] = []
         self.trouble: Callable[[], object] = bool
-        self._begin()
-
-    def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.clocks: dict[Address, ServerClock] = {}
-        self._work: dict[Address, Connection] = {}
-        self._hearts: dict[Address, Connection] = {}
+        self.work: dict[Address, Connection] = {}
+        self.hearts: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
         self._pushes: list[bytes] = []
         self._bell = TaskBell(self._now)
@@ -41,11 +39,12 @@ class AioTransport:
         """Keep the parent's transports alive in a forked child, because their finalizers would act
         on a selector that both processes share.
         """
-        self._buried += [self._work, self._hearts]
+        self._buried += [self.work, self.hearts]
 
     def _on_push(self, push: list[Any]) -> None:
         if not push:
             self.trouble()
+            self._ended()
         elif push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
             self._pushes.append(push[2])
         self._bell.ring()
@@ -76,7 +75,7 @@ class AioTransport:
             raise
         return connection
 
-    async def _tried(
+    async def tried(
         self, connection: Connection | None, address: Address, seconds: float
     ) -> Connection:
         """Return a connection that was idle for long if it answers a PING, else a new one."""
@@ -94,18 +93,18 @@ class AioTransport:
         return await self._open(address, seconds)
 
     async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
-        shelf = self._hearts if heart else self._work
+        shelf = self.hearts if heart else self.work
         connection = shelf.get(address)
         if connection is not None and connection.open and not connection.stale(heart=heart):
             return connection
         seconds = min(max(deadline - self._now(), 0.05), IO)
         if heart:
-            shelf[address] = await self._tried(connection, address, seconds)
+            shelf[address] = await self.tried(connection, address, seconds)
             return shelf[address]
         # Connect in a separate task: the first caller may be cancelled while others wait too.
         opening = self._opening.get(address)
         if opening is None:
-            opening = self._loop.create_task(self._tried(connection, address, seconds))
+            opening = self._loop.create_task(self.tried(connection, address, seconds))
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
         # Use this caller's deadline: the one that began to connect may have had more time.
@@ -120,11 +119,11 @@ class AioTransport:
     def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._opening[address]
         if not task.cancelled() and task.exception() is None:
-            self._work[address] = task.result()
+            self.work[address] = task.result()
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> Any:
         """Send one command and return its reply."""
-        connection = self._work.get(address)
+        connection = self.work.get(address)
         if connection is None or not connection.open or connection.stale(heart=False):
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
@@ -157,14 +156,14 @@ class AioTransport:
 
     def forget(self, address: Address) -> None:
         """Close the connections to a server, since its name may lead to another server now."""
-        for shelf in (self._work, self._hearts):
+        for shelf in (self.work, self.hearts):
             connection = shelf.pop(address, None)
             if connection is not None:
                 connection.drop("given up")
 
     def post(self, address: Address, packet: bytes) -> None:
         """Send a command after all earlier ones, so that a resignation arrives after its claim."""
-        connection = self._work.get(address)
+        connection = self.work.get(address)
         if connection is not None and connection.open:
             connection.post(packet)
 
@@ -172,9 +171,10 @@ class AioTransport:
         self, address: Address, channel: str, deadline: float | None
     ) -> list[bytes] | None:
         """Wait for messages on the heart's connection, or for the bell."""
-        ear = self._hearts.get(address)
+        ear = self.hearts.get(address)
         if ear is None or not ear.open or ear.channel is None:
-            await self._subscribe(address, channel, patience(deadline, self._now()))
+            end = patience(deadline, self._now())
+            await self.subscribe(await self._connect(address, end, heart=True), channel, end)
             return None
         if not self._pushes:
             await self._bell.wait(deadline)
@@ -183,11 +183,11 @@ class AioTransport:
         pushes, self._pushes = self._pushes, []
         return pushes
 
-    async def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
-        ear = await self._connect(address, deadline, heart=True)
-        reply = await self._by(ear.subscribe(channel), deadline - self._now(), address)
+    async def subscribe(self, ear: Connection, channel: str, deadline: float) -> None:
+        """Subscribe to a channel on the heart's connection."""
+        reply = await self._by(ear.subscribe(channel), deadline - self._now(), ear.address)
         if isinstance(reply, hiredis.ReplyError):
-            raise failure(reply, address, self._login.rights)
+            raise failure(reply, ear.address, self._login.rights)
         ear.channel = channel
 
     async def pause(self, deadline: float | None) -> None:
@@ -202,7 +202,7 @@ class AioTransport:
         """Close all connections."""
         for task in list(self._opening.values()):
             task.cancel()
-        for connection in [*self._work.values(), *self._hearts.values()]:
+        for connection in [*self.work.values(), *self.hearts.values()]:
             connection.drop("closed")
-        self._work.clear()
-        self._hearts.clear()
+        self.work.clear()
+        self.hearts.clear()

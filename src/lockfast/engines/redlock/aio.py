@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from lockfast.engines.pushes import patience
 from lockfast.engines.redis.aio import AioTransport as RedisAio
 from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.transport import IO, Address, Login
@@ -108,7 +109,7 @@ class Slot:
         return None
 
 
-class AioTransport(RedisAio):
+class AioTransport:
     """The connections of an asyncio client."""
 
     def __init__(self, nodes: Sequence[Address], login: Login, clock: Clock) -> None:
@@ -116,22 +117,22 @@ class AioTransport(RedisAio):
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
-        super().__init__(login, clock)
-
-    def _begin(self) -> None:
-        super()._begin()
+        self._now = clock
+        self._loop = asyncio.get_running_loop()
+        redis = self._redis = RedisAio(login, clock, self._ended)
+        self._work, self._hearts = redis.work, redis.hearts
+        self.pause, self.rouse = redis.pause, redis.rouse
+        self.forget, self.reset = redis.forget, redis.reset
         self._closed = False
         self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
         """Nodes that were not reached: when to try again, the length of this pause, and why."""
 
-    def _on_push(self, push: list[Any]) -> None:
-        super()._on_push(push)
-        if not push:  # a connection has ended
-            for index, address in enumerate(self.nodes):
-                connection = self._work.get(address)
-                if connection is not None and not connection.open:
-                    self.lost(index)
+    def _ended(self) -> None:
+        for index, address in enumerate(self.nodes):
+            connection = self._work.get(address)
+            if connection is not None and not connection.open:
+                self.lost(index)
 
     async def scatter(
         self,
@@ -196,17 +197,27 @@ class AioTransport(RedisAio):
             if address in self._down and self._now() < self._down[address][0]:
                 return None
             known = (self._hearts if heart else self._work).get(address)
-            opening = self._loop.create_task(self._tried(known, address, IO))
+            opening = self._loop.create_task(self._redis.tried(known, address, IO))
             self._underway[address, heart] = opening
             opening.add_done_callback(partial(self._reached, address, heart))
         return opening
 
-    async def _connect(self, address: Address, deadline: float, *, heart: bool) -> Connection:
-        """Return a connection to one node, for subscribing to its channel."""
-        connection = (self._hearts if heart else self._work).get(address)
-        if connection is not None and connection.open and not connection.stale(heart=heart):
+    async def listen(
+        self, address: Address, channel: str, deadline: float | None
+    ) -> list[bytes] | None:
+        """Wait for messages from one node, or for the bell."""
+        ear = self._hearts.get(address)
+        if ear is None or not ear.open or ear.channel is None:
+            end = patience(deadline, self._now())
+            await self._redis.subscribe(await self._ear(address, end), channel, end)
+            return None
+        return await self._redis.listen(address, channel, deadline)
+
+    async def _ear(self, address: Address, deadline: float) -> Connection:
+        connection = self._hearts.get(address)
+        if connection is not None and connection.open and not connection.stale(heart=True):
             return connection
-        opening = self._opening_to(address, heart=heart)
+        opening = self._opening_to(address, heart=True)
         if opening is None:
             raise self._down[address][2]
         await asyncio.wait([opening], timeout=max(deadline - self._now(), 0.0))
@@ -232,7 +243,7 @@ class AioTransport(RedisAio):
             why = EngineUnavailable(f"Redis at {address}: {error}", sent=False)
         self._down[address] = (self._now() + pause, pause, why)
 
-    def post(self, request: bytes) -> None:  # type: ignore[override]  # to all nodes
+    def post(self, request: bytes) -> None:
         """Send every connected node a request, after all earlier ones."""
         for connection in self._work.values():
             if connection.open:
@@ -246,4 +257,4 @@ class AioTransport(RedisAio):
             task.cancel()
         if underway:
             await asyncio.wait(underway, timeout=1.0)
-        await super().close()
+        await self._redis.close()
