@@ -941,3 +941,61 @@ def test_a_session_that_is_resumed_for_a_shorter_time_is_not_believed_for_the_lo
             held.ensure_held()
         assert taken.token > held.token
         proxy.heal()
+
+
+async def let_in(stage: Stage, actor: Actor, ask: Ask, within: float) -> None:
+    """Claim, and wait until the claim is granted."""
+    await actor.claim(ask)
+    end = stage.bench.now() + within
+    while not (await actor.renew_one(ask)).granted:
+        assert stage.bench.now() < end, "another claim is still there"
+        await stage.mode.sleep(0.1)
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_session_that_is_given_up_for_a_shorter_time_blocks_nobody_for_ever(mode: str) -> None:
+    """kazoo kept its connection and went on with its pings, and so its nodes stayed, unless a
+    client's heart resigned their claims. An engine alone has no heart.
+    """
+    with ZooKeeper() as server:
+        stage = Stage(ZooKeeperBench(server), MODES[mode]())
+
+        async def play() -> None:
+            actor, other = stage.actor(), stage.actor()
+            assert (await actor.claim(actor.ask(ttl=100))).granted
+            (held,) = _mine([actor])
+            server.stop()
+            await stage.mode.until(lambda: not held.session.usable, "the connection is lost")
+            server.configure(maxSessionTimeout="4000")
+            server.start(30.0)
+            await stage.mode.until(lambda: held.session.lost, "the session is given up", 30.0)
+            await let_in(stage, other, other.ask(ttl=4.0 / stage.bench.unit), 4.0 + SOON)
+
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
+
+
+def test_a_session_that_reconnects_while_its_client_closes_ends_all_the_same(
+    stage: Stage, proxy: Proxy
+) -> None:
+    """Its claim is left to time out, which it never did while kazoo kept the connection."""
+
+    async def play() -> None:
+        past = through(stage, proxy)
+        actor = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        other = stage.actor()
+        ask = actor.ask(ttl=10)
+        assert (await actor.claim(ask)).granted
+        (held,) = _mine([actor])
+        proxy.delay(0.0, replies=1.0)
+        before = proxy.connections
+        proxy.reset()
+        await stage.mode.until(lambda: proxy.connections > before, "its handshake is under way")
+        assert not held.session.usable
+        await actor.engine.close()
+        proxy.delay(0.0)
+        await let_in(stage, other, other.ask(ttl=60), ask.shape.ttl + SOON)
+
+    stage.mode.run(play())

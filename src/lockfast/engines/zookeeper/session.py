@@ -7,8 +7,6 @@ session on the new one. A `Session` ends when its session is lost, and the engin
 from __future__ import annotations
 
 import atexit
-import contextlib
-import socket
 import threading
 from typing import Any, Protocol
 
@@ -25,6 +23,7 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
 from lockfast.engines.zookeeper.failures import SessionLost, failed, whole
+from lockfast.engines.zookeeper.hanging_up import hang_up, stop
 from lockfast.engines.zookeeper.kazoo_handler import Handler
 from lockfast.engines.zookeeper.kazoo_replies import Reading, survive
 from lockfast.engines.zookeeper.kazoo_requests import Login, Opening
@@ -253,10 +252,8 @@ class Session:
         server by itself, because each of our requests postpones its ping.
         """
         self._silent = None
-        current = self._client._connection._socket  # noqa: SLF001  # there is no other way to it
-        if self._up and current is not None:
-            with contextlib.suppress(OSError):
-                current.shutdown(socket.SHUT_RDWR)
+        if self._up:
+            hang_up(self._client)
 
     def watcher(self, event: WatchedEvent) -> None:
         """Pass a watch that fired on to the ear."""
@@ -275,19 +272,11 @@ class Session:
         self.lost = True
         ended = self._transport.reply()
 
-        def stop() -> None:
-            with contextlib.suppress(Exception):
-                if alive:
-                    self._client._stopped.set()  # noqa: SLF001  # kazoo has no method for it
-                    self._cut()
-                    self._client._safe_close()  # noqa: SLF001  # the same
-                else:
-                    self._client.stop()
-            with contextlib.suppress(Exception):
-                self._client.close()
+        def farewell() -> None:
+            stop(self._client, alive=alive)
             ended.set()
 
-        threading.Thread(target=stop, name="lockfast-farewell", daemon=True).start()
+        threading.Thread(target=farewell, name="lockfast-farewell", daemon=True).start()
         return ended
 
     def forget(self) -> None:
