@@ -615,19 +615,28 @@ def test_callers_on_a_silent_server_cost_no_lease_on_another(mode: str) -> None:
         stage.mode.close()
 
 
-async def expire(stage: Stage, actor: Actor, ask: Ask, hosts: str) -> OwnClaim:
-    """Let the claim's session know these hosts only, until the claim has expired. Then its node is
-    still there.
-    """
+async def disconnect(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
+    """Let the claim's session know no host where a server listens."""
     mine = inside(actor)._own.get(ask.id)
     assert mine is not None
-    mine.session._client.set_hosts(hosts)
+    mine.session._client.set_hosts(f"127.0.0.1:{free_port()}")
 
-    def expired() -> bool:
-        mine.session._cut()  # again, because kazoo first tries the hosts that it knew before
-        return stage.bench.now() > mine.deadline and not mine.session.usable
+    def disconnected() -> bool:
+        # Again, because kazoo first tries the hosts that it knew before. Only the new one refuses.
+        mine.session._cut()
+        return bool(mine.session._handler.trouble) and not mine.session.usable
 
-    await stage.mode.until(expired, "it expires, and its session has no connection")
+    await stage.mode.until(disconnected, "its session has no connection")
+    return mine
+
+
+async def expire(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
+    """Disconnect the claim's session, and let the claim expire long before the session does. So the
+    server still has its node.
+    """
+    mine = await disconnect(stage, actor, ask)
+    mine.deadline = stage.bench.now()
+    inside(actor)._reaper.expect(mine.deadline)
     return mine
 
 
@@ -638,15 +647,14 @@ def inside(actor: Actor) -> ZooKeeperEngine:
 
 
 async def reaped(stage: Stage, actor: Actor, mine: OwnClaim) -> None:
-    """Give a session its hosts back, and wait until the expired claim is removed."""
+    """Give a session its hosts back, and wait until the reaper has removed the expired claim. The
+    server has not done it, because the session still lives.
+    """
+    assert mine.id in [entry.id for entry in await actor.entries("x")]
     mine.session._client.set_hosts(mine.session.where)
     await stage.mode.until(lambda: not inside(actor)._own.doomed(0.0), "the reaper removes it")
     assert mine.id not in [entry.id for entry in await actor.entries("x")]
-
-
-def nowhere() -> str:
-    """Return an address where nothing listens."""
-    return f"127.0.0.1:{free_port()}"
+    assert not mine.session.lost
 
 
 def test_a_renewal_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage) -> None:
@@ -654,14 +662,14 @@ def test_a_renewal_does_not_wait_for_the_session_of_an_expired_claim(stage: Stag
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=20, capacity=2)
+        short, long = actor.ask(ttl=50, capacity=2), actor.ask(ttl=20, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
-        mine = await expire(stage, actor, short, nowhere())
+        mine = await expire(stage, actor, short)
         for _ in range(2):
             began = stage.bench.now()
             assert (await actor.renew_one(long)).granted
-            assert stage.bench.now() < began + 1.0
+            assert stage.bench.now() < began + 4.0  # the fault cost five
         await reaped(stage, actor, mine)
 
     stage.mode.run(play())
@@ -672,17 +680,17 @@ def test_a_claim_does_not_wait_for_the_session_of_an_expired_claim(stage: Stage)
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
+        short, long = actor.ask(ttl=50, capacity=2), actor.ask(ttl=60, capacity=2)
         assert (await actor.claim(short)).granted
         await actor.claim(actor.ask("warm", ttl=60))  # the session for this ttl is connected
-        mine = await expire(stage, actor, short, nowhere())
+        mine = await expire(stage, actor, short)
         began = stage.bench.now()
         assert (await actor.claim(long)).granted
         waiting = actor.ask(ttl=60, capacity=2)
         assert not (await actor.claim(waiting)).granted  # the server still counts the expired one
         refused = actor.ask(ttl=60, capacity=2, queue=False)
         assert not (await actor.claim(refused)).granted
-        assert stage.bench.now() < began + 1.0
+        assert stage.bench.now() < began + 4.0  # the fault cost five
         await reaped(stage, actor, mine)
         assert (await actor.renew_one(waiting)).granted
 
@@ -696,13 +704,13 @@ def test_a_resignation_does_not_wait_for_the_session_of_another_expired_claim(
 
     async def play() -> None:
         actor = stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
+        short, long = actor.ask(ttl=50, capacity=2), actor.ask(ttl=60, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
-        mine = await expire(stage, actor, short, nowhere())
+        mine = await expire(stage, actor, short)
         began = stage.bench.now()
         assert await actor.resign(long) == [True]
-        assert stage.bench.now() < began + 1.0
+        assert stage.bench.now() < began + 4.0  # the fault cost five
         await reaped(stage, actor, mine)
 
     stage.mode.run(play())
@@ -713,10 +721,10 @@ def test_a_resignation_of_an_expired_claim_holds_up_no_other(stage: Stage) -> No
 
     async def play() -> None:
         actor, onlooker = stage.actor(), stage.actor()
-        short, long = actor.ask(ttl=4, capacity=2), actor.ask(ttl=60, capacity=2)
+        short, long = actor.ask(ttl=50, capacity=2), actor.ask(ttl=60, capacity=2)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
-        mine = await expire(stage, actor, short, nowhere())
+        mine = await expire(stage, actor, short)
         with pytest.raises(EngineUnavailable):  # only its own session can tell that it is gone
             await actor.engine.resign([short, long], stage.bench.now() + 0.5, doubt=False)
         assert long.id not in [entry.id for entry in await onlooker.entries("x")]
