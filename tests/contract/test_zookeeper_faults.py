@@ -735,6 +735,21 @@ def test_a_resignation_of_an_expired_claim_holds_up_no_other(stage: Stage) -> No
     stage.mode.run(play())
 
 
+async def move(stage: Stage, actor: Actor, ask: Ask, proxy: Proxy) -> OwnClaim:
+    """Let the claim's session go by way of the proxy, and no other session."""
+    mine = inside(actor)._own.get(ask.id)
+    assert mine is not None
+    mine.session._client.set_hosts(proxy.address)
+
+    def moved() -> bool:
+        if not proxy.open_connections:
+            mine.session._cut()
+        return bool(proxy.open_connections) and mine.session.usable
+
+    await stage.mode.until(moved, "its session goes by way of the proxy")
+    return mine
+
+
 def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
     stage: Stage, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -745,16 +760,7 @@ def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
         short, long = actor.ask(ttl=12, capacity=3), actor.ask(ttl=60, capacity=3)
         for ask in (short, long):
             assert (await actor.claim(ask)).granted
-        mine = inside(actor)._own.get(short.id)
-        assert mine is not None
-        mine.session._client.set_hosts(proxy.address)
-
-        def moved() -> bool:
-            if not proxy.open_connections:
-                mine.session._cut()
-            return bool(proxy.open_connections) and mine.session.usable
-
-        await stage.mode.until(moved, "its session goes by way of the proxy")
+        mine = await move(stage, actor, short, proxy)
         monkeypatch.setattr(Session, "silent", False)
         # Not earlier, because kazoo would notice the silence and close the connection.
         await stage.mode.until(lambda: stage.bench.now() > mine.deadline - 0.2, "its last moments")
@@ -768,6 +774,33 @@ def test_a_session_that_falls_silent_holds_up_no_claim_on_another(
         assert stage.bench.now() < began + 4.0  # a second each, at most
         proxy.heal()
         await reaped(stage, actor, mine)
+
+    stage.mode.run(play())
+
+
+def test_the_reaper_does_not_wait_for_a_silent_session_claim_by_claim(
+    stage: Stage, proxy: Proxy
+) -> None:
+    """Each of its claims took two seconds, and those of healthy sessions came after them all."""
+
+    async def play() -> None:
+        actor, onlooker = stage.actor(), stage.actor()
+        stuck = [actor.ask("stuck", ttl=60, capacity=5) for _ in range(5)]
+        healthy = actor.ask(ttl=50)
+        for ask in (*stuck, healthy):
+            assert (await actor.claim(ask)).granted
+        await move(stage, actor, stuck[0], proxy)
+        proxy.cut()
+        began = stage.bench.now()
+        for mine in _mine([actor]):
+            mine.deadline = began
+        inside(actor)._reaper.expect(began)
+        while healthy.id in [entry.id for entry in await onlooker.entries("x")]:
+            assert stage.bench.now() < began + 5.0, "the healthy session's claim is still there"
+            await stage.mode.sleep(0.1)
+        proxy.heal()
+        await stage.mode.until(lambda: not inside(actor)._own.doomed(0.0), "all are removed")
+        assert await onlooker.entries("stuck") == []
 
     stage.mode.run(play())
 

@@ -13,8 +13,9 @@ import threading
 from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.messages import remove
 from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
+from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.threads import ThreadTransport
-from lockfast.errors import EngineError
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.drive import drive
 
@@ -64,19 +65,39 @@ class Reaper:
                 if self._closed:
                     return
                 self._planned = float("inf")
-            failed = [mine for mine in self._own.doomed(self._now()) if not self._removed(mine)]
+            done = self._sweep()
             following = self._own.next()
             with self._awake:
-                if failed:
+                if not done:
                     self._planned = min(self._planned, self._now() + AGAIN)
                 if following is not None:
                     self._planned = min(self._planned, following)
+
+    def _sweep(self) -> bool:
+        """Try to remove all doomed claims, and return whether that succeeded.
+
+        Each claim of a silent session may take `PATIENCE`, and claims of healthy sessions would
+        wait behind them. So silent sessions come last, and one that failed is left for this time.
+        """
+        done = True
+        failed: set[Session] = set()
+        doomed = self._own.doomed(self._now())
+        for mine in sorted(doomed, key=lambda each: each.session.silent):
+            if mine.session in failed:
+                continue
+            try:
+                done = self._removed(mine) and done
+            except EngineUnavailable:  # not for a refusal: it may concern this one node only
+                failed.add(mine.session)
+        return done and not failed
 
     def _removed(self, mine: OwnClaim) -> bool:
         try:
             drive(self._remove(mine, self._now() + PATIENCE))
         except SessionLost:  # the server deletes the node with it
             self._own.buried(mine)
+        except EngineUnavailable:
+            raise
         except EngineError:
             return False
         except Exception:  # a bug: a dead reaper would let claims live for ever
