@@ -186,7 +186,12 @@ class Session:
             self._ear.told(self, KazooState.LOST)
 
     def check(self) -> None:
-        """Raise the reason why no request can be sent now, if there is one."""
+        """Raise the reason why no request can be sent now, if there is one.
+
+        The reaper calls only this, and would otherwise ask for ever for a session that kazoo does
+        not know to have expired.
+        """
+        self._outlive()
         if self.refused:
             raise EngineRefused(f"ZooKeeper at {self.where}: the authentication failed")
         if self.lost:
