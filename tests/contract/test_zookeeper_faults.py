@@ -14,7 +14,7 @@ import lockfast
 from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
-from lockfast.engines.zookeeper.engine import ZooKeeperEngine
+from lockfast.engines.zookeeper.engine import CHUNK, ZooKeeperEngine
 from lockfast.engines.zookeeper.own_claims import OwnClaim
 from lockfast.engines.zookeeper.session import Session
 from lockfast.errors import (
@@ -637,6 +637,7 @@ async def expire(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
     mine = await disconnect(stage, actor, ask)
     mine.deadline = stage.bench.now()
     inside(actor)._reaper.expect(mine.deadline)
+    await stage.mode.until(lambda: mine in inside(actor)._own.doomed(0.0), "it expires")
     return mine
 
 
@@ -731,6 +732,44 @@ def test_a_resignation_of_an_expired_claim_holds_up_no_other(stage: Stage) -> No
         mine.session._client.set_hosts(mine.session.where)
         assert await actor.resign(short) == [False]
         assert await onlooker.entries("x") == []
+
+    stage.mode.run(play())
+
+
+def test_a_resignation_of_many_sends_all_that_it_can(stage: Stage) -> None:
+    """The sixty-fifth was not sent if one of the first had no connection."""
+
+    async def play() -> None:
+        actor, onlooker = stage.actor(), stage.actor()
+        first = actor.ask("first", ttl=50)
+        others = [actor.ask(ttl=60, capacity=CHUNK) for _ in range(CHUNK)]
+        for ask in (first, *others):
+            assert (await actor.claim(ask)).granted
+        mine = await disconnect(stage, actor, first)
+        with pytest.raises(EngineUnavailable):
+            await actor.engine.resign([first, *others], stage.bench.now() + 0.5, doubt=False)
+        end = stage.bench.now() + SOON
+        while await onlooker.entries("x"):  # the last one was sent, and not awaited
+            assert stage.bench.now() < end, "a claim was not resigned"
+            await stage.mode.sleep(0.1)
+        mine.session._client.set_hosts(mine.session.where)
+        assert await actor.resign(first) == [True]
+
+    stage.mode.run(play())
+
+
+def test_the_reaper_gives_up_a_session_that_never_comes_back(stage: Stage) -> None:
+    """kazoo may never learn that it has expired: see `_outlive`. The reaper asked for ever."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        ask = actor.ask(ttl=50)
+        assert (await actor.claim(ask)).granted
+        mine = await expire(stage, actor, ask)
+        mine.session._down = stage.bench.now() - 1000.0
+        await stage.mode.until(lambda: not inside(actor)._own.doomed(0.0), "it is forgotten", SOON)
+        assert mine.session.lost
+        assert mine.session not in inside(actor)._pool.all()
 
     stage.mode.run(play())
 
