@@ -33,6 +33,7 @@ from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, free_port, wait_u
 
 SOON = 6.0  # seconds within which everything is well again, on a busy machine too
 CREATE = (15).to_bytes(4, "big")  # the operation of create2, behind length and number
+WRITE = (5).to_bytes(4, "big")  # that of setData
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,11 @@ def through(stage: Stage, proxy: Proxy) -> str:
 def is_create(request: bytes) -> bool:
     """Recognise create2; requests that are sent together may come in one read."""
     return CREATE in [request[at : at + 4] for at in _operations(request)]
+
+
+def is_write(request: bytes) -> bool:
+    """Recognise setData."""
+    return WRITE in [request[at : at + 4] for at in _operations(request)]
 
 
 def _operations(request: bytes) -> Iterator[int]:
@@ -912,6 +918,26 @@ def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals
         assert EVERYONE in await engine.listen(began + 0.5)
         assert stage.bench.now() < began + 1.0
         proxy.heal()
+
+    stage.mode.run(play())
+
+
+def test_records_that_were_read_are_shown_though_the_time_comes_late(
+    stage: Stage, proxy: Proxy
+) -> None:
+    """A holder whose lock was broken has a quarter of a second to find out by whom."""
+
+    async def play() -> None:
+        past = through(stage, proxy)
+        reader = stage.actor()
+        stage.bench.url = past  # type: ignore[attr-defined]  # of the bench that `through` has seen
+        await stage.actor().engine.record("x", "an id", b"by whom", stage.bench.now() + SOON)
+        soon = stage.bench.now() + SOON
+        assert await reader.engine.records("x", soon) == [b"by whom"]
+        proxy.hold_requests(is_write)
+        assert await reader.engine.records("x", stage.bench.now() + 1.0) == [b"by whom"]
+        assert proxy.held
+        proxy.release_requests()
 
     stage.mode.run(play())
 

@@ -83,7 +83,9 @@ class Records:
             return []
         try:
             now = await self._time()
-        except (EngineRefused, NoNodeError):  # this client may only read
+        except (EngineRefused, EngineUnavailable, NoNodeError):
+            # This client may only read, or the answer is late. A holder that asks who broke its
+            # lock has little time, and a record that is too old is better than none.
             now = bucket.written
         return [line.split(b" ", 2)[2] for line in _young(lines, now)][:RECORDS]
 
