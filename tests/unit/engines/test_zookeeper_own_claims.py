@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any, cast
 
 import pytest
 
 from lockfast.engines.zookeeper import own_claims as module
+from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
+from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.session import Session
 from lockfast.port import Ask, Shape
 
@@ -23,12 +26,22 @@ PATIENCE = 20.0  # seconds after which a thread that should long be done hangs
 NOW = 100.0
 
 
+class Double:
+    """Stands for a session."""
+
+    def __init__(self) -> None:
+        self.claims: set[str] = set()
+        self.silent = False
+        self.check: Callable[[], None] = lambda: None
+
+
 class Book:
     """A table of own claims with a session, and claims on one name that are made when needed."""
 
     def __init__(self) -> None:
         self.own = OwnClaims()
-        self.session = cast("Session", SimpleNamespace(claims=set()))
+        self.double = Double()
+        self.session = cast("Session", self.double)
         self._number = 0
 
     def mine(self, deadline: float = NOW + 9) -> OwnClaim:
@@ -155,6 +168,54 @@ def test_a_call_in_the_middle_of_a_call_finds_and_leaves_a_whole_ledger(
         return came
 
     bounded(every)
+
+
+@pytest.mark.parametrize("outer", ["doom", "doomed"])
+def test_ctrl_c_while_a_claim_is_doomed_does_not_forget_it(outer: str) -> None:
+    """It was out of one table and not yet in the other. So nobody removed its node."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def once(at: int) -> bool:
+        book = Book()
+        own, subject = book.own, book.entered(NOW - 1)
+        work = {"doom": lambda: own.doom(subject), "doomed": lambda: own.doomed(NOW)}[outer]
+        try:
+            came = interrupted(work, at, interrupt)
+        except KeyboardInterrupt:
+            came = True
+        assert own.doomed(NOW) == [subject]
+        return came
+
+    def every() -> None:
+        once(0)  # Python 3.12 shows no instruction in the first call that asks for them
+        at = 1
+        while once(at):
+            at += 1
+        assert at > 5
+
+    bounded(every)
+
+
+def test_the_reaper_finds_a_claim_that_was_doomed_during_its_sweep_without_a_word() -> None:
+    """Ctrl-C came before the caller could tell the reaper. No claim was left to wake it later."""
+    book = Book()
+    own = book.own
+    first, second = book.entered(NOW - 1), book.entered()
+
+    def check() -> None:
+        own.doom(second)
+        raise SessionLost
+
+    book.double.check = check
+    reaper = Reaper(own, lambda: NOW + time.monotonic() - began)
+    began = time.monotonic()
+    reaper.expect(first.deadline)
+    while own.doomed(0.0) or own.get(first.id):
+        assert time.monotonic() < began + 5.0, "the second one is still there"
+        time.sleep(0.01)
+    reaper.close()
 
 
 def test_a_tombstone_is_never_shortened() -> None:

@@ -130,10 +130,12 @@ class OwnClaims:
             return self._doom(mine)
 
     def _doom(self, mine: OwnClaim) -> bool:
-        if not self._take(mine):
+        if self._mine.get(mine.id) is not mine:
             return False
+        # First, so that Ctrl-C in between forgets no claim. One that a nested call takes out just
+        # now stays among the doomed, and the reaper finds that its node is gone.
         _join(self._doomed, mine)
-        return True
+        return self._take(mine)
 
     def buried(self, mine: OwnClaim) -> None:
         """Note that the node of a doomed claim no longer exists."""
@@ -150,6 +152,11 @@ class OwnClaims:
             if folder is not None:
                 return list(self._doomed.get(folder, {}).values())
             return [mine for mates in list(self._doomed.values()) for mine in list(mates.values())]
+
+    @property
+    def any_doomed(self) -> bool:
+        """Whether there are doomed claims."""
+        return bool(self._doomed)
 
     def dying(self, id_: str, folder: str) -> OwnClaim | None:
         """Return the doomed claim with this id; None if there is none."""

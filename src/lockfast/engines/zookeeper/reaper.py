@@ -65,44 +65,39 @@ class Reaper:
                 if self._closed:
                     return
                 self._planned = float("inf")
-            done = self._sweep()
+            self._sweep()
             following = self._own.next()
             with self._awake:
-                if not done:
+                # Failed, or doomed meanwhile by a caller whom Ctrl-C kept from calling `expect`.
+                if self._own.any_doomed:
                     self._planned = min(self._planned, self._now() + AGAIN)
                 if following is not None:
                     self._planned = min(self._planned, following)
 
-    def _sweep(self) -> bool:
-        """Try to remove all doomed claims, and return whether that succeeded.
+    def _sweep(self) -> None:
+        """Try to remove all doomed claims.
 
         Each claim of a silent session may take `PATIENCE`, and claims of healthy sessions would
         wait behind them. So silent sessions come last, and one that failed is left for this time.
         """
-        done = True
         failed: set[Session] = set()
         doomed = self._own.doomed(self._now())
         for mine in sorted(doomed, key=lambda each: each.session.silent):
-            if mine.session in failed:
-                continue
-            try:
-                done = self._removed(mine) and done
-            except EngineUnavailable:  # not for a refusal: it may concern this one node only
+            if mine.session not in failed and not self._answered(mine):
                 failed.add(mine.session)
-        return done and not failed
 
-    def _removed(self, mine: OwnClaim) -> bool:
+    def _answered(self, mine: OwnClaim) -> bool:
+        """Try to remove a claim, and return whether its session has answered."""
         try:
             drive(self._remove(mine, self._now() + PATIENCE))
         except SessionLost:  # the server deletes the node with it
             self._own.buried(mine)
         except EngineUnavailable:
-            raise
-        except EngineError:
             return False
+        except EngineError:
+            return True  # a refusal, which may concern this node only
         except Exception:  # a bug: a dead reaper would let claims live for ever
             log.exception("lockfast's reaper stumbled; it goes on")
-            return False
         return True
 
     async def _remove(self, mine: OwnClaim, until: float) -> None:
