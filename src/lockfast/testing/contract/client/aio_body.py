@@ -105,9 +105,14 @@ class BodyContract(Contract):
     @driven
     async def test_an_outer_timeout_stays_a_timeout(self, stage: Stage) -> None:
         client = _client(stage)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), client.lock("x", ttl=30.0):
+
+        async def hold() -> None:
+            async with asyncio.timeout(None) as limit, client.lock("x", ttl=30.0):
+                limit.reschedule(asyncio.get_running_loop().time() + 0.1)
                 await asyncio.sleep(SLACK)
+
+        with pytest.raises(TimeoutError):
+            await hold()
         assert await client.lock("x").queue() == []
         async with client.lock("x", ttl=30.0):  # the task can acquire the lock again
             await asyncio.sleep(0)
