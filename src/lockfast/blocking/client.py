@@ -215,8 +215,8 @@ class Client:
     def breaks(self, name: str) -> list[Break]:
         """Return who broke a lock and why: the last 16 records, the newest first.
 
-        The engine keeps records for a day. ZooKeeper instead keeps the last 64 records of a group
-        of names, whatever their age.
+        The engine keeps records for a day. ZooKeeper keeps at most the last 64 records of a group
+        of names.
         """
         return drive(broken(self._session, name))
 

@@ -19,8 +19,7 @@ def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
     """Show who holds the lock NAME, who waits for it in the order of the queue, and who broke it
     last and why.
 
-    Records of breaks are kept for a day. ZooKeeper keeps the last 64 of a group of names instead,
-    whatever their age.
+    Records of breaks are kept for a day. ZooKeeper keeps at most the last 64 of a group of names.
 
     For example:
       lockfast who invoice:42
