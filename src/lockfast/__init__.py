@@ -27,13 +27,13 @@ from lockfast.breaks import Break
 from lockfast.claims.payload import Who
 from lockfast.core.validity import State
 from lockfast.errors import (
-    CapacityMismatch,
     ClientClosed,
     Deadlock,
     EngineError,
     EngineRefused,
     EngineUnavailable,
     GuaranteeMissing,
+    KindMismatch,
     LeaseLost,
     LockfastError,
     Loss,
@@ -53,7 +53,6 @@ __all__ = [
     "INJECTED",
     "Break",
     "Candidacy",
-    "CapacityMismatch",
     "Client",
     "ClientClosed",
     "Deadlock",
@@ -65,6 +64,7 @@ __all__ = [
     "GuaranteeMissing",
     "Guarantees",
     "Holder",
+    "KindMismatch",
     "Leader",
     "Lease",
     "LeaseLost",

@@ -128,17 +128,17 @@ class Deadlock(LockfastError):
         super().__init__(message)
 
 
-class CapacityMismatch(LockfastError, ValueError):
-    """The name is in use with another capacity, for example as a lock and as a semaphore."""
+class KindMismatch(LockfastError, ValueError):
+    """The name is in use for another kind of lock: lock, read/write lock or semaphore."""
 
-    def __init__(self, name: str, asked: int, ruling: int) -> None:
-        """Take the name, the requested capacity, and the capacity of the claims that exist."""
+    def __init__(self, name: str, asked: str, ruling: str) -> None:
+        """Take the name, the kind that was requested, and the kind of the claims that exist."""
         self.name = name
         self.asked = asked
         self.ruling = ruling
         super().__init__(
-            f"{name!r} is in use with capacity {ruling}, this claim says {asked}: "
-            "use one kind of lock and one capacity for a name."
+            f"{name!r} is in use as a {ruling}, and was requested as a {asked}: "
+            "give each of them a name of its own."
         )
 
 

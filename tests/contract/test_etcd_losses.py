@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lockfast.engines.etcd.messages import DELETE, TXN
-from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.port import Ask, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
 from lockfast.testing.harness.mode import MODES
@@ -81,12 +81,12 @@ class LossyMachine(StillMachine):
         self.claims.append(claim)
         engine: Any = self.actor.engine
         call = lose(engine, *lost)
-        theirs: Standing | CapacityMismatch | None = None
+        theirs: Standing | KindMismatch | None = None
         for _ in range(COPIES):
             try:
                 theirs = self.ask(engine.claim(ask, self.actor.deadline))
                 break
-            except CapacityMismatch as error:
+            except KindMismatch as error:
                 theirs = error
                 break
             except EngineUnavailable:
@@ -96,11 +96,11 @@ class LossyMachine(StillMachine):
         ours = self.caught(lambda: self.model.claim(known, now))
         if self.spoiled:
             return
-        if isinstance(ours, CapacityMismatch):
-            assert isinstance(theirs, CapacityMismatch), theirs
+        if isinstance(ours, KindMismatch):
+            assert isinstance(theirs, KindMismatch), theirs
             assert (theirs.asked, theirs.ruling) == (ours.asked, ours.ruling)
         else:
-            assert not isinstance(theirs, CapacityMismatch), theirs
+            assert not isinstance(theirs, KindMismatch), theirs
             self.compare(ask, theirs, ours)
         self.compare_pushes(ask)
         self.inspect(name)
@@ -125,7 +125,7 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
         # Its lease for waiters is there: the claim is put first, and looks then who is there.
         warm = await acquire(client.lock("warm", ttl=8.0))
         lose(client._session.engine, what, methods=(method,))
-        with pytest.raises(CapacityMismatch):
+        with pytest.raises(KindMismatch):
             await acquire(client.semaphore("x", 5, ttl=8.0), 5)
         await release(warm)
         await release(lease)

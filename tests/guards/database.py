@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import lockfast
 from lockfast.blocking.client import Lease, Lock
 from lockfast.guards.postgres import install
-from lockfast.port import SHARED, Shape
+from lockfast.port import SHARED, Kind, Shape
 from lockfast.runtime.drive import drive
 from tests.guards.registers.postgres import TABLES
 from tests.servers import Postgres
@@ -43,5 +43,6 @@ def dismissed(client: lockfast.Client, held: Lease) -> None:
 
 def shared(client: lockfast.Client, name: str, capacity: int = SHARED, weight: int = 1) -> Lease:
     """Take a reader's lease, or a permit."""
-    shape = Shape(name, 30.0, capacity=capacity, weight=weight)
+    kind = Kind.READ_WRITE if capacity == SHARED else Kind.SEMAPHORE
+    shape = Shape(name, 30.0, kind, capacity, weight)
     return Lock(client._session, Lease, shape, 5.0, "").acquire()

@@ -10,7 +10,7 @@ from typing import Any
 import lockfast
 from lockfast.blocking.client import Lease, Lock
 from lockfast.guards.mark import Shown
-from lockfast.port import SHARED, Shape
+from lockfast.port import SHARED, Kind, Shape
 from tests.traps.modes import Loop
 
 
@@ -30,12 +30,13 @@ def two_holders(name: str) -> Iterator[tuple[Lease, Lease]]:
 
 def reader(client: lockfast.Client, name: str) -> Lease:
     """Acquire as one of many readers."""
-    return Lock(client._session, Lease, Shape(name, 30.0, SHARED, 1), None, "").acquire()
+    shape = Shape(name, 30.0, Kind.READ_WRITE, SHARED)
+    return Lock(client._session, Lease, shape, None, "").acquire()
 
 
 def permit(client: lockfast.Client, name: str) -> Lease:
     """Acquire one of three permits."""
-    return Lock(client._session, Lease, Shape(name, 30.0, 3, 1), None, "").acquire()
+    return Lock(client._session, Lease, Shape(name, 30.0, Kind.SEMAPHORE, 3), None, "").acquire()
 
 
 def writer(token: int, ident: str = "a" * 32, name: str = "x") -> Shown:

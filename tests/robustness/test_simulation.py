@@ -20,7 +20,7 @@ HAPPENS = (
     "writes",
     "readings",
     "Deadlock",
-    "CapacityMismatch",
+    "KindMismatch",
     "refusals",
     "lost by the twin",
     "tokens that may repeat",

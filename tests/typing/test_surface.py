@@ -130,7 +130,7 @@ def test_the_public_names_are_these() -> None:
     assert sorted(lockfast.__all__) == [
         "Break",
         "Candidacy",
-        "CapacityMismatch",
+        "KindMismatch",
         "Client",
         "ClientClosed",
         "Deadlock",

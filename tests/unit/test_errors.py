@@ -11,9 +11,9 @@ from multiprocessing import get_context
 import pytest
 
 from lockfast import (
-    CapacityMismatch,
     Deadlock,
     EngineUnavailable,
+    KindMismatch,
     LeaseLost,
     LockfastError,
     Loss,
@@ -25,7 +25,7 @@ ERRORS: list[LockfastError] = [
     NotAcquired("x", 1.5, "somebody"),
     LeaseLost("x", 7, Loss.EXPIRED),
     StaleToken("x", 7, 8),
-    CapacityMismatch("x", 1, 2),
+    KindMismatch("x", "lock", "semaphore"),
     Deadlock("a circle", "id"),
     EngineUnavailable("no answer", sent=True),
 ]

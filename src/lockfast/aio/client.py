@@ -19,7 +19,7 @@ from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, Session
 from lockfast.engines import Factory, choose
 from lockfast.guarantees import Guarantees, Level
-from lockfast.port import SHARED, Shape, permits_of
+from lockfast.port import SHARED, Kind, Shape, permits_of
 from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
 from lockfast.primitives.lock import Holder, patience
 from lockfast.primitives.rwlock import RWLock
@@ -111,7 +111,7 @@ class AsyncClient:
             lambda weight: AsyncLock(
                 self._session,
                 AsyncLease,
-                Shape(name, ttl, SHARED, weight),
+                Shape(name, ttl, Kind.READ_WRITE, SHARED, weight),
                 timeout,
                 purpose,
                 at_most=at_most,
@@ -133,7 +133,7 @@ class AsyncClient:
 
         The options are those of `Client.semaphore`.
         """
-        shape = Shape(name, ttl, permits_of(capacity, permits), permits)
+        shape = Shape(name, ttl, Kind.SEMAPHORE, permits_of(capacity, permits), permits)
         return AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_most=at_most)
 
     def lock_all(

@@ -22,7 +22,7 @@ from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, PARTING, Session
 from lockfast.engines import Factory, choose
 from lockfast.guarantees import Guarantees, Level
-from lockfast.port import SHARED, Shape, permits_of
+from lockfast.port import SHARED, Kind, Shape, permits_of
 from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
 from lockfast.primitives.lock import Holder, patience
 from lockfast.primitives.rwlock import RWLock
@@ -148,7 +148,7 @@ class Client:
             lambda weight: Lock(
                 self._session,
                 Lease,
-                Shape(name, ttl, SHARED, weight),
+                Shape(name, ttl, Kind.READ_WRITE, SHARED, weight),
                 timeout,
                 purpose,
                 at_most=at_most,
@@ -168,11 +168,12 @@ class Client:
     ) -> Lock:
         """Return a lock on `permits` of the `capacity` permits of a semaphore.
 
-        All users of the name must pass the same capacity; otherwise acquiring raises
-        `CapacityMismatch`. A crashed holder's permits are free again after the ttl. The other
+        The capacity may change while the semaphore is in use: each claim is granted by the capacity
+        that it passes, in the order of arrival. A lease of a semaphore has no token, not even if it
+        takes all permits. A crashed holder's permits are free again after the ttl. The other
         options are those of `lock`.
         """
-        shape = Shape(name, ttl, permits_of(capacity, permits), permits)
+        shape = Shape(name, ttl, Kind.SEMAPHORE, permits_of(capacity, permits), permits)
         return Lock(self._session, Lease, shape, timeout, purpose, at_most=at_most)
 
     def lock_all(

@@ -13,10 +13,10 @@ from lockfast.claims.phases import HELD
 from lockfast.claims.release import give_up, longer
 from lockfast.claims.session import Session
 from lockfast.errors import (
-    CapacityMismatch,
     Deadlock,
     EngineRefused,
     EngineUnavailable,
+    KindMismatch,
     Loss,
     NotAcquired,
 )
@@ -148,7 +148,7 @@ def _go_on(claim: Claim, until: float | None, now: float, began: float, dead: in
 
 def _failed(session: Session, claim: Claim, began: float, error: BaseException) -> None:
     """Give up the claim of an acquisition that failed, and report it to telemetry."""
-    if isinstance(error, (CapacityMismatch, EngineRefused)):
+    if isinstance(error, (KindMismatch, EngineRefused)):
         claim.copies -= 1  # the engine answered this copy, and did not apply it
     give_up(session, claim)
     if observer.watcher is not None:

@@ -14,11 +14,11 @@ from lockfast.claims.phases import HELD, LEAVING
 from lockfast.claims.release import explained, give_up, lost, resign_again
 from lockfast.claims.session import Session
 from lockfast.errors import (
-    CapacityMismatch,
     Deadlock,
     EngineError,
     EngineRefused,
     EngineUnavailable,
+    KindMismatch,
     LockfastError,
     Loss,
     NotAcquired,
@@ -126,7 +126,7 @@ class Together(Generic[B]):
                 raise
             await session.runtime.sleep(pause)
             return False
-        except (NotAcquired, CapacityMismatch, EngineError):
+        except (NotAcquired, KindMismatch, EngineError):
             await self._put_back(until)
             raise
         except BaseException:
@@ -174,7 +174,7 @@ class Together(Generic[B]):
         for shape, standing in zip(self._shapes, standings, strict=False):
             if isinstance(standing, EngineUnavailable):
                 self._trouble = standing
-            if isinstance(standing, (CapacityMismatch, EngineRefused)):
+            if isinstance(standing, (KindMismatch, EngineRefused)):
                 raise self._failed(shape, sent, standing)
             if isinstance(standing, Standing) and not standing.granted and busy_too:
                 raise self._failed(shape, sent, busy(shape, standing.blocker, 0.0))

@@ -1,7 +1,9 @@
 """The one rule, as a reference model: the live claims of each name, in the order of tickets.
 
-> A claim is granted if and only if its weight plus the weights of all live claims ahead of it is
-> at most the capacity.
+> A claim is granted if and only if all live claims ahead of it are granted, and its weight plus
+> their weights is at most its own capacity.
+
+All claims of a queue are of one kind.
 
 The model is written to be read, not to be fast. Tests compare every engine with it.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockfast.core.token import mint
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import TOMB_MARGIN, Ask, Blocker, Entry, Shape, Standing, Wake
 
 
@@ -54,9 +56,10 @@ class Queues:
         queue = self._look(shape.name, now)
         mine = _find(queue, ask.id)
         if mine is None:
-            if queue and queue[0].shape.capacity != shape.capacity:
-                raise CapacityMismatch(shape.name, shape.capacity, queue[0].shape.capacity)
-            fits = sum(m.shape.weight for m in queue) + shape.weight <= shape.capacity
+            if queue and queue[0].shape.kind is not shape.kind:
+                raise KindMismatch(shape.name, shape.kind.words, queue[0].shape.kind.words)
+            weight = sum(m.shape.weight for m in queue) + shape.weight
+            fits = weight <= shape.capacity and all(m.granted for m in queue)
             if not fits and not ask.queue:
                 head = queue[0]
                 blocker = Blocker(head.ask.id, head.ticket, head.ask.payload)
@@ -97,6 +100,7 @@ class Queues:
                 id=m.ask.id,
                 ticket=m.ticket,
                 granted=m.granted,
+                kind=m.shape.kind,
                 weight=m.shape.weight,
                 capacity=m.shape.capacity,
                 left=m.expires - now,

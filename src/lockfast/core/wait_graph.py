@@ -94,13 +94,18 @@ class Waits:
         return stuck
 
     def _move(self, queue: Sequence[Entry], stuck: set[str]) -> None:
-        """Remove claims from `stuck` that fit beside the stuck claims ahead of them in a queue."""
+        """Remove claims from `stuck` that fit beside the stuck claims ahead of them in a queue.
+
+        A claim that waits behind a stuck one is stuck too, also if its own capacity is larger.
+        """
         load = own = 0
+        waits = False
         for entry in queue:
             bearer = self._bearers.get(entry.id, entry.id)
             ahead = load - own if entry.id == self._lenient else load
-            if entry.id in stuck and ahead + entry.weight <= entry.capacity:
+            if entry.id in stuck and not waits and ahead + entry.weight <= entry.capacity:
                 stuck.discard(entry.id)
+            waits = waits or entry.id in stuck
             if bearer in stuck:
                 load += entry.weight
                 own += entry.weight if bearer == self._lenient else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from lockfast.errors import CapacityMismatch, EngineError
+from lockfast.errors import EngineError, KindMismatch
 from lockfast.port import Ask, Standing
 
 Claim = Callable[[Ask, float], Awaitable[Standing | None]]
@@ -21,6 +21,6 @@ async def singly(
     for ask in asks:
         try:
             found.append(await claim(ask, deadline))
-        except (EngineError, CapacityMismatch) as error:
+        except (EngineError, KindMismatch) as error:
             found.append(error)
     return found

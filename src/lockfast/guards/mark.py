@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from lockfast.claims import observer
 from lockfast.errors import StaleToken
-from lockfast.port import SHARED
+from lockfast.port import Kind
 from lockfast.primitives.lease import LeaseCore
 
 
@@ -55,7 +55,7 @@ def shown(lease: Holder) -> Shown:
     shape = claim.shape
     if shape.exclusive:  # the common case, kept fast, since every guarded write begins here
         return Shown(shape.name, claim.ticket, claim.id, claim.ticket, False)  # noqa: FBT003  # faster
-    if shape.capacity != SHARED:
+    if shape.kind is Kind.SEMAPHORE:
         raise TypeError(
             f"a permit of {lease.name!r} cannot be fenced: {shape.capacity} hold at once, and one "
             "mark would refuse all but the last of them. Guard the resource by an exclusive lock."

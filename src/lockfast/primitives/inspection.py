@@ -115,7 +115,7 @@ async def revoke(session: Session, holder: Holder, reason: str) -> bool:
     session.enter()
     if not CLAIM.fullmatch(holder.id):  # an engine may put the id into a command unchecked
         raise EngineRefused(f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast")
-    shape = Shape(holder.name, LONGEST_WAIT, holder.capacity, holder.weight)
+    shape = Shape(holder.name, LONGEST_WAIT, holder.kind, holder.capacity, holder.weight)
     record = written(holder.id, holder.ticket, reason)
     now = session.runtime.now()
     ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")

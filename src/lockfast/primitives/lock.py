@@ -10,7 +10,7 @@ from lockfast.claims import payload
 from lockfast.claims.acquire import acquire
 from lockfast.claims.session import Session
 from lockfast.errors import EngineUnavailable, NotAcquired
-from lockfast.port import LONGEST_WAIT, Entry, Shape
+from lockfast.port import LONGEST_WAIT, Entry, Kind, Shape
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.timeout import checked_at_most, checked_timeout
 
@@ -106,7 +106,7 @@ class LockCore(Generic[L]):
         """Return a lock with another name and the same options."""
         shape = self._shape
         template = shape.template if name == shape.name else shape.name
-        other = Shape(name, shape.ttl, shape.capacity, shape.weight, template)
+        other = Shape(name, shape.ttl, shape.kind, shape.capacity, shape.weight, template)
         return type(self)(
             self._session,
             self._lease_type,
@@ -151,6 +151,7 @@ class Holder:
         "granted",
         "holding",
         "id",
+        "kind",
         "left",
         "name",
         "ticket",
@@ -165,6 +166,7 @@ class Holder:
         self.id = entry.id
         self.ticket = entry.ticket
         self.granted = entry.granted
+        self.kind = entry.kind
         self.weight = entry.weight
         self.capacity = entry.capacity
         self.left = entry.left
@@ -179,7 +181,12 @@ class Holder:
     @property
     def token(self) -> int | None:
         """The fencing token of an exclusive holder. None for waiters and shared holders."""
-        return self.ticket if self.granted and self.weight == self.capacity else None
+        return self.ticket if self.granted and self.exclusive else None
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the claim is for a lock, or for the writer's side of a read/write lock."""
+        return self.kind is not Kind.SEMAPHORE and self.weight == self.capacity
 
     @property
     def life(self) -> float:

@@ -18,7 +18,7 @@ from lockfast.cli.render.claims import by_name
 from lockfast.cli.render.hot_names import Heat
 from lockfast.cli.render.screen import View, screen
 from lockfast.cli.render.table import table
-from lockfast.port import Entry
+from lockfast.port import Entry, Kind
 from lockfast.primitives.lock import Holder
 
 FOLDER = Path(__file__).parent / "screens"
@@ -49,7 +49,8 @@ def claim(name: str, number: int, *, granted: bool = True, said: str = "") -> Ho
     assert list(payload) == list(Who._fields)  # a new field has to look harmless too
     raw = json.dumps(payload).encode()
     left = 30.0 - number % 25
-    return Holder(Entry(name, f"{number:032x}", TOKEN + number, granted, 1, 1, left, raw))
+    id_, ticket = f"{number:032x}", TOKEN + number
+    return Holder(Entry(name, id_, ticket, granted, Kind.LOCK, 1, 1, left, raw))
 
 
 def one() -> list[Holder]:

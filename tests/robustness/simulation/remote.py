@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from lockfast.engines.one_by_one import singly
-from lockfast.errors import CapacityMismatch, EngineUnavailable
+from lockfast.errors import EngineUnavailable, KindMismatch
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, ServerTime, Standing, Wake
 from tests.robustness.simulation.server import Request, Result, Server
@@ -68,7 +68,7 @@ class Remote:
         copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
         ask.late = max(ask.late, ServerTime(int(copy.not_after * 1e6)))
         (standing,) = await self._call(Request("claim", (copy,)), deadline)
-        if isinstance(standing, CapacityMismatch):
+        if isinstance(standing, KindMismatch):
             raise standing
         assert standing is None or isinstance(standing, Standing)
         return standing

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lockfast.core.queue import Queues
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import EVERYONE, Ask, Entry, Standing, Wake
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.plan import Plan
@@ -89,7 +89,7 @@ class Server:
         if request.kind == "claim":
             try:
                 result = [queues.claim(request.asks[0], now)]
-            except CapacityMismatch as error:
+            except KindMismatch as error:
                 result = [error]
         elif request.kind == "renew":
             result = [queues.renew(ask, now) for ask in request.asks]

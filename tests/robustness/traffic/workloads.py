@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from lockfast.port import SHARED, Shape
+from lockfast.port import SHARED, Kind, Shape
 from tests.robustness.traffic.bench import AnyHold, Bench, leases_of
 
 
@@ -116,7 +116,7 @@ class ReadWrite(Workload):
         lock = bench.client.rwlock(name, ttl=bench.ttl)
         reads = bench.dice.random() < 0.75
         weight = 1 if reads else SHARED
-        shape = Shape(name, bench.ttl, SHARED, weight)
+        shape = Shape(name, bench.ttl, Kind.READ_WRITE, SHARED, weight)
         return await bench.taken(lock.read() if reads else lock.write(), [shape])
 
 
@@ -130,7 +130,8 @@ class Semaphore(Workload):
         bench, name = self.bench, self.name()
         permits = bench.dice.randint(1, 2)
         lock = bench.client.semaphore(name, self.capacity, permits=permits, ttl=bench.ttl)
-        return await bench.taken(lock, [Shape(name, bench.ttl, self.capacity, permits)])
+        shape = Shape(name, bench.ttl, Kind.SEMAPHORE, self.capacity, permits)
+        return await bench.taken(lock, [shape])
 
 
 class Together(Workload):

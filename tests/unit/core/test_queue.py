@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockfast.core.queue import Queues
-from lockfast.errors import CapacityMismatch
-from lockfast.port import Ask, Entry, Shape
+from lockfast.errors import KindMismatch
+from lockfast.port import Ask, Entry, Kind, Shape
 
 CAPACITY = 5
+SIZES = [(capacity, weight) for capacity in (3, 5, 8) for weight in range(1, capacity + 1)]
 NAME = "x"
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("claim"), st.integers(1, CAPACITY)),
+        st.tuples(st.just("claim"), st.integers(0, len(SIZES) - 1)),
         st.tuples(st.just("resign"), st.integers(0, 30)),
         st.tuples(st.just("renew"), st.integers(0, 30)),
         st.tuples(st.just("advance"), st.integers(-7, 7)),
@@ -26,10 +27,17 @@ steps = st.lists(
 )
 
 
-def ask(number: int, weight: int = 1, *, capacity: int = CAPACITY, not_after: float = 1e9) -> Ask:
+def ask(
+    number: int,
+    weight: int = 1,
+    *,
+    kind: Kind = Kind.SEMAPHORE,
+    capacity: int = CAPACITY,
+    not_after: float = 1e9,
+) -> Ask:
     return Ask(
         f"{number:032x}",
-        Shape(NAME, 5.0, capacity, weight),
+        Shape(NAME, 5.0, kind, capacity, weight),
         queue=True,
         not_after=not_after,
         payload=b"",
@@ -51,7 +59,8 @@ class World:
         if kind == "advance":
             self.now += number
         elif kind == "claim":
-            self.asks.append(ask(len(self.asks), number))
+            capacity, weight = SIZES[number]
+            self.asks.append(ask(len(self.asks), weight, capacity=capacity))
             standing = self.queues.claim(self.asks[-1], self.now)
             assert standing is not None
             assert standing.ticket not in self.tickets
@@ -75,17 +84,18 @@ def test_what_follows_from_the_rule_holds_after_every_step(script: list[tuple[st
         world.step(kind, number)
         entries = world.entries()
         let_in = [e for e in entries if e.granted]
-        # Granted weight never exceeds the capacity, and the head is always granted.
-        assert sum(e.weight for e in let_in) <= CAPACITY
+        # Granted weight never exceeds the largest capacity, and the head is always granted.
+        assert sum(e.weight for e in let_in) <= max((e.capacity for e in let_in), default=0)
         assert not entries or entries[0].granted
         # Exactly a prefix, in the order of tickets: strict FIFO, nobody is overtaken.
         assert entries == sorted(entries, key=lambda e: e.ticket)
         assert let_in == entries[: len(let_in)]
         # The rule itself, from its own words.
-        ahead = 0
+        ahead, open_ = 0, True
         for entry in entries:
             ahead += entry.weight
-            assert entry.granted == (ahead <= CAPACITY)
+            open_ = open_ and ahead <= entry.capacity
+            assert entry.granted == open_
         # A live granted claim is never un-granted.
         world.granted = {e.id for e in let_in}
         assert {e.id for e in entries if e.id in before} <= world.granted
@@ -109,7 +119,9 @@ def test_an_old_snapshot_only_overstates_what_is_ahead(
     ahead = 0
     for entry in old:
         ahead += entry.weight
-        if ahead <= CAPACITY and entry.id in now:
+        if ahead > entry.capacity:
+            break
+        if entry.id in now:
             assert now[entry.id].granted
 
 
@@ -139,11 +151,11 @@ def test_tickets_increase_whatever_the_clock_does(clock: list[int]) -> None:
     assert tickets == sorted(set(tickets))
 
 
-def test_a_claim_of_another_capacity_is_an_error_and_not_a_guess() -> None:
+def test_a_claim_of_another_kind_is_an_error_and_not_a_guess() -> None:
     queues = Queues()
     queues.claim(ask(1), 0.0)
-    with pytest.raises(CapacityMismatch, match="capacity 5, this claim says 9"):
-        queues.claim(ask(2, capacity=9), 0.0)
+    with pytest.raises(KindMismatch, match="in use as a semaphore, and was requested as a lock"):
+        queues.claim(ask(2, kind=Kind.LOCK, capacity=1), 0.0)
     assert [e.id for e in queues.entries(NAME, 0.0)] == [ask(1).id]
 
 

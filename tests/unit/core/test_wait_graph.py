@@ -8,9 +8,10 @@ from itertools import count
 from typing import NamedTuple
 
 from lockfast.core.wait_graph import Waits
-from lockfast.port import Entry
+from lockfast.port import Entry, Kind
 
 WORLDS = 1000
+KIND = Kind.SEMAPHORE
 CAPACITIES = {"a": 1, "b": 1, "c": 2, "d": 3, "e": 100}
 
 
@@ -47,11 +48,12 @@ def world_of(seed: int) -> World:
             break
         owner = chance.choice(free)
         name = chance.choice(sorted(CAPACITIES))
-        capacity = CAPACITIES[name]
+        capacity = CAPACITIES[name] + chance.choice([0, 0, 0, 1, 2])  # a semaphore that was changed
         weight = chance.choice([1, max(capacity // 2, 1), capacity])
         queue, ticket = queues[name], next(tickets)
-        fits = sum(each.weight for each in queue) + weight <= capacity
-        entry = Entry(name, f"{ticket:032x}", ticket, fits, weight, capacity, 10.0, b"")
+        load = sum(each.weight for each in queue) + weight
+        fits = load <= capacity and all(each.granted for each in queue)
+        entry = Entry(name, f"{ticket:032x}", ticket, fits, KIND, weight, capacity, 10.0, b"")
         queue.append(entry)
         owners[entry.id] = owner
         if not fits:
@@ -69,16 +71,18 @@ def survivors(world: World) -> set[str]:
         done |= able
         for name, queue in queues.items():
             queues[name] = [each for each in queue if world.owners[each.id] not in able]
-        granted = {owner for owner, entry in stuck.items() if fits(queues[entry.name], entry)}
+        waits = {entry.id for entry in stuck.values()}
+        granted = {o for o, entry in stuck.items() if fits(queues[entry.name], entry, waits)}
         if not able and not granted:
             return {entry.id for entry in stuck.values()}
         for owner in granted:
             del stuck[owner]
 
 
-def fits(queue: list[Entry], entry: Entry) -> bool:
-    ahead = sum(each.weight for each in queue if each.ticket < entry.ticket)
-    return ahead + entry.weight <= entry.capacity
+def fits(queue: list[Entry], entry: Entry, waits: set[str]) -> bool:
+    ahead = [each for each in queue if each.ticket < entry.ticket]
+    weight = sum(each.weight for each in ahead) + entry.weight
+    return weight <= entry.capacity and not any(each.id in waits for each in ahead)
 
 
 def in_every_world(test: Callable[[World], None]) -> Callable[[], None]:
@@ -148,7 +152,12 @@ def without(world: World, victims: set[int]) -> World:
     waiting = {owner: each for owner, each in world.waiting.items() if owner not in victims}
     for name, queue in world.queues.items():
         left = [each for each in queue if world.owners[each.id] not in victims]
-        queues[name] = [each._replace(granted=fits(left, each)) for each in left]
+        behind = {each.id for each in left}
+        queues[name] = []
+        for each in left:
+            granted_now = fits(left, each, behind)
+            behind -= {each.id} if granted_now else set()
+            queues[name].append(each._replace(granted=granted_now))
     granted = {each.id for queue in queues.values() for each in queue if each.granted}
     waiting = {owner: each for owner, each in waiting.items() if each.id not in granted}
     return World(queues, world.owners, waiting)
@@ -157,7 +166,7 @@ def without(world: World, victims: set[int]) -> World:
 def queue_of(name: str, capacity: int, *claims: tuple[int, int, bool]) -> dict[str, list[Entry]]:
     return {
         name: [
-            Entry(name, f"{ticket:032x}", ticket, granted, weight, capacity, 9.0, b"")
+            Entry(name, f"{ticket:032x}", ticket, granted, KIND, weight, capacity, 9.0, b"")
             for ticket, weight, granted in claims
         ]
     }

@@ -7,7 +7,7 @@ import pytest
 from lockfast.engines.redis import messages
 from lockfast.engines.redis.transport import END, UNITS
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import LONGEST_WAIT, Ask, Shape
 
 FIRST_WRONG = END * UNITS
@@ -36,5 +36,5 @@ def test_a_claim_can_carry_the_latest_time_of_a_server() -> None:
 
 
 def test_a_capacity_is_no_time() -> None:
-    with pytest.raises(CapacityMismatch):
+    with pytest.raises(KindMismatch):
         messages.refusal([b"capacity", FIRST_WRONG], claim())

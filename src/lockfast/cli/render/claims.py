@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lockfast import Holder
 from lockfast.plain import plain
-from lockfast.port import SHARED
+from lockfast.port import Kind
 
 
 class Name(NamedTuple):
@@ -39,6 +39,7 @@ def fields(claim: Holder) -> dict[str, object]:
         **claim.who._asdict(),
         "value": claim.value,
         "left": round(claim.left, 3),
+        "kind": claim.kind.words,
         "weight": claim.weight,
         "capacity": claim.capacity,
         "id": claim.id,
@@ -57,9 +58,11 @@ def described(claim: Holder) -> str:
 
 def share(claim: Holder) -> str:
     """Return the token of an exclusive claim, or the part of a shared lock that the claim has."""
-    if claim.weight == claim.capacity:
+    if claim.exclusive:
         return str(claim.ticket)
-    return "reader" if claim.capacity == SHARED else f"{claim.weight} of {claim.capacity}"
+    if claim.kind is Kind.READ_WRITE:
+        return "reader"
+    return f"{claim.weight} of {claim.capacity}"
 
 
 def age(claim: Holder) -> str:

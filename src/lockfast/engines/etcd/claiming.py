@@ -13,7 +13,7 @@ from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.session import Session
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.standing import blocker, granted
-from lockfast.errors import CapacityMismatch, EngineError, EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable, KindMismatch
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
@@ -145,7 +145,7 @@ class Attempt:
 
     def _check_capacity(self, head: Row) -> None:
         if head.capacity != self.ask.shape.capacity:
-            raise CapacityMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
+            raise KindMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
 
     async def _check_kind(self, head: Row, key: bytes) -> None:
         """Delete the claim, which was put, and raise if the head has another capacity. The claim

@@ -12,7 +12,7 @@ from lockfast.engines.postgres.pushes import Pushes
 from lockfast.engines.postgres.transport import UNITS, Transport
 from lockfast.engines.pushes import CALM, before
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import CapacityMismatch, EngineError
+from lockfast.errors import EngineError, KindMismatch
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -39,7 +39,7 @@ class PostgresEngine:
         sql = messages.claim(ask, clock.latest(ask), self._base, self._pushes.word(ask.id))
         micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
-        if isinstance(found, CapacityMismatch):
+        if isinstance(found, KindMismatch):
             raise found
         return found
 

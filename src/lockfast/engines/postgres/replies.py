@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from lockfast.engines.postgres.connection import END, Row
 from lockfast.engines.postgres.messages import PAGE
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
 
 CAPACITY = 2**31
@@ -20,7 +20,7 @@ HOLDER, WAITER = 6, 10  # how many words their standings have
 NOTE = re.compile(rb"[0-9A-Za-z]{1,64} [0-9]{1,16} [0-9a-f]{64}")
 
 
-def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
+def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | KindMismatch | None]:
     """Read the reply to a claim: the server's clock in µs, and the standing, None for a dead id."""
     ((line,),) = rows
     return _claimed(line, ask)
@@ -28,7 +28,7 @@ def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | CapacityMismatch
 
 def claimed_all(
     rows: list[Row], asks: Sequence[Ask]
-) -> list[tuple[int, Standing | CapacityMismatch | None]]:
+) -> list[tuple[int, Standing | KindMismatch | None]]:
     """Read the reply to several claims, in the order of the claims."""
     lines = {_within(place, len(asks)): line for place, line in rows}
     if len(lines) != len(asks) or len(rows) != len(asks):
@@ -36,12 +36,12 @@ def claimed_all(
     return [_claimed(lines[place], ask) for place, ask in enumerate(asks)]
 
 
-def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | CapacityMismatch | None]:
+def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | KindMismatch | None]:
     words = _words(line)
     micros = _within(words[0], END)
     if len(words) == 2:  # noqa: PLR2004  # the clock, and the queue's capacity
         found = _within(words[1], CAPACITY)
-        return micros, CapacityMismatch(ask.shape.name, ask.shape.capacity, found)
+        return micros, KindMismatch(ask.shape.name, ask.shape.capacity, found)
     return micros, _standing(words[1:], ask.shape)
 
 

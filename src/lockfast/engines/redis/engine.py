@@ -18,7 +18,7 @@ from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport, code
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.guarantees import Finding
 from lockfast.port import Ask, ServerTime, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -92,7 +92,7 @@ class RedisEngine(Inspection):
             return self._failure(reply, address)
         try:
             dead = messages.refusal(reply, ask) is not None
-        except CapacityMismatch as error:
+        except KindMismatch as error:
             return error
         return None if dead else messages.standing(reply, ask)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lockfast.engines.redis.keys import Keys, bulk, keys
 from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN
 from lockfast.engines.redis.transport import END, UNITS
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import (
     LONGEST_WAIT,
     RECORDS,
@@ -263,7 +263,7 @@ def resigned(reply: Any) -> bool:
 
 def refusal(reply: Any, ask: Ask) -> int | None:
     """Return the server's time in ms if the reply says that the id is dead, None for a standing.
-    Raise `CapacityMismatch` if the claims there have another capacity.
+    Raise `KindMismatch` if the claims there have another capacity.
     """
     if type(reply) is list and reply and reply[0] in (b"dead", b"capacity"):
         with reading():
@@ -271,7 +271,7 @@ def refusal(reply: Any, ask: Ask) -> int | None:
             value = number(told, 1, LATEST if what == b"dead" else TOP - 1)
         if what == b"dead":
             return value
-        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, value)
+        raise KindMismatch(ask.shape.name, ask.shape.capacity, value)
     return None
 
 

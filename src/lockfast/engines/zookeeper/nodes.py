@@ -142,7 +142,7 @@ class Line:
         for node in nodes:
             weight += node.weight
             # A claim with another capacity than the head's is not granted. Its client gets
-            # CapacityMismatch and removes it.
+            # KindMismatch and removes it.
             if weight > node.capacity or node.capacity != nodes[0].capacity:
                 break
             self.granted += 1

@@ -18,7 +18,7 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Transport
-from lockfast.errors import CapacityMismatch, EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.port import Ask, Standing
 
 SEEN = 10_000  # folders and buckets that are remembered as existing
@@ -129,7 +129,7 @@ class Recipe:
         ask = mine.ask
         try:
             _agree(ask, line)
-        except CapacityMismatch:
+        except KindMismatch:
             await self.withdraw(mine, deadline)
             raise
         standing = await self._look.standing(mine, line, sent, deadline)
@@ -182,7 +182,7 @@ class Recipe:
 
 
 def _agree(ask: Ask, line: Line) -> None:
-    """Raise `CapacityMismatch` if a claim's capacity is not that of the queue's head."""
+    """Raise `KindMismatch` if a claim's capacity is not that of the queue's head."""
     ruling = line.nodes[0].capacity if line.nodes else ask.shape.capacity
     if ruling != ask.shape.capacity:
-        raise CapacityMismatch(ask.shape.name, ask.shape.capacity, ruling)
+        raise KindMismatch(ask.shape.name, ask.shape.capacity, ruling)

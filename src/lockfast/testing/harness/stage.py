@@ -14,7 +14,7 @@ from lockfast.aio import AsyncClient
 from lockfast.blocking.client import Client
 from lockfast.claims.session import DEADLOCK
 from lockfast.errors import EngineUnavailable
-from lockfast.port import Ask, Engine, Entry, Shape, Standing, Wake
+from lockfast.port import SHARED, Ask, Engine, Entry, Kind, Shape, Standing, Wake
 from lockfast.testing.harness.bench import Bench, made
 from lockfast.testing.harness.faults import Shaky
 from lockfast.testing.harness.mode import MODES, PATIENCE, Mode
@@ -22,6 +22,11 @@ from lockfast.testing.harness.mode import MODES, PATIENCE, Mode
 P = ParamSpec("P")
 S = TypeVar("S")
 Renewed = list[Standing | Exception | None]
+
+
+def kind_of(capacity: int) -> Kind:
+    """Return the kind of lock that has this capacity. A capacity of 1 stands for a plain lock."""
+    return {1: Kind.LOCK, SHARED: Kind.READ_WRITE}.get(capacity, Kind.SEMAPHORE)
 
 
 class Actor:
@@ -39,6 +44,7 @@ class Actor:
         name: str = "x",
         *,
         ttl: float = 5,
+        kind: Kind | None = None,
         capacity: int = 1,
         weight: int = 1,
         queue: bool = True,
@@ -47,9 +53,11 @@ class Actor:
     ) -> Ask:
         """Return a new claim that was not sent yet. Times are in the bench's units.
 
+        `kind`: without one, the capacity tells it.
         `late`: how long ago the claim's `not_after` passed; 0 for a claim that is in time.
         """
-        shape = Shape(name, ttl * self._bench.unit, capacity, weight)
+        kind = kind or kind_of(capacity)
+        shape = Shape(name, ttl * self._bench.unit, kind, capacity, weight)
         return Ask(
             id=f"{self._prefix}{next(self._numbers):010x}",
             shape=shape,

@@ -11,11 +11,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from lockfast.port import SHARED, Ask
+from lockfast.port import SHARED, Ask, Kind
 from lockfast.testing.harness.stage import Contract, Stage
 from lockfast.testing.harness.twins import CLEAR, NAMES, Claim, Twins
 
-SHAPES = [(1, 1), (1, 1), (3, 1), (3, 2), (3, 3), (SHARED, 1), (SHARED, SHARED)]
+Sizes = tuple[Kind, int, int]
+"""A kind, a capacity and a weight."""
+SIZES: list[Sizes] = [(Kind.LOCK, 1, 1)] * 2
+SIZES += [(Kind.READ_WRITE, SHARED, weight) for weight in (1, SHARED)]
+SIZES += [
+    (Kind.SEMAPHORE, capacity, weight)
+    for capacity, weight in [(1, 1), (3, 1), (3, 2), (3, 3), (5, 1), (5, 4)]
+]
 TTLS = [2, 3, 5, 12]  # with 12, a waiter lives for 10 without a renewal
 EXAMPLES = int(os.environ.get("LOCKFAST_EXAMPLES", "100"))
 
@@ -33,7 +40,7 @@ class SteadyMachine(Twins):
 
     @rule(
         name=st.sampled_from(["a", "a", *NAMES]),
-        shape=st.sampled_from(SHAPES),
+        sizes=st.sampled_from(SIZES),
         ttl=st.sampled_from(TTLS),
         queue=st.sampled_from([True, True, False]),
         stray=st.sampled_from([False, False, False, False, True]),
@@ -42,22 +49,24 @@ class SteadyMachine(Twins):
     def claim(  # noqa: PLR0913, PLR0917  # each is one independent part of a claim
         self,
         name: str,
-        shape: tuple[int, int],
+        sizes: Sizes,
         ttl: int,
         queue: bool,  # noqa: FBT001  # drawn by Hypothesis
         stray: bool,  # noqa: FBT001  # the same
         payload: bytes,
     ) -> None:
-        """Send a new claim, mostly with the capacity of the claims that are on the name already."""
+        """Send a new claim, mostly of the kind of the claims that are on the name already."""
         self.tick()
-        capacity, weight = shape
+        kind, capacity, weight = sizes
         entries = self.model.entries(name, self.time)
-        if entries and not stray:
+        if entries and not stray and entries[0].kind is not kind:
+            kind, whole = entries[0].kind, weight == capacity
             capacity = entries[0].capacity
-            weight = min(weight, capacity)
+            weight = capacity if whole else 1
         ask = self.actor.ask(
             name,
             ttl=ttl * self.stretch,
+            kind=kind,
             capacity=capacity,
             weight=weight,
             queue=queue,
@@ -68,16 +77,18 @@ class SteadyMachine(Twins):
         self.send(claim)
 
     @rule(
-        shapes=st.lists(st.sampled_from(SHAPES), min_size=len(NAMES), max_size=len(NAMES)),
+        sizes=st.lists(st.sampled_from(SIZES), min_size=len(NAMES), max_size=len(NAMES)),
         ttl=st.sampled_from(TTLS),
     )
-    def claim_all(self, shapes: list[tuple[int, int]], ttl: int) -> None:
+    def claim_all(self, sizes: list[Sizes], ttl: int) -> None:
         """Send claims on all names in one call, none of them to queue, as `lock_all` does."""
         self.tick()
         claims = []
-        for name, (capacity, weight) in zip(NAMES, shapes, strict=True):
+        for name, (kind, capacity, weight) in zip(NAMES, sizes, strict=True):
             life = ttl * self.stretch
-            ask = self.actor.ask(name, ttl=life, capacity=capacity, weight=weight, queue=False)
+            ask = self.actor.ask(
+                name, ttl=life, kind=kind, capacity=capacity, weight=weight, queue=False
+            )
             claims.append(Claim(ask, self.time + self.rewound + ask.shape.wait_ttl))
         self.claims += claims
         self.send_all(claims)
@@ -140,6 +151,7 @@ class SteadyMachine(Twins):
         assert [entry.id for entry in theirs] == [entry.id for entry in ours]
         for found, wanted in zip(theirs, ours, strict=True):
             assert found.ticket == self.tickets[wanted.ticket]
+            assert found.kind is wanted.kind
             assert (found.weight, found.capacity) == (wanted.weight, wanted.capacity)
             assert found.payload == wanted.payload
             assert self.near(found.left, wanted.left)

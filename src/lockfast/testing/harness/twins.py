@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from lockfast.core.queue import Queues
-from lockfast.errors import CapacityMismatch
+from lockfast.errors import KindMismatch
 from lockfast.port import TOMB_MARGIN, Ask, Standing, Wake
 from lockfast.testing.harness.stage import Actor, Stage
 
@@ -125,11 +125,11 @@ class Twins(RuleBasedStateMachine):
         ours = self.caught(lambda: self.model.claim(known, now))
         if self.spoiled:
             return
-        if isinstance(ours, CapacityMismatch):
-            assert isinstance(theirs, CapacityMismatch), theirs
+        if isinstance(ours, KindMismatch):
+            assert isinstance(theirs, KindMismatch), theirs
             assert (theirs.asked, theirs.ruling) == (ours.asked, ours.ruling)
         else:
-            assert not isinstance(theirs, CapacityMismatch), theirs
+            assert not isinstance(theirs, KindMismatch), theirs
             self.compare(ask, theirs, ours)
         self.compare_pushes(ask)
 
@@ -152,11 +152,11 @@ class Twins(RuleBasedStateMachine):
     @staticmethod
     def caught(
         claim: Callable[[], Standing | None],
-    ) -> Standing | CapacityMismatch | None:
-        """Return the answer to a claim, or the `CapacityMismatch` that it raised."""
+    ) -> Standing | KindMismatch | None:
+        """Return the answer to a claim, or the `KindMismatch` that it raised."""
         try:
             return claim()
-        except CapacityMismatch as error:
+        except KindMismatch as error:
             return error
 
     def look(self) -> None:
@@ -167,8 +167,10 @@ class Twins(RuleBasedStateMachine):
         for name in NAMES:
             now = self.tick()
             entries = self.model.entries(name, now)
-            capacity = entries[0].capacity if entries else 1
-            ask = self.actor.ask(name, ttl=2, capacity=capacity, weight=capacity, queue=False)
+            kind, capacity = (entries[0].kind, entries[0].capacity) if entries else (None, 1)
+            ask = self.actor.ask(
+                name, ttl=2, kind=kind, capacity=capacity, weight=capacity, queue=False
+            )
             claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
             self.send(claim)
             if not entries:

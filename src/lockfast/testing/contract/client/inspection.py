@@ -8,7 +8,7 @@ import pytest
 
 from lockfast.breaks import Break
 from lockfast.errors import EngineRefused, LeaseLost, Loss
-from lockfast.port import Entry
+from lockfast.port import Entry, Kind
 from lockfast.primitives.lock import Holder
 from lockfast.testing.contract.client.shared_locks import until_queued
 from lockfast.testing.contract.client.times import SLACK
@@ -149,7 +149,7 @@ class OverviewContract(Contract):
         lease = await acquire(client.lock("x", ttl=stage.brief))
         (holder,) = await inspect(client, "x")
         for id_ in ("", "x", "0" * 33, f"{'0' * 20}\r\n$1\r\nx", "../../../base"):
-            entry = Entry("x", id_, 7, granted=True, weight=1, capacity=1, left=1.0, payload=b"")
+            entry = Entry("x", id_, 7, True, Kind.LOCK, 1, 1, 1.0, b"")  # noqa: FBT003  # an entry
             with pytest.raises(EngineRefused, match="not the id of a claim"):
                 await revoke(client, Holder(entry), "an id with a command in it")
         assert holder.id == lease.id

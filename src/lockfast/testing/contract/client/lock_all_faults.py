@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lockfast.core.validity import State
-from lockfast.errors import CapacityMismatch, EngineUnavailable, NotAcquired
+from lockfast.errors import EngineUnavailable, KindMismatch, NotAcquired
 from lockfast.testing.contract.client.lock_all import NAMES, free
 from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
@@ -91,7 +91,7 @@ class TogetherMismatchContract(Contract):
         blocker = await acquire(other.lock("a", ttl=LONG))
         reader = await acquire(other.rwlock("b", ttl=LONG).read())
         began = time.monotonic()
-        with pytest.raises(CapacityMismatch, match="'b'"):  # without waiting for a
+        with pytest.raises(KindMismatch, match="'b'"):  # without waiting for a
             await acquire(client.lock_all(*NAMES, ttl=LONG), 20)
         assert time.monotonic() - began < SLACK
         await free(stage, "c")

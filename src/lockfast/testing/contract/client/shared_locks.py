@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lockfast.errors import CapacityMismatch, NotAcquired
+from lockfast.errors import KindMismatch, NotAcquired
 from lockfast.testing.contract.client.times import LONG, SLACK
 from lockfast.testing.harness.stage import Contract, Stage, driven
 from lockfast.testing.harness.verbs import (
@@ -104,10 +104,11 @@ class ReadWriteContract(Contract):
     async def test_another_kind_of_lock_on_the_same_name_is_refused(self, stage: Stage) -> None:
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=LONG))
-        with pytest.raises(CapacityMismatch):
+        with pytest.raises(KindMismatch):
             await acquire(other.rwlock("x", ttl=LONG).read(), 1)
-        with pytest.raises(CapacityMismatch):
-            await acquire(other.semaphore("x", 3, ttl=LONG), 1)
+        for capacity in (1, 3):
+            with pytest.raises(KindMismatch, match="a lock, and was requested as a semaphore"):
+                await acquire(other.semaphore("x", capacity, ttl=LONG), 1)
         await release(lease)
 
 
@@ -129,8 +130,33 @@ class SemaphoreContract(Contract):
         for lease in (one, both):
             await release(lease)
         everything = await acquire(client.semaphore("x", 3, permits=3, ttl=LONG), 0)
-        assert everything.token > one.ticket  # it holds alone, so its ticket is a fencing token
+        with pytest.raises(
+            TypeError, match="several"
+        ):  # a larger one fits beside it
+            _ = everything.token
         await release(everything)
+
+    @driven
+    async def test_a_semaphore_changes_its_size_in_use(self, stage: Stage) -> None:
+        clients = [stage.client() for _ in range(4)]
+        held: list[tuple[int, int]] = []
+
+        async def work(number: int, capacity: int) -> None:
+            lock = clients[number % 4].semaphore("x", capacity, permits=number % 3 + 1, ttl=LONG)
+
+            async def body(_lease: AnyLease) -> None:
+                mine = (number % 3 + 1, capacity)
+                held.append(mine)
+                assert sum(weight for weight, _ in held) <= max(each for _, each in held)
+                await stage.mode.sleep(0.001)
+                held.remove(mine)
+
+            for _ in range(2):
+                await within(lock, body)
+
+        sizes = [5] * 8 + [8] * 8 + [3] * 8
+        await stage.mode.together(*(work(number, size) for number, size in enumerate(sizes)))
+        assert await queue(clients[0].semaphore("x", 5)) == []
 
     @driven
     async def test_whoever_asks_for_much_is_not_starved_by_those_who_ask_for_little(

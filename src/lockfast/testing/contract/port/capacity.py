@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
-from lockfast.errors import CapacityMismatch
-from lockfast.port import SHARED
+from lockfast.errors import KindMismatch
+from lockfast.port import SHARED, Kind
 from lockfast.testing.contract.port.expiry import StepBackContract
 from lockfast.testing.harness.stage import Contract, Stage, driven
 
@@ -56,20 +58,84 @@ class SharingContract(Contract):
         await actor.resign(asks[2])
         assert [(await actor.renew_one(ask)).granted for ask in asks[3:]] == [True, True]
 
+    @pytest.mark.parametrize(("kind", "other"), list(permutations(Kind, 2)))
     @driven
-    async def test_claims_that_disagree_on_capacity_get_an_error(self, stage: Stage) -> None:
+    async def test_a_claim_of_another_kind_is_refused(
+        self, stage: Stage, kind: Kind, other: Kind
+    ) -> None:
         actor = stage.actor()
-        holder, waiter = actor.ask(capacity=2, weight=2), actor.ask(capacity=2)
+        whole = SHARED if kind is Kind.READ_WRITE else 1
+        size = SHARED if other is Kind.READ_WRITE else 1
+        holder = actor.ask(kind=kind, capacity=whole, weight=whole)
+        waiter = actor.ask(kind=kind, capacity=whole)
         await actor.claim(holder)
         for queued in (True, False):
-            with pytest.raises(CapacityMismatch) as caught:
-                await actor.claim(actor.ask(capacity=3, queue=queued))
-            assert (caught.value.asked, caught.value.ruling) == (3, 2)
+            with pytest.raises(KindMismatch) as caught:
+                await actor.claim(actor.ask(kind=other, capacity=size, queue=queued))
+            assert (caught.value.asked, caught.value.ruling) == (other.words, kind.words)
             await actor.claim(waiter)  # the second newcomer finds a queue, and gets the same error
         assert [entry.id for entry in await actor.entries("x")] == [holder.id, waiter.id]
+        assert {entry.kind for entry in await actor.entries("x")} == {kind}
         assert (await actor.renew_one(holder)).behind == 1
         await actor.resign(holder, waiter)
-        assert (await actor.claim(actor.ask(capacity=3))).granted
+        assert (await actor.claim(actor.ask(kind=other, capacity=size))).granted
+
+    @driven
+    async def test_each_claim_is_granted_by_its_own_capacity(self, stage: Stage) -> None:
+        actor = stage.actor()
+        five = [actor.ask(capacity=5) for _ in range(5)]
+        assert all([(await actor.claim(ask)).granted for ask in five])
+        eight = [actor.ask(capacity=8) for _ in range(4)]  # the semaphore grows
+        granted = [(await actor.claim(ask)).granted for ask in eight]
+        assert granted == [True, True, True, False]
+        three = actor.ask(capacity=3)  # and shrinks
+        assert not (await actor.claim(three)).granted
+        await actor.resign(*five)
+        assert (await actor.renew_one(eight[3])).granted
+        assert not (await actor.renew_one(three)).granted
+        await actor.resign(*eight[:2])
+        assert (await actor.renew_one(three)).granted
+
+    @driven
+    async def test_a_claim_of_a_smaller_capacity_holds_back_those_behind_it(
+        self, stage: Stage
+    ) -> None:
+        actor, other = stage.actor(), stage.actor()
+        await other.attend()
+        holders = [actor.ask(capacity=8) for _ in range(4)]
+        for ask in holders:
+            await actor.claim(ask)
+        small, large, larger = (
+            other.ask(capacity=3),
+            other.ask(capacity=8),
+            other.ask(capacity=9, weight=2),
+        )
+        for ask in (small, large, larger):  # the last two would fit beside the holders
+            assert not (await other.claim(ask)).granted
+        assert not (await actor.claim(actor.ask(capacity=8, queue=False))).granted
+        await actor.resign(holders[0])
+        assert await other.wakes(0) == []
+        await actor.resign(holders[1])
+        woken = {wake.id for wake in await other.wakes(3)}
+        assert woken == {small.id, large.id, larger.id}
+        for ask in (small, large, larger):
+            assert (await other.renew_one(ask)).granted
+
+    @driven
+    async def test_a_small_claim_that_leaves_wakes_the_larger_ones_behind_it(
+        self, stage: Stage
+    ) -> None:
+        actor, other = stage.actor(), stage.actor()
+        await other.attend()
+        for _ in range(4):
+            await actor.claim(actor.ask(capacity=8))
+        small = actor.ask(capacity=3)
+        await actor.claim(small)
+        large = [other.ask(capacity=8) for _ in range(2)]
+        for ask in large:
+            assert not (await other.claim(ask)).granted
+        await actor.resign(small)
+        assert {wake.id for wake in await other.wakes(2)} == {ask.id for ask in large}
 
     @driven
     async def test_a_claim_that_will_not_queue_is_kept_if_granted(self, stage: Stage) -> None:
@@ -104,7 +170,7 @@ class SharingContract(Contract):
         assert (await actor.renew_one(asks[3])).granted
 
     @driven
-    async def test_a_claim_refused_for_its_capacity_still_wakes_whom_its_look_lets_in(
+    async def test_a_claim_refused_for_its_kind_still_wakes_whom_its_look_lets_in(
         self, stage: Stage
     ) -> None:
         actor, waiting = stage.actor(), stage.actor()
@@ -113,7 +179,7 @@ class SharingContract(Contract):
         waiter = waiting.ask(ttl=8)
         await waiting.claim(waiter)
         await stage.advance(2.5)
-        with pytest.raises(CapacityMismatch):
+        with pytest.raises(KindMismatch):
             await actor.claim(actor.ask(capacity=2))
         assert [wake.id for wake in await waiting.wakes(1)] == [waiter.id]
 
@@ -184,7 +250,7 @@ class SharingContract(Contract):
         ask = actor.ask(ttl=5, capacity=3, weight=2, payload=b"alone")
         ticket = (await actor.claim(ask)).ticket
         (entry,) = await actor.entries("x")
-        assert entry[:6] == ("x", ask.id, ticket, True, 2, 3)
+        assert entry[:7] == ("x", ask.id, ticket, True, Kind.SEMAPHORE, 2, 3)
         assert entry.payload == b"alone"
 
 

@@ -50,7 +50,7 @@ class ResignContract(Contract):
         ask = actor.ask(ttl=20)
         await actor.claim(ask)
         (entry,) = await other.entries("x")
-        copy = other.ask(entry.name, capacity=entry.capacity, weight=entry.weight)
+        copy = other.ask(entry.name, kind=entry.kind, capacity=entry.capacity, weight=entry.weight)
         copy.id = entry.id
         assert await other.resign(copy, doubt=True) == [True]
         assert await other.resign(copy, doubt=True) == [False]

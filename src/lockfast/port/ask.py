@@ -1,0 +1,44 @@
+"""The request for one claim, as an engine receives it."""
+
+from __future__ import annotations
+
+from lockfast.port.limits import ServerTime
+from lockfast.port.shape import Shape
+
+
+class Ask:
+    """The request for one claim. If it is sent again, the copy has the same content."""
+
+    __slots__ = ("id", "late", "not_after", "packed", "payload", "queue", "shape")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # it is the id
+        shape: Shape,
+        queue: bool,  # noqa: FBT001  # a value, not a switch
+        not_after: float,
+        payload: bytes,
+    ) -> None:
+        """Make the request for a claim. Nothing is sent.
+
+        `id`: 32 hexadecimal digits, used for one acquisition and never again. The first 22 name
+        the client, so that an engine can address it.
+        `queue`: whether the claim waits in the queue. Otherwise the engine keeps the claim only if
+        it grants it at once.
+        `not_after`: an instant of the local clock. The server must not apply a copy of the claim
+        that arrives later. The engine either converts it to the server's clock, by an offset that
+        it learns from the server's replies, and lets the server compare. Or it sends no later
+        copies, and makes sure that the server refuses those under way. `not_after` is at most one
+        `wait_ttl` after the first sending. So a copy either finds the entry that an earlier copy
+        made, or makes the first one, and no copy revives an id that has expired.
+        """
+        self.id = id
+        self.shape = shape
+        self.queue = queue
+        self.not_after = not_after
+        self.payload = payload
+        self.packed: object = None
+        """The claim in the engine's own encoding. An engine may keep it here, to encode it once."""
+        self.late = ServerTime(0)
+        """The latest `not_after` that any copy was sent with, by the server's clock. A tombstone
+        must outlive it, and the offset to that clock may have changed since the copy was sent."""

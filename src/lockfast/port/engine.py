@@ -1,0 +1,113 @@
+"""The interface of an engine: the methods that each engine implements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from lockfast.guarantees import Guarantees
+from lockfast.port.ask import Ask
+from lockfast.port.replies import Page, Standing, Wake
+
+
+class Engine(Protocol):
+    """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
+
+    A method raises `EngineUnavailable` if no reply came by the deadline, and `EngineRefused` if the
+    server rejected the request. `EngineUnavailable.sent` is False only if no byte of the request
+    can have reached the server: then nothing can have happened, and the claim needs no tombstone.
+    In every other case, also if the connection ended while the request was written, it is True.
+
+    Methods of a blocking engine never suspend. All methods may be called by several threads or
+    tasks at once, except `listen`, which only the heart calls. The constructor of an engine does
+    not connect: connections are made on first use.
+    """
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        """Add a claim to its queue, atomically and idempotently by id, and return its standing.
+
+        Returns None if the id is dead: it has expired, or has a tombstone, or the copy came too
+        late. Raises `KindMismatch` if the name's live claims are of another kind.
+        """
+        ...
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Do the same for several claims, in one round trip where that is possible. Each succeeds
+        or fails by itself, and no two are for one name.
+        """
+        ...
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Extend holders to their ttl and waiters to their wait_ttl, and return their standings.
+
+        None stands for a claim that is gone. A renewal never adds to the time left, never shortens
+        it and never recreates a claim. A claim that fails does not affect the others. No claim is
+        in `asks` twice.
+        """
+        ...
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        """Remove claims for good, and wake exactly those that may now be granted. Return for each
+        claim whether it was there.
+
+        `doubt`: a copy of the claim was sent and not answered, and must not be applied later. The
+        engine leaves a tombstone: it refuses the id until `TOMB_MARGIN` after the latest moment at
+        which any copy would be applied, by the server's clock (`Ask.late`).
+        """
+        ...
+
+    def abandon(self, asks: Sequence[Ask]) -> None:
+        """Send a resignation without waiting for the reply, if that is possible. Never blocks for
+        long and never raises. It may do nothing, as the heart resigns the same claims afterwards.
+        """
+        ...
+
+    async def listen(self, deadline: float | None) -> list[Wake]:
+        """Wait for wakes, a `rouse` or the deadline, and return the wakes. A lost connection is no
+        error here: return `EVERYONE` once the server sends wakes (again), and nothing until then.
+
+        The heart calls it between renewals. An engine may also do its background work here, such as
+        resignations for a server that was unreachable. That must not outlast the deadline.
+        """
+        ...
+
+    def rouse(self) -> None:
+        """Make `listen` return now. Callable from any thread, never raises."""
+        ...
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        """Return a page of the claims on one name, or on all names with a prefix. Change nothing.
+
+        Pages are read one by one. A claim that changes in between may appear twice, or not at all.
+        """
+        ...
+
+    async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
+        """Store the record of a break, one line of text of at most `RECORD` bytes.
+
+        `claim`: the id of the claim that was broken. The newest `RECORDS` of a name are kept, for
+        about a day. No decision of lockfast depends on them.
+        """
+        ...
+
+    async def records(self, name: str, deadline: float) -> list[bytes]:
+        """Return the records of breaks of a name, the newest first."""
+        ...
+
+    async def guarantees(self, deadline: float) -> Guarantees:
+        """Read the server's setup, and return what the engine guarantees with it."""
+        ...
+
+    def reset(self) -> None:
+        """Drop every connection in a forked child, without sending anything: the parent still uses
+        them. The engine is discarded afterwards, and the child makes another one.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connections, within CLOSING seconds. Never raises."""
+        ...
