@@ -18,7 +18,12 @@ from tests.robustness.history import Kind, Outcome, Record
 
 TTL = 1.0
 LATE = 0.02  # seconds that a message takes at most
-CAPACITIES = {"register:0": (1, (1,)), "register:1": (1, (1,)), "rwlock:0": (9, (1, 1, 9))}
+SIZES = {  # capacities and weights
+    "register:0": ((1, 1),),
+    "register:1": ((1, 1),),
+    "rwlock:0": ((9, 1), (9, 1), (9, 9)),
+    "semaphore:0": ((3, 1), (5, 2), (5, 4)),
+}
 
 
 @dataclass(eq=False)
@@ -109,9 +114,8 @@ class Play:
         if self._left <= 0:
             return
         self._left -= 1
-        name = self._dice.choice(sorted(CAPACITIES))
-        capacity, weights = CAPACITIES[name]
-        weight = self._dice.choice(weights)
+        name = self._dice.choice(sorted(SIZES))
+        capacity, weight = self._dice.choice(SIZES[name])
         claim = Claim(client, name, f"id{next(self._count)}", weight, capacity, self.now)
         self._soon(partial(self._claim, claim))
 

@@ -11,7 +11,8 @@ from tests.robustness.history import Record
 
 def capacity(history: Iterable[Record]) -> list[Violation]:
     """At no time do rightful holders weigh more than the capacity: permits fit, and a writer is
-    alone.
+    alone. A semaphore's capacity may differ from claim to claim: each holder must fit, by its own
+    capacity, beside the holders of lower tickets.
     """
     wrong = []
     for name, held in beliefs(history).items():
@@ -21,11 +22,16 @@ def capacity(history: Iterable[Record]) -> list[Violation]:
                 continue  # told too late: it never had a right to believe
             inside = [each for each in inside if each.until > belief.began]
             inside.append(belief)
-            weight = sum(each.weight for each in inside)
-            if weight > belief.capacity:
-                who = ", ".join(sorted(each.client for each in inside))
-                said = f"{name}: {who} held {weight} of {belief.capacity} at once"
-                wrong.append(Violation("capacity", said, *_span(inside)))
+            inside.sort(key=lambda each: each.token)
+            weight = 0
+            for place, each in enumerate(inside, 1):
+                weight += each.weight
+                if weight > each.capacity:
+                    crowd = inside[:place]
+                    who = ", ".join(sorted(one.client for one in crowd))
+                    said = f"{name}: {who} held {weight} of {each.capacity} at once"
+                    wrong.append(Violation("capacity", said, *_span(crowd)))
+                    break
     return wrong
 
 

@@ -76,7 +76,9 @@ class Deeds:
             lock = client.rwlock(name, ttl=ttl, timeout=timeout)
             return lock.read() if rng.random() < 0.7 else lock.write()
         if name == PERMITS:
-            capacity = CAPACITY if rng.random() < 0.97 else CAPACITY + 1
+            if rng.random() < 0.03:  # refused as another kind, unless the name is free
+                return client.lock(name, ttl=ttl, timeout=timeout)
+            capacity = rng.choice((CAPACITY, CAPACITY, CAPACITY + 2))
             permits = rng.randint(1, CAPACITY)
             return client.semaphore(name, capacity, permits=permits, ttl=ttl, timeout=timeout)
         kept = rng.choice((0.0, 0.0, 0.0, KEPT))

@@ -172,6 +172,18 @@ def grant_by_heads(self: Queues, name: str, queue: list[Member]) -> None:
         member.granted = True
 
 
+def grant_by_the_heads_capacity(self: Queues, name: str, queue: list[Member]) -> None:
+    """Judge every claim by the capacity of the first."""
+    if not queue:
+        self._queues.pop(name, None)
+    weight = 0
+    for member in queue:
+        weight += member.shape.weight
+        if weight > queue[0].shape.capacity:
+            break
+        member.granted = True
+
+
 def admit_readers_as_writers(at_door: Mark | None, at: Shown) -> Mark:
     if at.shared:
         at = at._replace(floor=at.token, shared=False)
@@ -221,6 +233,7 @@ MUTANTS: dict[str, Sequence[Patch]] = {
     "last come, first served": ((Queues, "_grant", grant_to_the_last),),
     "small claims overtake": ((Queues, "_grant", grant_to_whoever_fits),),
     "permits counted by heads": ((Queues, "_grant", grant_by_heads),),
+    "the head's capacity for all": ((Queues, "_grant", grant_by_the_heads_capacity),),
     "readers that raise the mark": ((mark, "admit", admit_readers_as_writers),),
     "readers that do not seal": ((mark, "admit", admit_readers_without_a_seal),),
     "all taken when one is": ((acquire_all, "all", any),),

@@ -121,16 +121,17 @@ class ReadWrite(Workload):
 
 
 class Semaphore(Workload):
-    """Three permits, taken singly and in pairs."""
+    """Permits, taken singly and in pairs, of a semaphore that grows and shrinks in use."""
 
     names = 2
-    capacity: ClassVar[int] = 3
+    capacities: ClassVar[tuple[int, ...]] = (5, 8, 3)
 
     async def take(self) -> AnyHold | None:
         bench, name = self.bench, self.name()
         permits = bench.dice.randint(1, 2)
-        lock = bench.client.semaphore(name, self.capacity, permits=permits, ttl=bench.ttl)
-        shape = Shape(name, bench.ttl, Kind.SEMAPHORE, self.capacity, permits)
+        capacity = bench.dice.choice(self.capacities)
+        lock = bench.client.semaphore(name, capacity, permits=permits, ttl=bench.ttl)
+        shape = Shape(name, bench.ttl, Kind.SEMAPHORE, capacity, permits)
         return await bench.taken(lock, [shape])
 
 
