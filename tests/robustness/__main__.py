@@ -1,6 +1,7 @@
 """The harness: one scenario, all that CI runs, or torture without end.
 
 python -m tests.robustness redis --seed 7 --seconds 30
+python -m tests.robustness redis --previous c0ff680
 python -m tests.robustness ci
 python -m tests.robustness torture --hours 8
 python -m tests.robustness controls
@@ -13,8 +14,10 @@ import argparse
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from tests.previous.version import VERSIONS
 from tests.robustness.controls import run as controls
 from tests.robustness.hostile import run as hostile
 from tests.robustness.many import ci, torture
@@ -27,6 +30,8 @@ BUILD = Path("build/robustness")
 def one(asked: argparse.Namespace) -> int:
     """Run one scenario. The exit status is 1 if a rule was broken."""
     scenario = load(asked.what)
+    if asked.previous is not None:
+        scenario = replace(scenario, previous=asked.previous)
     seed = scenario.seed if asked.seed is None else asked.seed
     seconds = scenario.seconds if asked.seconds is None else asked.seconds
     out = asked.out or BUILD / f"{scenario.name}-{seed}"
@@ -59,6 +64,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="of faults, at least")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     parser.add_argument("--hours", type=float, default=8.0, help="of torture (8)")
+    parser.add_argument("--previous", choices=["", *VERSIONS], help="what every other worker runs")
     parser.add_argument("--engine", choices=hostile.ENGINES, help="of hostile, this one alone")
     parser.add_argument("--control", help="of the controls, this one alone")
     parser.add_argument(

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests.previous.version import VERSIONS
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered, sizes
 from tests.robustness.moments import moments
@@ -86,6 +87,7 @@ class Run:
             "seconds": round(time.monotonic() - began, 1),
             "ttl": self.scenario.ttl,
             "workers": self.scenario.workers,
+            "previous": self.scenario.previous,
             "pairs": self._pairs,
             "stolen": round(watch.share(), 3),
             **said,
@@ -103,11 +105,13 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
+        other = VERSIONS[scenario.previous] if scenario.previous else None
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
                 env=ServerClock().env,
                 home=site.client_host(number),
+                version=other if number % 4 in {1, 2} else None,
             )
             for number in range(scenario.workers)
         ]

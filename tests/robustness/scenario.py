@@ -37,6 +37,8 @@ class Scenario:
     counted: tuple[str, ...] = ()
     """Checkers whose findings are counted and not held against this site."""
     ci: bool = True
+    previous: str = ""
+    """Another version of lockfast, which every other worker runs: see tests/previous."""
     order: bool = True
     """Whether there is a queue, so that grants come in the order of tickets."""
 

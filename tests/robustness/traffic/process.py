@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.previous.version import Version
 from tests.servers.process import Home, Server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,8 +42,13 @@ class Worker(Server):
         *,
         env: Mapping[str, str] | None = None,
         home: Home | None = None,
+        version: Version | None = None,
     ) -> None:
-        super().__init__(f"worker{number}", env={"PYTHONPATH": str(ROOT), **(env or {})}, home=home)
+        """`version`: the one that it runs, if not this one."""
+        root = version.unpacked() if version else ROOT
+        path = f"{root / 'src'}:{root}"
+        super().__init__(f"worker{number}", env={"PYTHONPATH": path, **(env or {})}, home=home)
+        self._mode_option = version.mode if version else "--mode"
         self.mode = mode
         self.task = task
         self.life = 0
@@ -74,7 +80,7 @@ class Worker(Server):
             *("--url", task.url, "--register", task.register),
             *("--workloads", ",".join(task.workloads), "--hands", str(task.hands)),
             *("--ttl", str(task.ttl), "--seed", str(task.seed)),
-            *("--history", str(self.history), "--mode", self.mode),
+            *("--history", str(self.history), self._mode_option, self.mode),
         ]
 
     def is_ready(self) -> bool:

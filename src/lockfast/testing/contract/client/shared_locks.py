@@ -130,9 +130,7 @@ class SemaphoreContract(Contract):
         for lease in (one, both):
             await release(lease)
         everything = await acquire(client.semaphore("x", 3, permits=3, ttl=LONG), 0)
-        with pytest.raises(
-            TypeError, match="several"
-        ):  # a larger one fits beside it
+        with pytest.raises(TypeError, match="several"):  # a larger one fits beside it
             _ = everything.token
         await release(everything)
 
