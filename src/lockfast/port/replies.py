@@ -72,3 +72,5 @@ class Page(NamedTuple):
 
     entries: list[Entry]
     cursor: str | None
+    others: frozenset[int] = frozenset()
+    """The formats of claims on these names that this version cannot read, so they have no entry."""

@@ -11,6 +11,7 @@ from lockfast.breaks import Break
 from lockfast.claims import payload
 from lockfast.claims.break_records import history, written
 from lockfast.claims.session import IO, Session
+from lockfast.core.record import FORMAT
 from lockfast.core.wait_graph import Waits
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.names import checked, size_of
@@ -56,6 +57,19 @@ async def _entries(session: Session, prefix: str) -> list[Entry]:
         cursor = page.cursor
         if cursor is None:
             return sorted(found.values(), key=_place)
+
+
+async def formats(session: Session) -> set[int]:
+    """Return the formats in which the engine's live claims are stored."""
+    session.enter()
+    found: set[int] = set()
+    cursor: str | None = None
+    while True:
+        page = await _page(session, "", cursor)
+        found |= page.others | ({FORMAT} if page.entries else set())
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 def _place(entry: Entry) -> tuple[str, bool, int]:

@@ -36,7 +36,9 @@ def test_a_well_kept_redis_is_left_alone(doctor: Doctor) -> None:
     assert said.code == 0
     assert "gives fenced." in said.words
     assert said.out.endswith("Nothing is to be changed.\n")
-    assert list(told) == ["engine", "level", "promise", "findings", "good"]
+    fields = ["engine", "level", "promise", "format", "stored_formats", "findings", "good"]
+    assert list(told) == fields
+    assert (told["format"], told["stored_formats"]) == (1, [])
     assert (told["level"], told["findings"], told["good"]) == ("fenced", [], True)
 
 

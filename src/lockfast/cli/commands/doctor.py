@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,7 +11,11 @@ from rich.text import Text
 from lockfast import Guarantees, Level
 from lockfast.cli.engine_url import connect
 from lockfast.cli.render.stdout import Json, show, tell
+from lockfast.core.record import FORMAT
+from lockfast.guarantees import Finding
 from lockfast.plain import plain
+from lockfast.primitives.inspection import formats
+from lockfast.runtime.threads import drive
 
 Require = Annotated[
     str | None,
@@ -49,28 +54,45 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
         # and the server's settings say nothing.
         client.lock("lockfast doctor").holders()
         found = client.guarantees()
+        stored = drive(formats(client._session))  # noqa: SLF001  # for operators, not for programs
+    if stored - {FORMAT}:
+        found = replace(found, findings=(*found.findings, _foreign(stored - {FORMAT})))
     good = not found.findings if required is None else found.level >= required
     if json:
-        tell(_fields(found, good=good))
+        tell(_fields(found, stored, good=good))
     else:
-        _show(found, required)
+        _show(found, stored, required)
     return 0 if good else 1
 
 
-def _fields(found: Guarantees, *, good: bool) -> dict[str, object]:
+def _foreign(others: set[int]) -> Finding:
+    """Return the finding that locks are stored in formats which this version cannot read."""
+    return Finding(
+        f"stored format = {', '.join(map(str, sorted(others)))}",
+        f"this version reads format {FORMAT}, and is refused at the locks that clients of another "
+        "version use",
+        "Upgrade these clients, or wait until their claims have ended.",
+    )
+
+
+def _fields(found: Guarantees, stored: set[int], *, good: bool) -> dict[str, object]:
     return {
         "engine": found.engine,
         "level": found.level.name.lower(),
         "promise": found.promise,
+        "format": FORMAT,
+        "stored_formats": sorted(stored),
         "findings": [finding._asdict() for finding in found.findings],
         "good": good,
     }
 
 
-def _show(found: Guarantees, required: Level | None) -> None:
+def _show(found: Guarantees, stored: set[int], required: Level | None) -> None:
     level = found.level.name.lower()
     show(Text.assemble(f"{plain(found.engine)}, gives ", (level, "bold"), "."))
     show(Text(f"That means: {plain(found.promise)}."))
+    formats_ = ", ".join(map(str, sorted(stored))) or "none, since no lock is in use"
+    show(f"Stored format: {formats_}. This version reads and writes {FORMAT}.")
     for finding in found.findings:
         show("")
         show(Text(plain(finding.setting), style="bold yellow"))
