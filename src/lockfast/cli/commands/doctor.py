@@ -15,7 +15,7 @@ from lockfast.core.record import FORMAT
 from lockfast.guarantees import Finding
 from lockfast.plain import plain
 from lockfast.primitives.inspection import formats
-from lockfast.runtime.threads import drive
+from lockfast.runtime.drive import drive
 
 Require = Annotated[
     str | None,
