@@ -39,7 +39,7 @@ def _server(stage: Stage) -> Redis:
     return stage.bench.servers[0]
 
 
-def _content(server: Redis) -> dict[str, object]:
+def content(server: Redis) -> dict[str, object]:
     """Read everything that is stored, but for expiries."""
     reads = {
         "string": ("GET",),
@@ -198,12 +198,12 @@ def test_a_script_that_fails_has_written_nothing(stage: Stage, spoil: str) -> No
         actor, wrong = stage.actor(), []
         for what, act in ACTS.items():
             asks = await _spoilt(stage, actor, spoil)
-            before = _content(server)
+            before = content(server)
             error = await _outcome(actor, asks, act)
             if error is not None:
                 if not isinstance(error, EngineRefused):  # its reply was not believed
                     wrong.append((what, error, "no error of a script"))
-                elif _content(server) != before:
+                elif content(server) != before:
                     wrong.append((what, error, "half done"))
         assert wrong == []
 
@@ -349,10 +349,10 @@ def test_a_mark_that_is_none_of_ours_does_not_stop_a_proposal_half_way(fresh: Re
     _propose(fresh, "b" * 32, 8, since=8, wait=1000)
     fresh.command("DEL", HELD)
     fresh.command("SET", MARK, f"{7:016d} scrawl")
-    before = _content(fresh)
+    before = content(fresh)
     with pytest.raises(ReplyError, match="LOCKFAST the mark is not one of ours"):
         _propose(fresh, "b" * 32, 9, since=8, wait=1000)
-    assert _content(fresh) == before
+    assert content(fresh) == before
 
 
 @pytest.mark.parametrize("scrawl", ["hello", "", STRANGER])
@@ -360,10 +360,10 @@ def test_a_lock_that_is_none_of_ours_is_named_and_nothing_is_written(
     fresh: Redis, scrawl: str
 ) -> None:
     fresh.command("SET", HELD, scrawl)
-    before = _content(fresh)
+    before = content(fresh)
     with pytest.raises(ReplyError, match="LOCKFAST the value of the lock is not one of ours"):
         _propose(fresh, "b" * 32, 9, since=9, wait=1000)
-    assert _content(fresh) == before
+    assert content(fresh) == before
 
 
 @pytest.mark.parametrize("key", [ROOM, ROOM_RECORDS])
