@@ -14,7 +14,7 @@ from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindM
 from lockfast.port import Ask, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
 from lockfast.testing.harness.mode import MODES
-from lockfast.testing.harness.state_machine import SHAPES, TTLS
+from lockfast.testing.harness.state_machine import SIZES, TTLS, Sizes
 from lockfast.testing.harness.twins import NAMES, Claim
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import EtcdBench
@@ -54,11 +54,11 @@ def lose(engine: Any, *lost: str, methods: tuple[str, ...] = (TXN, DELETE)) -> A
 
 
 class LossyMachine(StillMachine):
-    """Besides: claims of any capacity, with replies lost on the way in."""
+    """Besides: claims of any kind and capacity, with replies lost on the way in."""
 
     @rule(
         name=st.sampled_from(NAMES),
-        shape=st.sampled_from(SHAPES),
+        sizes=st.sampled_from(SIZES),
         ttl=st.sampled_from(TTLS),
         queue=st.sampled_from([True, True, False]),
         lost=st.lists(st.sampled_from(LOSSES), min_size=1, max_size=COPIES - 1),
@@ -66,16 +66,17 @@ class LossyMachine(StillMachine):
     def claim_through_losses(
         self,
         name: str,
-        shape: tuple[int, int],
+        sizes: Sizes,
         ttl: int,
         queue: bool,  # noqa: FBT001  # drawn by Hypothesis
         lost: list[str],
     ) -> None:
         """Send copies of a claim until one is answered: it is the same as one that was."""
         now = self.tick()
-        capacity, weight = shape
+        kind, capacity, weight = sizes
+        life = ttl * self.stretch
         ask = self.actor.ask(
-            name, ttl=ttl * self.stretch, capacity=capacity, weight=weight, queue=queue
+            name, ttl=life, kind=kind, capacity=capacity, weight=weight, queue=queue
         )
         claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
         self.claims.append(claim)
