@@ -202,9 +202,9 @@ class Line:
         """Return the nodes that a waiter must watch: it cannot be granted before one of them is
         deleted. They are few, to avoid wake-ups in vain. For a lock this is the predecessor alone.
 
-        A waiter may fit by itself and wait behind one of a smaller capacity that does not fit. Then
-        it watches that waiter, and nodes which that waiter could watch. If the waiter does not fit
-        either, the smaller of the two sets is enough.
+        A waiter that would fit may be behind another one, of a smaller capacity, that does not fit.
+        Then it watches that other one, and the nodes that leave no room for it. If neither of the
+        two fits, the smaller set is enough.
         """
         mine, nearest = self.nodes[place], self.nodes[place - 1]
         room = mine.capacity - mine.weight
@@ -213,9 +213,7 @@ class Line:
         weight, tightest, least = 0, place, _LAST
         for number, node in enumerate(self.nodes[:place]):
             if node.kind is not mine.kind:
-                return [
-                    node
-                ]  # while it is there, it or the waiter is of another kind than the head
+                return [node]  # while it is there, one of the two is not of the head's kind
             weight += node.weight
             if weight > node.capacity and node.capacity - node.weight <= least:
                 tightest, least = number, node.capacity - node.weight
