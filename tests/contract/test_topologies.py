@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lockfast.port import Page
 from lockfast.testing import (
     ClaimContract,
     CrowdContract,
@@ -80,4 +81,4 @@ class TestCluster(AllWays, TogetherContract):
         self, stage: Stage
     ) -> None:
         page = await stage.actor().engine.inspect("", '[99, "0", null]', exact=False)
-        assert page == ([], None)
+        assert page == Page([], None)

@@ -13,9 +13,7 @@ from tests.robustness.scenario import Scenario, load
 from tests.robustness.sites import SITES
 
 ENGINES = sorted(name for name, site in SITES.items() if site.engine == name)
-WORKLOADS = ("lock", "register", "rwlock", "semaphore", "lock", "queue", "lock_all", "election")
-IN_WORDS = ("format", "another capacity", "use one kind of lock", "somebody else has written")
-IN_WORDS += ("not one of ours",)
+IN_WORDS = ("format", "use one kind of lock", "somebody else has written", "not one of ours")
 
 
 def scenario(engine: str, previous: str) -> Scenario:

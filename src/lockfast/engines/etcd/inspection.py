@@ -53,7 +53,10 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
             rest = found(await transport.call(RANGE, query(last, keys.end(last)), deadline))
             every = [row for row in every if row.prefix != last] + rows(rest)
             more = keys.end(last).hex()
-    return Page(await _entries(transport, own, base, every, deadline), more)
+    formats = [keys.other_format(row) for row in every if row.kind is None]
+    others = frozenset(each for each in formats if each is not None)
+    entries = await _entries(transport, own, base, every, deadline)
+    return Page(entries, more, others)
 
 
 async def _entries(

@@ -92,11 +92,15 @@ def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
 
 def unreadable(row: Row) -> EngineRefused:
     """Return the error for a row without a kind."""
-    if _key.fullmatch(row.key):
-        number = record.format_of(row.payload)
-        if number != record.FORMAT and (number or _unnumbered.match(row.payload)):
-            return record.other_format(row.name, number)
-    return _foreign(row.key)
+    number = other_format(row)
+    return _foreign(row.key) if number is None else record.other_format(row.name, number)
+
+
+def other_format(row: Row) -> int | None:
+    """Return the format of a row without a kind; None if lockfast did not write it."""
+    number = record.format_of(row.payload)
+    ours = _key.fullmatch(row.key) and number != record.FORMAT
+    return number if ours and (number or _unnumbered.match(row.payload)) else None
 
 
 def base(key: bytes, stored: bytes) -> int:

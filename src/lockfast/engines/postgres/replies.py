@@ -57,8 +57,13 @@ def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Claimed]:
 def _kind(digits: bytes | None, name: str) -> Kind | EngineRefused:
     """Read the kind of a claim. It also tells the format, and another format is an error."""
     number = _within(digits, KINDS)
-    stored = number // LATER if number >= LATER else FORMAT if number else 0
+    stored = _format(number)
     return Kind(number) if stored == FORMAT else other_format(name, stored)
+
+
+def _format(kind: int) -> int:
+    """Return the format of claims whose kind has this number."""
+    return kind // LATER if kind >= LATER else FORMAT if kind else 0
 
 
 def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Renewed]]:
@@ -128,8 +133,11 @@ def _entry(row: Row) -> Entry:
 
 
 def page(rows: list[Row]) -> Page:
-    """Read a page of `inspect`, with the cursor of the next page."""
-    return Page(entries(rows), _after(rows[-1]) if len(rows) == PAGE else None)
+    """Read a page of `inspect`, with the cursor of the next page. Other formats are left out."""
+    formats = [_format(_within(row[4], KINDS)) for row in rows]
+    ours = [row for row, stored in zip(rows, formats, strict=True) if stored == FORMAT]
+    others = frozenset(formats) - {FORMAT}
+    return Page(entries(ours), _after(rows[-1]) if len(rows) == PAGE else None, others)
 
 
 def _after(row: Row) -> str:

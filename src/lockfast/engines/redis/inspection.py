@@ -88,11 +88,11 @@ class Inspection(Routes):
         if number >= len(nodes):  # the cluster has fewer servers than when the cursor was made
             return Page([], None)
         try:
-            entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
+            page, following = await self._scan(nodes[number], prefix, position, names, deadline)
         except replies.Malformed as error:
             raise self._malformed(error, nodes[number]) from error
         following = [number + 1, "0", None] if following is None else [number, *following]
-        return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
+        return page._replace(cursor=json.dumps(following) if following[0] < len(nodes) else None)
 
     async def _scan(
         self,
@@ -101,7 +101,7 @@ class Inspection(Routes):
         position: str,
         names: list[str] | None,
         deadline: float,
-    ) -> tuple[list[Entry], list[Any] | None]:
+    ) -> tuple[Page, list[Any] | None]:
         """Return the claims on these names of one server, and where to continue with which names.
         The second is None at the end of the server.
         """
@@ -120,11 +120,14 @@ class Inspection(Routes):
         if position != "0":
             following = list(_scanned(answers.pop(), prefix, address))
         entries: list[Entry] = []
+        others: set[int] = set()
         for name, reply in zip(shown, answers, strict=True):
             # An error may be of a slot that just moved, or of a lock in another format.
             if not isinstance(reply, hiredis.ReplyError):
                 entries += replies.entries(name, reply)
-        return entries, following
+            elif (other := replies.format_in(reply)) is not None:
+                others.add(other)
+        return Page(entries, None, frozenset(others)), following
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Return the guarantees, from the INFO of every server that has buckets."""

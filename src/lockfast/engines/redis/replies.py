@@ -122,8 +122,14 @@ def refusal(reply: Any, ask: Ask) -> int | None:
 
 def other_format(reply: Any, name: str) -> EngineRefused | None:
     """Return the error for a lock in another format, or None if the reply says something else."""
+    found = format_in(reply)
+    return None if found is None else record.other_format(name, found)
+
+
+def format_in(reply: Any) -> int | None:
+    """Return the format that an error reply names, or None if the reply says something else."""
     found = FORMAT.search(str(reply)) if isinstance(reply, hiredis.ReplyError) else None
-    return None if found is None else record.other_format(name, int(found[1]))
+    return None if found is None else int(found[1])
 
 
 def entries(name: str, reply: Any) -> list[Entry]:

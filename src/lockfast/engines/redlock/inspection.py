@@ -12,6 +12,7 @@ from typing import Any
 import hiredis
 
 from lockfast.core.ballot import GRACE, quorum
+from lockfast.core.record import other_format
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.messages import record
 from lockfast.engines.redis.replies import (
@@ -40,7 +41,11 @@ Rows = list[list[Any]]
 async def one_name(transport: Transport, name: str, deadline: float) -> Page:
     """Return the claims on one name."""
     answers = await _ask(transport, [name], deadline)
-    return Page(_merged(name, [each[0] for each in answers.values()], len(transport.nodes)), None)
+    every = [each[0] for each in answers.values()]
+    entries, others = _merged(name, every, len(transport.nodes)), _formats(every)
+    if others and not entries:  # to leave it out would show the name as free
+        raise other_format(name, max(others))
+    return Page(entries, None, others)
 
 
 async def highest_of(transport: Transport, name: str, ident: str, deadline: float) -> int:
@@ -66,23 +71,34 @@ async def one_page(transport: Transport, prefix: str, cursor: str | None, deadli
     scan = command("SCAN", position, "MATCH", pattern, "COUNT", SCANNED)
     found = _scanned(await _one(transport, node, scan, deadline), prefix)
     entries: list[Entry] = []
+    others: frozenset[int] = frozenset()
     if found is not None:
         following, names = found
         answers = await _ask(transport, list(names), deadline)
         for number, name in enumerate(names):
             rows = {each: replies[number] for each, replies in answers.items()}
+            others |= _formats(rows.values())
             # A lock and its waiting room are two keys, and may be on two pages: show them once.
             twice = not names[name] and _holds(rows.get(node))
             if not twice and not any(rows.get(earlier) for earlier in read):
                 entries += _merged(name, rows.values(), size)
         if following:
-            return Page(entries, _cursor(node, following, read))
+            return Page(entries, _cursor(node, following, read), others)
         read.append(node)
     if len(read) > size - quorum(size):
-        return Page(entries, None)
+        return Page(entries, None, others)
     if node + 1 == size:
         raise EngineUnavailable(f"{len(read)} of {size} Redis nodes could be read", sent=False)
-    return Page(entries, _cursor(node + 1, 0, read))
+    return Page(entries, _cursor(node + 1, 0, read), others)
+
+
+def _formats(answers: Iterable[Any]) -> frozenset[int]:
+    """Return the other formats that nodes name in place of a holder."""
+    found: set[int] = set()
+    for rows in answers:
+        with contextlib.suppress(Malformed), reading():
+            found |= {number(row[1]) for row in rows if row[0] == b"format"}
+    return frozenset(found)
 
 
 def _cursor(*numbers: int | list[int]) -> str:
@@ -101,7 +117,7 @@ def _scanned(reply: Any, prefix: str) -> tuple[int, dict[str, bool]] | None:
 def _holds(rows: Any) -> bool:
     """Return whether a node shows a claim that holds the lock."""
     with contextlib.suppress(Malformed), reading():
-        return any(row[2] for row in rows or ())
+        return any(row[0] == b"format" or row[2] for row in rows or ())
     return False
 
 

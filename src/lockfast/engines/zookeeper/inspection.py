@@ -34,7 +34,7 @@ class Show:
     async def one(self, root: str, name: str, own: OwnClaims) -> list[Entry]:
         """Return the claims on one name. Raise `EngineRefused` if its head is in another format."""
         sync = self._session.send(self._transport, Sync(root))
-        entries = await self._entries(root, [name], own, exact=True)
+        entries, _ = await self._entries(root, [name], own, exact=True)
         await self._settle(sync)
         return entries
 
@@ -55,8 +55,8 @@ class Show:
             names += [name for name in every if name.startswith(prefix)]
             if len(names) >= PAGE:
                 break
-        entries = await self._entries(root, names, own, exact=False)
-        return Page(entries, str(number) if number < len(buckets) else None)
+        entries, others = await self._entries(root, names, own, exact=False)
+        return Page(entries, str(number) if number < len(buckets) else None, others)
 
     def _ask(self, paths: Sequence[str]) -> list[Reply]:
         return [self._session.send(self._transport, GetChildren(path, None)) for path in paths]
@@ -70,14 +70,17 @@ class Show:
 
     async def _entries(
         self, root: str, names: Sequence[str], own: OwnClaims, *, exact: bool
-    ) -> list[Entry]:
+    ) -> tuple[list[Entry], frozenset[int]]:
+        """Return the entries on names, and the formats of claims that are left out."""
         found: list[tuple[str, str, Line, int]] = []
+        others: set[int] = set()
         for some in _chunks(names):
             folders = [nodes.folder(root, name) for name in some]
             for name, folder, reply in zip(some, folders, self._ask(folders), strict=True):
                 line = await listed(self._transport, self._session, folder, reply, self._deadline)
                 if exact and line.nodes and line.nodes[0].kind is None:
                     raise other_format(name, line.nodes[0].format)
+                others |= {node.format for node in line.nodes if node.kind is None}
                 found += [(name, folder, line, place) for place in range(len(line.nodes))]
         entries = []
         for part in _chunks(found):
@@ -91,7 +94,7 @@ class Show:
                 told = await self._settle(reply)
                 if told is not None:
                     entries += _entry(name, line, place, told, own, self._transport.now)
-        return entries
+        return entries, frozenset(others)
 
 
 def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:

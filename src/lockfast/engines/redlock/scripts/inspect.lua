@@ -3,15 +3,19 @@
 --
 -- KEYS 1 lock  2 mark        ARGV 1 how many at most
 --
--- Reply: {id, token, 1 if it holds the lock else 0, left in ms, payload} for each, the holder first.
+-- Reply: {id, token, 1 if it holds the lock else 0, left in ms, payload} for each, the holder first. In place
+-- of a holder whose value is of another format, there is {'format', its number}.
 --#include waiting.lua
 local order, records = room(KEYS[1], KEYS[2])
 local shown = {}
 local raw = redis.call('GET', KEYS[1])
 if raw then
   local kept, id, token, payload = string.match(raw, '^(R?)(%x+) (%d+) . v1 1 1 1 %d+ (.*)$')
-  if id then -- another format, or a value that another program has written, is left out
+  if id then -- a value that another program has written is left out
     shown[1] = {id, token, kept == '' and 1 or 0, redis.call('PTTL', KEYS[1]), payload}
+  else
+    local format = string.match(raw, '^R?%x+ %d+ . v([1-9]%d*) ') or string.find(raw, '^R?%x+ %d+ . %d+ ') and '0'
+    shown[1] = format and #format < 10 and {'format', format} or nil
   end
 end
 local at = now()
