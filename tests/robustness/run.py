@@ -105,7 +105,7 @@ class Run:
         task = Task(
             *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
-        other = VERSIONS[scenario.previous] if scenario.previous else None
+        other = VERSIONS.get(scenario.previous)
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
@@ -180,7 +180,8 @@ class Run:
             return scenario.more.get(kind, scenario.each)
 
         player = Player(stage, record)
-        kinds = sorted(scenario.faults or site.kinds)
+        other = VERSIONS.get(scenario.previous)
+        kinds = sorted({*(scenario.faults or site.kinds)} - {*(other.without if other else ())})
         # See the plan: nothing may be lost once a clock was moved.
         moved = "clock-server" in kinds
         again = [kind for kind in kinds if not (moved and "data" in breaks(kind, site))]
