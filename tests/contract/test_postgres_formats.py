@@ -210,3 +210,11 @@ def test_a_client_whose_reply_was_lost_gets_the_kind_mismatch_by_its_next_copy(
         await release(lease)
 
     stage.mode.run(play())
+
+
+def test_an_installation_is_refused_where_a_later_version_has_installed() -> None:
+    with Postgres(config={"fsync": "off"}) as server:
+        install(server.url)
+        server.command("CREATE FUNCTION lockfast.claim_v3() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        with pytest.raises(EngineRefused, match="a later version of lockfast has installed"):
+            install(server.url)

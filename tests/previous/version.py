@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,14 @@ class Version:
         except OSError:  # another run was faster
             shutil.rmtree(made)
         return folder
+
+    def install(self, url: str) -> None:
+        """Prepare an engine as an upgrade does: with PostgreSQL, the later version installs first."""
+        if self.commit or not url.startswith("postgresql:"):
+            return
+        code = "import sys; from lockfast.engines.postgres import install; install(sys.argv[1])"
+        env = {**os.environ, "PYTHONPATH": str(self.unpacked() / "src")}
+        subprocess.run([sys.executable, "-c", code, url], env=env, check=True)
 
     def _stamp(self) -> str:
         """Return what changes whenever the files do."""

@@ -66,6 +66,8 @@ class Run:
         began, watch = time.monotonic(), Watch()
         # A socket in the file system is in reach from every network, also a broken one.
         with SITES[self.scenario.site]() as site, Redis(config={"unixsocket": _SOCKET}) as register:
+            if self.scenario.previous:
+                VERSIONS[self.scenario.previous].install(site.url)
             workers = self._workers(site, f"unix://{register.data_path / _SOCKET}")
             try:
                 healed = self._traffic(site, workers)

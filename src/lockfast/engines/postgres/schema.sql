@@ -85,6 +85,14 @@ BEGIN
     RAISE EXCEPTION 'the schema lockfast has format %, and this version of lockfast installs format 1',
       v_format USING ERRCODE = 'feature_not_supported', HINT = 'Upgrade lockfast. Nothing was changed.';
   END IF;
+  -- A later version may have the same format. Its functions rely on bodies of ours that it has replaced.
+  IF EXISTS (
+    SELECT FROM pg_proc p WHERE p.pronamespace = 'lockfast'::regnamespace
+      AND p.proname ~ '^(claim|renew|resign|show|record|records)_v([3-9]|[1-9][0-9]+)$'
+  ) THEN
+    RAISE EXCEPTION 'a later version of lockfast has installed the schema lockfast'
+      USING ERRCODE = 'feature_not_supported', HINT = 'Upgrade lockfast. Nothing was changed.';
+  END IF;
 END
 $$;
 
