@@ -24,8 +24,8 @@ def scenario(engine: str, previous: str) -> Scenario:
         site=engine,
         why="two versions of lockfast use one engine",
         ttl=usual.ttl,
-        seconds=4.0,
-        each=2,
+        seconds=2.0,
+        each=1,
         faults=("kill-client", "pause-client"),
         workloads=usual.workloads,
         delta=60.0,
@@ -46,7 +46,7 @@ def acquisitions(folder: Path) -> list[Record]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path) -> None:
-    result = Run(scenario(engine, "c0ff680"), 1, 4.0, tmp_path, say=print).run()
+    result = Run(scenario(engine, "c0ff680"), 1, 2.0, tmp_path, say=print).run()
     assert result["violations"] == []
     tried = acquisitions(tmp_path)
     assert any(each.outcome is Outcome.OK and not theirs(each) for each in tried)
@@ -56,7 +56,7 @@ def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path)
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_version_with_a_further_field_works_beside_this_one(engine: str, tmp_path: Path) -> None:
-    result = Run(scenario(engine, "further-field"), 1, 4.0, tmp_path, say=print).run()
+    result = Run(scenario(engine, "further-field"), 1, 2.0, tmp_path, say=print).run()
     assert result["violations"] == []
     tried = acquisitions(tmp_path)
     for side in (True, False):

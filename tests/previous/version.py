@@ -61,7 +61,7 @@ class Version:
         return folder
 
     def install(self, url: str) -> None:
-        """Prepare an engine as an upgrade does: with PostgreSQL, the later version installs first."""
+        """Prepare an engine as an upgrade does: in PostgreSQL, a later version installs first."""
         if self.commit or not url.startswith("postgresql:"):
             return
         code = "import sys; from lockfast.engines.postgres import install; install(sys.argv[1])"
