@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.previous.version import VERSIONS
 from tests.robustness.history import Kind, Outcome, Record, gathered
 from tests.robustness.run import Run
 from tests.robustness.scenario import Scenario, load
@@ -62,9 +61,3 @@ def test_a_version_with_a_further_field_works_beside_this_one(engine: str, tmp_p
     for side in (True, False):
         assert sum(each.outcome is Outcome.OK and theirs(each) is side for each in tried) > 100
     assert not [each for each in tried if "format" in each.value]
-
-
-def test_the_versions_differ(tmp_path: Path) -> None:
-    for version in VERSIONS.values():
-        assert (version.unpacked() / "src" / "lockfast" / "__init__.py").exists()
-    del tmp_path
