@@ -51,7 +51,9 @@ class Form:
         self.wait_size = seconds(shape.wait_ttl)
         self.head = record.head(shape)
         self.empty = compare(CREATE, EQUAL, 0, self.prefix, self.end)
-        # Every record in the queue has our format and our kind: it begins as ours does.
+        # Every record in the queue has our format and our kind: it begins as ours does. Records of
+        # two formats are no single range: a version that reads both has to widen this condition,
+        # and leaves the kinds to the check after the put (`claiming`).
         kind = b"v%d %d" % (record.FORMAT, shape.kind)
         self.alike = between(kind + b" ", kind + b"!", self.prefix, self.end)
         self.queue = find(self.prefix, self.end)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -25,6 +26,7 @@ BASE = b"lockfast/base"
 
 _special = re.compile(rb"[\x00-\x1f%/\x7f]")
 _key = re.compile(re.escape(CLAIMS) + rb"[^/]+/[0-9a-f]{32}")
+_head = re.compile(rb"(?:[^ ]{1,10} ){5}")  # a record of our format up to its payload
 _unnumbered = re.compile(rb"\d{1,10} \d{1,10} \d{1,8} ")  # how a record of format 0 begins
 
 
@@ -84,10 +86,20 @@ def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
     The caller decides what follows: a claim behind such a row is refused, and a claim ahead of it
     is not affected.
     """
-    read = record.read(stored) if _key.fullmatch(key) else None
-    if read is None:
+    head = _head.match(stored)
+    read = _known(head[0]) if head and _key.fullmatch(key) else None
+    if head is None or read is None:
         return Row(key, revision, lease, None, 0, 0, LONGEST, stored)
-    return Row(key, revision, lease, *read)
+    kind, capacity, weight, ttl, _ = read
+    return Row(key, revision, lease, kind, capacity, weight, ttl, stored[head.end() :])
+
+
+@lru_cache(maxsize=1024)
+def _known(head: bytes) -> record.Record | None:
+    """Parse a record without its payload. The claims of a queue have few different ones, and each
+    claim on a shared lock reads the whole queue.
+    """
+    return record.read(head)
 
 
 def unreadable(row: Row) -> EngineRefused:
