@@ -7,6 +7,10 @@ EXTRAS := alembic,apscheduler,celery,cli,django,etcd,otel,postgres,prometheus,re
 BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
+# Set on some machines. Then each process of pytest, and each Python that a test starts, compiles
+# lockfast and the tests again: to collect those of `make quick` takes 7 to 9 s of a processor, not 2.4.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1

@@ -7,6 +7,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.order import order
 from tests.stolen import LOOK, Watch, record, wait_quiet
 
 # Under nohup, or in the background of a script, these are ignored, and every child inherits that:
@@ -23,6 +24,13 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("tests"), max_examples=20)
 settings.load_profile("tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put long tests first, if xdist is told to keep the order that it finds (tests/tries.py)."""
+    if not config.getoption("loadscopereorder", default=True):
+        items[:] = [items[place] for place in order([item.nodeid for item in items])]
+
 
 WATCH = pytest.StashKey[Watch]()
 

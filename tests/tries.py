@@ -20,6 +20,7 @@ from tests import stolen
 TRIES = 4
 PAUSE = 15.0  # seconds before the second try, and as many more before each further one
 SOME_FAILED = 1  # pytest's exit status; any other than this and 0 is no test's failure
+SHARED = ("--dist", "loadscope", "--no-loadscope-reorder")  # in the order of tests/order.py
 AGAIN = ("-v", "--last-failed", "--last-failed-no-failures=none")
 
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
     asked, rest = parser.parse_known_args(argv)
     patch = ["-m", "gevent.monkey", "--module", "pytest"] if asked.gevent else ["-m", "pytest"]
     pytest = [sys.executable, *patch, *rest]
-    crowd = ["-n", str(asked.n), "--dist", "loadscope"] if asked.n else []
+    crowd = ["-n", str(asked.n), *SHARED] if asked.n else []
     before = len(stolen.recorded())
     status = subprocess.run([*pytest, *crowd], check=False).returncode
     for number in range(1, TRIES):

@@ -4,13 +4,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.robustness.hosts import Host, Network
 from tests.robustness.hosts.network import sweep, traces
-from tests.servers import Redis, wait_until
+from tests.servers import Redis, is_running, wait_until
 
 _SHORT = 0.4
 
@@ -160,7 +159,7 @@ def test_what_a_killed_harness_has_left_is_removed_by_the_next() -> None:
     assert left == traces(int(number)), "a network in use is left alone"
     child.send_signal(signal.SIGKILL)
     child.wait()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its server is ended by the guard")
+    wait_until(lambda: not is_running(int(pid)), "its server is ended by the guard")
     sweep()
     assert not left & traces(int(number))
 

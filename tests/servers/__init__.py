@@ -5,7 +5,7 @@ from tests.servers.cluster import Cluster, SlotMove
 from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.http import Asgi, HttpServer, Wsgi
 from tests.servers.postgres import PgBouncer, Postgres
-from tests.servers.process import Server, ServerError, free_port, wait_until
+from tests.servers.process import Server, ServerError, free_port, is_running, wait_until
 from tests.servers.program import Program
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
@@ -41,5 +41,6 @@ __all__ = [
     "ZooKeeper",
     "ZooKeeperEnsemble",
     "free_port",
+    "is_running",
     "wait_until",
 ]

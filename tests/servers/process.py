@@ -40,6 +40,20 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 10.0) 
         time.sleep(_POLL)
 
 
+def is_running(pid: int) -> bool:
+    """Tell whether a process runs (or is paused).
+
+    A zombie has ended. One whose parent was killed is in /proc until process 1 looks after it,
+    which in a container may take seconds.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    # The state follows the command's name, which stands in brackets and may hold spaces.
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
 def free_port() -> int:
     """Find a TCP port nobody listens on and this process has not given away before."""
     while True:

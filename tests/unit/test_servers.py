@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from tests.servers import (
     Server,
     ServerClock,
     ServerError,
+    is_running,
     wait_until,
 )
 
@@ -43,12 +43,6 @@ def redis(shared: Redis) -> Redis:
 
 def _connect(proxy: Proxy, timeout: float = 5.0) -> Connection:
     return Connection(proxy.host, proxy.port, timeout=timeout)
-
-
-def _is_running(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -107,9 +101,9 @@ def test_servers_die_with_a_killed_session() -> None:
     ) as session:
         assert session.stdout is not None
         pid, folder = session.stdout.readline().split()
-        assert _is_running(int(pid))
+        assert is_running(int(pid))
         session.kill()
-        wait_until(lambda: not _is_running(int(pid)), "the server is gone")
+        wait_until(lambda: not is_running(int(pid)), "the server is gone")
         wait_until(lambda: not Path(folder.decode()).parent.exists(), "its folder is gone")
 
 
@@ -122,7 +116,7 @@ def test_servers_are_ended_at_exit_but_not_by_a_forked_child() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=_ROOT, stdout=subprocess.PIPE, check=True
     )
-    assert not _is_running(int(done.stdout))
+    assert not is_running(int(done.stdout))
 
 
 # --- redis --------------------------------------------------------------------------------------
