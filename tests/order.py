@@ -17,7 +17,6 @@ LONG = (
     "tests/contract/test_deadlines.py",
     "tests/contract/test_zookeeper_faults.py",
     "tests/guards/test_postgres_hammer.py",
-    "tests/guards/test_redis_hammer.py",
     "tests/contract/test_redlock_faults.py",
 )
 
