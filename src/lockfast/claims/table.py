@@ -126,6 +126,7 @@ class Table(Departures):
         with self._lock:
             for wake in wakes:
                 if wake is EVERYONE:
+                    self._missed = now
                     for claim in list(self._by_id.values()):
                         if claim.phase is WAITING:
                             self._pulse.appoint(claim, now)
@@ -280,7 +281,7 @@ class Table(Departures):
             # This request was sent after the grant was pushed, and the reply says "waiting". The
             # engine lost the grant, and applied a late copy, because its clock went back.
             claim.pushed = NEVER
-        if claim.pushed < NEVER:  # the push of the grant overtook this reply
+        if claim.pushed < NEVER or sent <= self._missed:  # a push overtook this reply, or was lost
             self._appoint(claim, now)
         elif standing.recheck is not None:
             when = now + standing.recheck + 0.001

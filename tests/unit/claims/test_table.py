@@ -11,7 +11,7 @@ from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD, WAITING
 from lockfast.claims.table import Table
 from lockfast.errors import Loss
-from lockfast.port import Ask, Shape, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Shape, Standing, Wake
 
 ASK = Ask("0" * 32, Shape("x", 30.0), queue=True, not_after=10.0, payload=b"")
 
@@ -61,6 +61,19 @@ def test_a_push_that_doubts_a_holder_has_it_renewed_at_once() -> None:
     table.wake([Wake(claim.id, granted=False)], 0.2)
     assert table.plan() == 0.2
     assert table.work(0.2).renew == [[claim]]
+
+
+def test_a_waiter_whose_reply_comes_after_everyone_is_asked_about_again_at_once() -> None:
+    # The grant may have been pushed before the subscription, and after the reply was made.
+    table, lease = Table(), Lease()
+    claim = Claim(ASK, 1, weakref.ref(lease))
+    table.register(claim, 0.0)
+    claim.copies = 1
+    table.wake([EVERYONE], 0.2)
+    table.answered(claim, 0.1, Standing(1, granted=False, left=10.0, ahead=1), 0.3)
+    assert table.work(0.3).renew == [[claim]]
+    table.renewed([claim], 0.3, [Standing(1, granted=False, left=10.0, ahead=1)], 0.4)
+    assert table.work(0.4).renew == []  # once is enough
 
 
 def test_a_doubled_push_of_the_grant_does_not() -> None:
