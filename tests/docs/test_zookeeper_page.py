@@ -17,6 +17,7 @@ from lockfast import EngineRefused, EngineUnavailable, Level
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.guarantees import SOUND
+from lockfast.port import Ask, Shape
 from tests.servers import ZooKeeper, wait_until
 from tests.servers.certificates import Certificates
 
@@ -39,6 +40,8 @@ def test_the_documented_node_is_the_one_that_is_used() -> None:
     documented = re.findall(r"`(/lockfast/locks/[^`]*)`", PAGE.read_text("utf-8"))
     assert documented == [nodes.folder("/lockfast", "invoice:42")]
     assert f"{nodes.BUCKETS} buckets" in PAGE.read_text("utf-8")
+    ask = Ask("0" * 32, Shape("invoice:42", 30.0), queue=True, not_after=0.0, payload=b"")
+    assert f"`{nodes.stem(ask)[32:]}0000000007`" in PAGE.read_text("utf-8")
 
 
 def test_the_page_names_the_version_that_the_finding_names() -> None:

@@ -180,7 +180,7 @@ def test_a_claim_in_another_format_is_seen_and_lets_nobody_in_behind_it(number: 
     assert Line(children([(5, 1)])).other is None
 
 
-def test_clients_of_format_0_read_a_capacity_that_none_of_their_claims_has() -> None:
+def test_clients_of_commit_c0ff680_read_a_capacity_that_none_of_their_claims_has() -> None:
     """They take a name apart like this, and leave out a node whose numbers they cannot read."""
     for kind, capacity in [(Kind.LOCK, 1), (Kind.READ_WRITE, SHARED), (Kind.SEMAPHORE, 5)]:
         id_, weight, third, sequence = child(3, (capacity, 1), kind).split("-", 3)

@@ -4,10 +4,10 @@ A claim's node is named `<id>-<weight>-<format>_<kind>_<capacity>-<sequence>`, s
 children is enough to decide which claims are granted. Its data is a line with the ttl and the token
 base, followed by the payload.
 
-The capacity has ten digits, and underscores join it to the format and the kind, because of the
-clients that write format 0. They read the third field with `int`, which ignores underscores, and
-drop a node from their queue if that fails. So they read `1_1_0000000001` as the capacity
-110000000001. No claim of theirs can have that capacity, so they raise `CapacityMismatch`.
+The capacity has ten digits, and underscores join it to the format and the kind, because of clients
+of commit c0ff680, which wrote format 0. They read the third field with `int`, which ignores
+underscores, and drop a node from their queue if that fails. So they read `1_1_0000000001` as the
+capacity 110000000001. No claim of theirs can have that capacity, so they raise `CapacityMismatch`.
 """
 
 from __future__ import annotations
