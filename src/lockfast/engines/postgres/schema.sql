@@ -45,8 +45,8 @@
 --   both formats, as `_v1` does below.
 -- - An installation locks a table only if it changes the table. It locks tables in the order in which the
 --   functions use them, so that it cannot deadlock with clients: bucket, claim, tombstone, broken.
--- - It drops no function that the clients of the release before call, even to create it anew. A client
---   that has just looked the function up would get an error.
+-- - It drops no function that the clients of the release before call, even to create it anew. PostgreSQL
+--   does not lock a function that it has looked up, so a call under way could fail.
 -- - An installation of a lower format is refused: see older_v1.
 
 -- The installation itself runs on a fixed search_path too. Its last statement restores the transaction's own.
