@@ -57,7 +57,7 @@ def shown(lease: Holder) -> Shown:
         return Shown(shape.name, claim.ticket, claim.id, claim.ticket, False)  # noqa: FBT003  # faster
     if shape.kind is Kind.SEMAPHORE:
         raise TypeError(
-            f"a permit of {lease.name!r} cannot be fenced: {shape.capacity} hold at once, and one "
+            f"a permit of {lease.name!r} cannot be fenced: several can be held at once, and one "
             "mark would refuse all but the last of them. Guard the resource by an exclusive lock."
         )
     return Shown(lease.name, lease.ticket, lease.id, lease.fence_floor, shared=True)

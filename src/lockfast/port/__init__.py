@@ -6,7 +6,8 @@ if all live claims ahead of it are granted, and its weight plus their weights is
 capacity. `lockfast.core.queue` implements this rule, and the tests compare every engine with it.
 
 What an engine stores carries the number of its format (`lockfast.core.record.FORMAT`). An engine
-refuses what is stored in another format, with `EngineRefused`, and changes nothing there.
+refuses a name whose live claims are stored in another format, with `EngineRefused`, and changes
+nothing there.
 
 Times: `deadline`, `not_after` and all other times from a caller are instants of the local clock
 (`lockfast.runtime.base.now`), in seconds. `Standing.left` and `recheck` are durations, measured by

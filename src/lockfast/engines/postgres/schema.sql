@@ -30,9 +30,9 @@
 -- Formats: format_v1 returns the format of what is stored. Each row of `claim` shows its own format by its
 -- kind. Rows of format 0, from before lockfast 0.1, have the kind 0, which the column got as its default
 -- when it was added. Rows of format 1 have a kind from 1 to 3. Rows of a later format f have a kind of at
--- least 100 * f. The functions refuse claims on a name that has rows of another format. They neither
--- renew, end nor grant such rows. They delete rows of format 0 that have expired, and no rows of a later
--- format.
+-- least 100 * f. The functions refuse claims on a name that has live rows of another format. They neither
+-- renew nor grant such rows, and delete them when they have expired. So the columns id, b, name, ticket, kind
+-- and expires mean the same in every format.
 --
 -- Upgrades: a client calls the functions of its own version, and clients of two versions run side by side
 -- while an application is deployed. So a release that changes what is stored follows these rules:
@@ -413,7 +413,7 @@ BEGIN
   IF (SELECT c.expires FROM lockfast.claim c WHERE c.b = p_b ORDER BY c.expires LIMIT 1) <= p_now THEN
     FOR v_gone IN
       WITH gone AS (
-        DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now AND c.kind < 100
+        DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now
         RETURNING c AS claim
       )
       SELECT (g.claim).name AS name, count(*) AS claims,
@@ -742,8 +742,7 @@ $$;
 
 -- Return the claims on one name. If `p_below` is given, return those on the names from `p_name` to below
 -- it, and only those behind (p_waits, p_ticket), if these are given too. Names and payloads are in
--- hexadecimal digits. Claims of another format are only returned for one name. The client must check the kind
--- before it reads anything else of a row.
+-- hexadecimal digits. The client must check the kind before it reads anything else of a row.
 CREATE OR REPLACE FUNCTION lockfast.show_v2(
   p_name bytea, p_below bytea, p_waits boolean, p_ticket bigint, p_most integer
 ) RETURNS TABLE (
@@ -767,7 +766,7 @@ BEGIN
              c.expires - v_now, encode(c.payload, 'hex')
       FROM lockfast.claim c
       WHERE (c.name, c.waits, c.ticket) > (p_name, coalesce(p_waits, false), coalesce(p_ticket, -1))
-        AND c.name < p_below AND c.expires > v_now AND c.kind BETWEEN 1 AND 3
+        AND c.name < p_below AND c.expires > v_now
       ORDER BY c.name, c.waits, c.ticket LIMIT least(p_most, 1000);
   END IF;
 END
@@ -834,25 +833,27 @@ $$;
 DROP FUNCTION IF EXISTS lockfast.grant_v1(text), lockfast.recount_v1(bytea), lockfast.sweep_v1(integer, bigint),
   lockfast.standing_v1(bytea, text, bigint), lockfast.leave_v1(bytea, bigint, bigint, bigint, lockfast.claim);
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM PUBLIC;
-
--- In an earlier version, users wrote to the tables. Replace their old rights by the new ones. Also grant all
--- users of an earlier version the functions that were created anew above.
+-- Revoke the rights that PostgreSQL gives everybody to a new function. In an earlier version, users wrote to
+-- the tables: replace their old rights by the new ones. Also grant all users of an earlier version, and
+-- PUBLIC if grant_v2 was called for it, the functions that were created anew above.
 DO $$
 DECLARE
-  v_role text;
+  v_role  text;
+  v_roles text[];
 BEGIN
-  FOR v_role IN
-    SELECT DISTINCT coalesce(r.rolname, 'public')
+  v_roles := ARRAY(
+    SELECT coalesce(r.rolname, 'public')
     FROM pg_class c, LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
     WHERE c.oid = 'lockfast.claim'::regclass AND a.grantee <> c.relowner
       AND a.privilege_type IN ('INSERT', 'DELETE')
     UNION
-    SELECT r.rolname
-    FROM pg_proc p, LATERAL aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee
-    WHERE p.pronamespace = 'lockfast'::regnamespace AND p.proname IN ('renew_v1', 'renew_v2')
-      AND a.grantee <> p.proowner
-  LOOP
+    SELECT coalesce(r.rolname, 'public')
+    FROM pg_proc p, LATERAL aclexplode(p.proacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+    WHERE p.pronamespace = 'lockfast'::regnamespace AND a.grantee <> p.proowner
+      AND (p.proname = 'renew_v2' OR p.proname = 'renew_v1' AND a.grantee <> 0)
+  );
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM PUBLIC;
+  FOREACH v_role IN ARRAY v_roles LOOP
     PERFORM lockfast.grant_v2(v_role);
   END LOOP;
 END

@@ -142,7 +142,11 @@ class Claiming:
         if verdict is Verdict.UNREACHABLE:
             if poll.lacking:  # the nodes have the scripts now, so another proposal may win
                 return poll.refused(trial, Verdict.OUTBID)
-            raise poll.unreachable()
+            error = poll.unreachable()
+            if isinstance(error, EngineRefused):  # the client takes it that no node has the claim
+                await self._free(ask, trial, poll.loose, withdrawn=True)
+                trial.open = trial.held = False
+            raise error
         await self._free(ask, trial, poll.loose, withdrawn=True)
         trial.open = trial.held = False
         if verdict is Verdict.STRANGERS:

@@ -41,11 +41,11 @@ Rows = list[list[Any]]
 async def one_name(transport: Transport, name: str, deadline: float) -> Page:
     """Return the claims on one name."""
     answers = await _ask(transport, [name], deadline)
-    every = [each[0] for each in answers.values()]
-    entries, others = _merged(name, every, len(transport.nodes)), _formats(every)
-    if others and not entries:  # to leave it out would show the name as free
-        raise other_format(name, max(others))
-    return Page(entries, None, others)
+    every, size = [each[0] for each in answers.values()], len(transport.nodes)
+    foreign = [_formats([rows]) for rows in every]
+    if sum(map(bool, foreign)) >= quorum(size):  # to leave it out would show the name as free
+        raise other_format(name, max(max(each) for each in foreign if each))
+    return Page(_merged(name, every, size), None)
 
 
 async def highest_of(transport: Transport, name: str, ident: str, deadline: float) -> int:

@@ -87,9 +87,19 @@ end
 local UNREADABLE = {ticket = 0, ttl = math.huge, wait = math.huge}
 
 -- Return the claim of a member '~id' of the order, or UNREADABLE. A member with a negative score but
--- without '~' comes from another program.
+-- without '~' comes from another program. A record of another format is an error: its queue must not be
+-- dropped.
 local function expiring(q, member)
-  return string.sub(member, 1, 1) == '~' and find(q, string.sub(member, 2)) or UNREADABLE
+  if string.sub(member, 1, 1) ~= '~' then
+    return UNREADABLE
+  end
+  local id = string.sub(member, 2)
+  local claim, record = find(q, id)
+  local other = not claim and record and other_format(id .. ' ' .. record)
+  if other then
+    error(other, 0)
+  end
+  return claim or UNREADABLE
 end
 
 -- Read a queue and find its expired claims. If the clock went back, also find the claims that expire too
