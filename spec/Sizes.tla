@@ -11,8 +11,8 @@ CONSTANTS
   Claims,     \* each is made once
   Shapes,     \* what a claim may be: <<kind, capacity, weight>>, with kind "lock" or "semaphore"
   Kinds,      \* "atomic": the engine refuses a claim of another kind than those that are there.
-              \* "afterwards": the claim enters, and its client sees its kind on a snapshot (etcd,
-              \* ZooKeeper). Until it has left, neither it nor any claim behind it is granted.
+              \* "afterwards": the claim enters, and its client sees the kinds on a snapshot
+              \* (ZooKeeper). Until it has left, neither it nor any claim behind it is granted.
               \* "none": kinds are not compared
   InOrder,    \* whether a claim waits until all claims ahead of it are granted
   TokenIf     \* who has a fencing token: "kind": locks. "whole": whoever weighs its own capacity

@@ -20,7 +20,7 @@ import lockfast
 from lockfast.engines.zookeeper import engine, nodes, session
 from lockfast.engines.zookeeper.kazoo_handler import LARGEST, PATIENCE, Handler
 from lockfast.engines.zookeeper.kazoo_replies import SHAPES
-from lockfast.errors import EngineUnavailable, LockfastError
+from lockfast.errors import EngineRefused, EngineUnavailable, LockfastError
 from tests.servers import ZooKeeper
 
 SOON = 8.0  # seconds
@@ -265,7 +265,6 @@ def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeep
             "hello",
             f"{id_}-0-1-0000000000",
             f"{id_}--5-1-0000000000",
-            f"{id_}-2-1_1_0000000001-0000000000",
             "-" * 40,
             "\u0663",
         ):
@@ -278,6 +277,12 @@ def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeep
         assert client.lock("x", ttl=8).try_acquire() is None
         lease.release()
         stranger.delete(folder, recursive=True)
+        client.lock("x", ttl=8).acquire(timeout=SOON).release()
+        unreadable = f"{folder}/{id_}-1-1_4_0000000001-0000000000"
+        stranger.create(unreadable, b"", makepath=True)
+        with pytest.raises(EngineRefused, match=r"format 1 that this version .* cannot read"):
+            client.lock("x", ttl=8).acquire(timeout=SOON)
+        stranger.delete(unreadable)
         client.lock("x", ttl=8).acquire(timeout=SOON).release()
     stranger.stop()
     stranger.close()

@@ -22,7 +22,7 @@ SIZES = {  # capacities and weights
     "register:0": ((1, 1),),
     "register:1": ((1, 1),),
     "rwlock:0": ((9, 1), (9, 1), (9, 9)),
-    "semaphore:0": ((3, 1), (5, 2), (5, 4)),
+    "semaphore:0": ((3, 1), (8, 1), (8, 4)),
 }
 
 

@@ -197,6 +197,24 @@ def test_a_writer_beside_a_reader_is_found() -> None:
     assert not checkers.capacity([*readers, *held("w", 3, 6, 7, capacity=9, weight=9)])
 
 
+def test_a_semaphore_that_grew_holds_no_more_than_its_new_size() -> None:
+    five = held("a", 1, 0, 5, capacity=5, weight=5)
+    assert not checkers.capacity([*five, *held("b", 2, 1, 6, capacity=8, weight=3)])
+    assert not checkers.capacity([*held("b", 2, 0, 6, capacity=8, weight=3), *five])
+    assert checkers.capacity([*five, *held("b", 2, 1, 6, capacity=8, weight=4)])
+    assert checkers.capacity([*five, *held("b", 2, 1, 6, capacity=3, weight=1)])
+
+
+def test_a_claim_of_a_larger_capacity_that_overtakes_a_smaller_one_is_found() -> None:
+    holder = held("a", 1, 0, 20, capacity=8, weight=4)
+    small = held("b", 2, 20.1, 25, capacity=3)
+    large = held("c", 3, 2, 22, capacity=8)
+    assert "c (ticket 3) overtook b (ticket 2)" in said(
+        checkers.ticket_order([*holder, *small, *large])
+    )
+    assert not checkers.ticket_order([*holder, *small, *held("c", 3, 20.2, 22, capacity=8)])
+
+
 def test_a_later_ticket_that_goes_first_is_found() -> None:
     second = held("b", 2, 1, 2)
     first = grant("a", 1, 0, 3)

@@ -56,8 +56,7 @@ class Queues:
         queue = self._look(shape.name, now)
         mine = _find(queue, ask.id)
         if mine is None:
-            if queue and queue[0].shape.kind is not shape.kind:
-                raise KindMismatch(shape.name, shape.kind.words, queue[0].shape.kind.words)
+            _agree(shape, queue)
             weight = sum(m.shape.weight for m in queue) + shape.weight
             fits = weight <= shape.capacity and all(m.granted for m in queue)
             if not fits and not ask.queue:
@@ -140,6 +139,12 @@ class Queues:
             if not member.granted:
                 member.granted = True
                 self.wakes.append(Wake(member.ask.id, granted=True, floor=queue[0].ticket))
+
+
+def _agree(shape: Shape, queue: list[Member]) -> None:
+    """Raise `KindMismatch` if the claims of a queue are of another kind than a new one."""
+    if queue and queue[0].shape.kind is not shape.kind:
+        raise KindMismatch(shape.name, shape.kind.words, queue[0].shape.kind.words)
 
 
 def _find(queue: list[Member], id_: str) -> Member | None:

@@ -96,16 +96,21 @@ class Waits:
     def _move(self, queue: Sequence[Entry], stuck: set[str]) -> None:
         """Remove claims from `stuck` that fit beside the stuck claims ahead of them in a queue.
 
-        A claim that waits behind a stuck one is stuck too, also if its own capacity is larger.
+        A claim that waits behind a stuck one is stuck too, also if its own capacity is larger. For
+        the lenient claim, what its own thread holds does not count, so neither do the claims that
+        wait for nothing else.
         """
         load = own = 0
-        waits = False
+        waits = waits_for_others = False
         for entry in queue:
             bearer = self._bearers.get(entry.id, entry.id)
-            ahead = load - own if entry.id == self._lenient else load
-            if entry.id in stuck and not waits and ahead + entry.weight <= entry.capacity:
+            lenient = entry.id == self._lenient
+            fits = (load - own if lenient else load) + entry.weight <= entry.capacity
+            if entry.id in stuck and fits and not (waits_for_others if lenient else waits):
                 stuck.discard(entry.id)
-            waits = waits or entry.id in stuck
+            if entry.id in stuck:
+                waits = True
+                waits_for_others |= load - own + entry.weight > entry.capacity
             if bearer in stuck:
                 load += entry.weight
                 own += entry.weight if bearer == self._lenient else 0

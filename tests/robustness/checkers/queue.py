@@ -36,7 +36,7 @@ def capacity(history: Iterable[Record]) -> list[Violation]:
 
 
 def ticket_order(history: Iterable[Record]) -> list[Violation]:
-    """No grant overtakes an earlier ticket beside which it does not fit.
+    """No grant overtakes an earlier ticket beside which it does not fit, or that has to wait.
 
     A claim with a lower ticket was there before, and is there until its holder lets it go or its
     time is over. So it counts already while it still waits: with it, and with all others ahead,
@@ -55,11 +55,19 @@ def ticket_order(history: Iterable[Record]) -> list[Violation]:
             there = [each for each in ahead if each.until > belief.began]
             ahead.append(belief)
             late = [each for each in there if each.began > belief.began]
-            if late and sum(each.weight for each in there) + belief.weight > belief.capacity:
+            crowded = sum(each.weight for each in there) + belief.weight > belief.capacity
+            late = late if crowded else [each for each in late if _waits(each, there)]
+            if late:
                 who = ", ".join(f"{each.client} (ticket {each.token})" for each in late)
                 said = f"{name}: {belief.client} (ticket {belief.token}) overtook {who}"
                 wrong.append(Violation("ticket_order", said, *_span([*there, belief])))
     return wrong
+
+
+def _waits(belief: Belief, there: list[Belief]) -> bool:
+    """Whether a claim has to wait, by its own capacity, for those that are there ahead of it."""
+    ahead = sum(each.weight for each in there if each.token < belief.token)
+    return ahead + belief.weight > belief.capacity
 
 
 def _span(held: list[Belief]) -> tuple[float, float]:

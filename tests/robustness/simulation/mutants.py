@@ -15,6 +15,7 @@ from lockfast.claims import acquire, acquire_all, deadlock, release
 from lockfast.claims.claim import Claim
 from lockfast.claims.session import Session
 from lockfast.claims.table import Table
+from lockfast.core import queue as queue_model
 from lockfast.core.queue import Member, Queues, _find, _standing
 from lockfast.core.token import mint
 from lockfast.core.validity import DRIFT
@@ -233,6 +234,7 @@ MUTANTS: dict[str, Sequence[Patch]] = {
     "last come, first served": ((Queues, "_grant", grant_to_the_last),),
     "small claims overtake": ((Queues, "_grant", grant_to_whoever_fits),),
     "permits counted by heads": ((Queues, "_grant", grant_by_heads),),
+    "kinds not compared": ((queue_model, "_agree", lambda *_: None),),
     "the head's capacity for all": ((Queues, "_grant", grant_by_the_heads_capacity),),
     "readers that raise the mark": ((mark, "admit", admit_readers_as_writers),),
     "readers that do not seal": ((mark, "admit", admit_readers_without_a_seal),),

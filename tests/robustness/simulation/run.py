@@ -12,11 +12,10 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from lockfast import port
 from lockfast.claims import acquire, session
 from lockfast.claims.heart import log
 from lockfast.errors import LockfastError
-from lockfast.port import Engine
+from lockfast.port import Engine, shape
 from tests.robustness.simulation.deeds import TTLS
 from tests.robustness.simulation.network import Network
 from tests.robustness.simulation.party import Party
@@ -64,7 +63,7 @@ def quiet() -> Iterator[list[str]]:
     log.setLevel(logging.ERROR)
     try:
         with (
-            patch.object(port, "LONGEST_WAIT", WAIT),
+            patch.object(shape, "LONGEST_WAIT", WAIT),
             patch.object(session, "IO", IO),
             patch.object(acquire, "LONGEST_LOOK", LOOK),
         ):

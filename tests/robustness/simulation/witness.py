@@ -64,6 +64,9 @@ class Witness:
 
     def _queue(self, name: str, queues: Queues, kind: str, present: set[str]) -> None:
         weight = 0
+        kinds = {entry.kind for entry in queues.entries(name, self.server.clock())}
+        if len(kinds) > 1:
+            raise Broken(f"{name} has claims of several kinds")
         for entry in queues.entries(name, self.server.clock()):
             if entry.id not in present and kind != "claim":
                 raise Broken(f"a {kind} brought {entry.id[20:]} on {name} to life")

@@ -215,3 +215,14 @@ def test_a_crowd_of_a_thousand_is_searched_in_a_moment() -> None:
     holding = held(*((n, {}) for n in range(2, 1001)))
     waits = Waits(queues, holding)
     assert waits.stuck == set()
+
+
+def test_a_lenient_claim_does_not_wait_for_who_waits_for_its_own_thread() -> None:
+    """Who waits behind what the lenient claim's thread holds stands in nobody's way for ever."""
+    queues = {
+        **queue_of("s", 4, (1, 3, True), (2, 1, True), (5, 1, False), (6, 1, False)),
+        **queue_of("t", 1, (3, 1, True), (4, 1, False)),
+    }
+    holding = held((6, {1: "s", 3: "t"}), (4, {2: "s"}), (5, {}))
+    assert Waits(queues, holding, lenient=f"{6:032x}").stuck == set()
+    assert f"{6:032x}" in Waits(queues, holding).stuck

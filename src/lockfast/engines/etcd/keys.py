@@ -123,4 +123,7 @@ def base(key: bytes, stored: bytes) -> int:
 
 
 def _foreign(key: bytes) -> EngineRefused:
-    return EngineRefused(f"The key {key!r} in etcd was not written by lockfast. Delete it.")
+    return EngineRefused(
+        f"The key {key!r} in etcd was not written by lockfast, or was written by a "
+        "later version. Delete it, unless clients of a later version run."
+    )

@@ -47,7 +47,8 @@ class Node(NamedTuple):
     capacity: int
     sequence: int
     kind: Kind | None
-    """None if the claim is stored in another format. Then its weight and capacity are not known."""
+    """None if the claim is stored in another format, or cannot be read. Then its weight and
+    capacity are not known."""
     format: int = FORMAT
 
 
@@ -134,13 +135,16 @@ def parse(child: str) -> Node | None:
         return _parse_other(child)
     id_, weight, kind, capacity, sequence = found.groups()
     node = Node(child, id_, int(weight), int(capacity), int(sequence), _KINDS[kind])
-    sane = fits_kind(_KINDS[kind], node.capacity, node.weight) and _counted(node.sequence)
-    return node if sane else None
+    if not fits_kind(_KINDS[kind], node.capacity, node.weight):
+        node = node._replace(kind=None, weight=1, capacity=0)
+    return node if _counted(node.sequence) else None
 
 
 def _parse_other(child: str) -> Node | None:
-    """Parse the name of a claim's node that is stored in another format; None if it is not valid.
-    It must not be dropped, or a claim of ours would be granted beside it.
+    """Parse the name of a claim's node that is stored in another format, or in ours with fields
+    that we do not know; None if it is not valid. It must not be dropped, or a claim of ours would
+    be granted beside it. So every later format keeps this shape: an id of 32 letters and digits, a
+    field, a field that begins with the number of the format and an underscore, and the sequence.
     """
     found = _BARE.fullmatch(child)
     if found is not None:
@@ -149,8 +153,7 @@ def _parse_other(child: str) -> Node | None:
         found = _OTHER.fullmatch(child)
         if found is None:
             return None
-        number = int(found[2])
-        sane = number != FORMAT
+        number, sane = int(found[2]), True
     sequence = int(found[found.re.groups])
     if not sane or not _counted(sequence):
         return None
