@@ -97,7 +97,7 @@ def test_a_wait_for_a_bucket_ends_at_the_server_by_itself(server: Postgres) -> N
         blocker.execute(BUCKET)
         started = time.monotonic()
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            other.execute("SELECT lockfast.renew_v1('{x}', '{a}')")
+            other.execute("SELECT lockfast.renew_v2('{x}', '{a}')")
         assert 1.5 < time.monotonic() - started < 5
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from lockfast.engines.postgres import install, messages, replies
-from lockfast.port import SHARED, Ask, Shape, Standing
+from lockfast.port import SHARED, Ask, Kind, Shape, Standing
 from tests.servers import Postgres
 
 FEW, MANY = 50, 5000
@@ -21,9 +21,12 @@ WHERE relnamespace = 'lockfast'::regnamespace
 # What as many claims in turn leave: five thousand commits would take longer than all that follows.
 FILL = """
 INSERT INTO lockfast.claim
+  (id, b, name, ticket, waits, capacity, weight, ttl, wait_ttl, expires, place, claims, waiting,
+   held, payload, kind)
 SELECT '{prefix}' || to_char(i, 'FM0000000000'), lockfast.bucket_v1(convert_to('{name}', 'UTF8')),
   convert_to('{name}', 'UTF8'), i, i > {fit}, {capacity}, 1, 600000000, 600000000,
-  lockfast.micros_v1() + 600000000, i, i, greatest(i - {fit}, 0), least(i, {fit}), ''
+  lockfast.micros_v1() + 600000000, i, i, greatest(i - {fit}, 0), least(i, {fit}), '',
+  {kind}
 FROM generate_series(1, {size}) i
 """
 
@@ -33,11 +36,11 @@ def lock(size: int) -> Shape:
 
 
 def permits(size: int) -> Shape:
-    return Shape(f"permits {size}", 600.0, capacity=2 * MANY)
+    return Shape(f"permits {size}", 600.0, Kind.SEMAPHORE, 2 * MANY)
 
 
 def readers(size: int) -> Shape:
-    return Shape(f"readers {size}", 600.0, capacity=SHARED)
+    return Shape(f"readers {size}", 600.0, Kind.READ_WRITE, SHARED)
 
 
 def asked(shape: Shape, number: int, *, queue: bool = True) -> Ask:
@@ -53,6 +56,7 @@ def fill(server: Postgres, shape: Shape, size: int) -> None:
             size=size,
             name=shape.name,
             prefix=asked(shape, 1).id[:22],
+            kind=int(shape.kind),
             capacity=shape.capacity,
             fit=min(shape.capacity, size),
         )
@@ -93,7 +97,7 @@ class Desk:
 
     def renew(self, ask: Ask) -> Standing:
         ((_, standing),) = replies.renewed(self._rows(messages.renew([ask])), [ask])
-        assert standing is not None
+        assert isinstance(standing, Standing)
         return standing
 
     def resign(self, *asks: Ask) -> None:
@@ -138,7 +142,7 @@ OPERATIONS = {
     "give a permit back": lambda desk, size: desk.resign(asked(permits(size), 1)),
     "read": lambda desk, size: desk.claim(asked(readers(size), size + 1)),
     "wait to write": lambda desk, size: desk.claim(
-        asked(Shape(readers(size).name, 600.0, SHARED, SHARED), size + 1)
+        asked(Shape(readers(size).name, 600.0, Kind.READ_WRITE, SHARED, SHARED), size + 1)
     ),
 }
 
@@ -183,7 +187,7 @@ def test_a_place_far_back_is_never_told_too_low_and_the_count_behind_a_holder_is
 def test_the_totals_are_right_when_the_last_leaves_and_another_comes(desk: Desk) -> None:
     shape = permits(FEW)
     desk.resign(*(asked(shape, number) for number in (FEW, FEW - 1, 7)))
-    writer = Shape(shape.name, 600.0, shape.capacity, shape.capacity - (FEW - 4))
+    writer = Shape(shape.name, 600.0, shape.kind, shape.capacity, shape.capacity - (FEW - 4))
     # One permit too many by one: then it fits once another has left.
     assert not desk.claim(asked(writer, FEW + 1)).granted
     desk.resign(asked(shape, 1))

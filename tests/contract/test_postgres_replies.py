@@ -43,7 +43,7 @@ STANDINGS = [
     "7 f 1000000 0 0 7 x head 6 00",
     "7 f 1000000 0 0 7 - head -6 00",
 ]
-CLAIMS = ["", "x", "-1", f"{2**80}", f"{NOW} 0x1", "1" * 5000]
+CLAIMS = ["", "x", "-1", f"{2**80}", f"{NOW} 0x1", f"{NOW} 1", f"{NOW} 4", f"{NOW} 99", "1" * 5000]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def ask(name: str = "x") -> Ask:
 def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
     server: Postgres, engine: PostgresEngine, answer: str
 ) -> None:
-    with answering(server, "claim_v1", "text", answer):
+    with answering(server, "claim_v2", "text", answer):
         with pytest.raises(EngineUnavailable) as caught:
             drive(engine.claim(ask(), now() + 2))
         assert caught.value.sent
@@ -117,13 +117,14 @@ def test_a_greeting_with_an_impossible_time_is_no_connection(
 @pytest.mark.parametrize(
     "answer",
     ["", "x", f"1 {NOW}", f"0 {NOW}", f"3 {NOW}", f"1 {NOW}\n1 {NOW}", f"1 {NOW}\n2 {NOW}\n2 {NOW}"]
+    + [f"1 {NOW} {kind}\n2 {NOW}" for kind in (1, 4, 99, -1, 2**15)]
     + [f"1 {NOW} {each}\n2 {NOW}" for each in STANDINGS],
 )
 def test_a_renewal_with_an_impossible_reply_is_unknown_and_not_lost(
     server: Postgres, engine: PostgresEngine, answer: str
 ) -> None:
     with (
-        answering(server, "renew_v1", "text", answer),
+        answering(server, "renew_v2", "text", answer),
         pytest.raises(EngineUnavailable) as caught,
     ):
         drive(engine.renew([ask("a"), ask("b")], now() + 2))
@@ -135,7 +136,7 @@ def test_a_resignation_with_an_impossible_reply_is_unknown(
     server: Postgres, engine: PostgresEngine, answer: str
 ) -> None:
     with (
-        answering(server, "resign_v1", "text", answer),
+        answering(server, "resign_v2", "text", answer),
         pytest.raises(EngineUnavailable) as caught,
     ):
         drive(engine.resign([ask("a"), ask("b")], now() + 2, doubt=False))
@@ -145,7 +146,7 @@ def test_a_resignation_with_an_impossible_reply_is_unknown(
 def test_a_client_gets_an_error_of_ours(server: Postgres) -> None:
     with (
         lockfast.connect(server.url) as client,
-        answering(server, "claim_v1", "text", f"{NOW} 7 t 1000000000000 0 0 7"),
+        answering(server, "claim_v2", "text", f"{NOW} 7 t 1000000000000 0 0 7"),
         pytest.raises(LockfastError),
     ):
         client.lock("x").acquire(timeout=0.5)
@@ -153,13 +154,13 @@ def test_a_client_gets_an_error_of_ours(server: Postgres) -> None:
 
 def test_a_name_that_is_not_text_hides_no_other(server: Postgres) -> None:
     call = (
-        "SELECT lockfast.claim_v1('\\x61ff', 'stranger', 1, 1, 5000000, 5000000, true, "
+        "SELECT lockfast.claim_v2('\\x61ff', 'stranger', 1, 1, 1, 5000000, 5000000, true, "
         "4503599627370495, 0, '', '')"
     )
     with lockfast.connect(server.url) as client, client.lock("seen"):
         server.command(call)
         assert len(client.inspect()) == 2
-    server.command("SELECT lockfast.resign_v1('{\"\\\\x61ff\"}', '{stranger}', '{NULL}')")
+    server.command("SELECT lockfast.resign_v2('{\"\\\\x61ff\"}', '{stranger}', '{NULL}')")
 
 
 def test_a_forged_notification_lets_nobody_in_and_a_broken_one_deafens_nobody(

@@ -12,7 +12,7 @@ import lockfast
 from lockfast import EngineRefused
 from lockfast.engines import opener
 from lockfast.engines.postgres import install
-from lockfast.port import Ask, Shape
+from lockfast.port import SHARED, Ask, Shape
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
@@ -70,8 +70,9 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "FROM pg_proc WHERE pronamespace = 'lockfast'::regnamespace "
         "AND has_function_privilege('app', oid, 'execute') ORDER BY 1"
     )
-    names = ["claim_v1", "record_v1", "records_v1", "renew_v1", "resign_v1", "show_v1"]
-    assert rows == [(name, True, True) for name in names]
+    names = ["claim_v2", "record_v2", "records_v2", "renew_v2", "resign_v2", "show_v2"]
+    refusing = ["claim_v1", *(name.replace("2", "1") for name in names)]  # claim_v1 had two forms
+    assert rows == [(name, True, True) for name in sorted(names + refusing)]
 
 
 @pytest.mark.parametrize(
@@ -83,21 +84,23 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "INSERT INTO lockfast.tombstone VALUES ('x', 0, 0, '')",
         "TRUNCATE lockfast.bucket",
         "INSERT INTO lockfast.broken VALUES ('x', 'x', 0, '')",
-        "SELECT lockfast.leave_v1('x', 1, 0, 1, NULL)",
-        "SELECT lockfast.sweep_v1(1, 9007199254740991)",
-        "SELECT lockfast.grant_v1('other')",
-        "CREATE FUNCTION lockfast.claim_v1() RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
+        "SELECT lockfast.leave_v2('x', 1, 0, 1, NULL)",
+        "SELECT lockfast.sweep_v2(1, 9007199254740991)",
+        "SELECT lockfast.grant_v2('other')",
+        "CREATE FUNCTION lockfast.claim_v2() RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
     ],
 )
 def test_a_lock_user_cannot_touch_what_is_stored(server: Postgres, statement: str) -> None:
     assert refused(as_role(server, "app"), statement) == "42501"
 
 
-def claiming(weight: int = 1, base: int = 0, id_: str = "x", **sql: str) -> str:
-    """Write a claim; `sql`: expressions for its name, its payload and its word."""
+def claiming(sizes: str = "1, 1, 1", base: int = 0, id_: str = "x", **sql: str) -> str:
+    """Write a claim; `sizes`: its kind, capacity and weight; `sql`: expressions for its name, its
+    payload and its word.
+    """
     said = {"name": "'held'", "payload": "''", "word": "''"} | sql
     return (
-        f"SELECT lockfast.claim_v1({said['name']}, '{id_}', 1, {weight}, 1000000, 1000000, true, "
+        f"SELECT lockfast.claim_v2({said['name']}, '{id_}', {sizes}, 1000000, 1000000, true, "
         f"4503599627370495, {base}, {said['payload']}, {said['word']})"
     )
 
@@ -105,9 +108,18 @@ def claiming(weight: int = 1, base: int = 0, id_: str = "x", **sql: str) -> str:
 @pytest.mark.parametrize(
     "statement",
     [
-        claiming(weight=-1),
-        claiming(weight=0),
-        claiming(weight=2),
+        claiming("1, 1, -1"),
+        claiming("1, 1, 0"),
+        claiming("1, 1, 2"),
+        claiming("1, 2, 1"),  # a lock that would fit beside another
+        claiming(f"1, {SHARED}, 1"),
+        claiming("2, 1, 1"),
+        claiming(f"2, {SHARED}, 2"),
+        claiming(f"3, {SHARED}, 1"),
+        claiming("0, 1, 1"),
+        claiming("4, 1, 1"),
+        claiming("101, 1, 1"),
+        claiming("NULL, 1, 1"),
         claiming(base=2**53 - 1),
         claiming(base=-(2**62)),
         claiming(id_="a b"),
@@ -134,7 +146,7 @@ def test_a_claim_may_have_a_name_a_payload_and_a_word_of_full_length(server: Pos
         row = connection.execute(call.encode()).fetchone()
         assert row is not None
         assert row[0].split()[2] == "t"
-        gone = f"SELECT lockfast.resign_v1(ARRAY[{name}], '{{{id_}}}', '{{NULL}}')"
+        gone = f"SELECT lockfast.resign_v2(ARRAY[{name}], '{{{id_}}}', '{{NULL}}')"
         assert connection.execute(gone.encode()).fetchall() == [("t",)]
 
 
@@ -145,14 +157,14 @@ def test_a_second_record_of_a_break_does_not_rewrite_the_first(server: Postgres)
         psycopg.connect(as_role(server, "app"), autocommit=True) as connection,
     ):
         for record in (b"first", b"second"):
-            connection.execute("SELECT lockfast.record_v1('recorded', %s, %s)", [lease.id, record])
-        kept = connection.execute("SELECT lockfast.records_v1('recorded')").fetchall()
+            connection.execute("SELECT lockfast.record_v2('recorded', %s, %s)", [lease.id, record])
+        kept = connection.execute("SELECT lockfast.records_v2('recorded')").fetchall()
         assert [bytes.fromhex(row[0]) for row in kept] == [b"first"]
 
 
 def test_a_lock_user_cannot_record_the_break_of_another_roles_lock(server: Postgres) -> None:
     with lockfast.connect(as_role(server, "other")) as client, client.lock("kept") as lease:
-        call = f"SELECT lockfast.record_v1('kept', '{lease.id}', 'x')"
+        call = f"SELECT lockfast.record_v2('kept', '{lease.id}', 'x')"
         with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="other") as no:
                 connection.execute(call.encode())
@@ -165,7 +177,7 @@ def test_a_lock_user_cannot_release_the_lock_of_another_role(server: Postgres) -
         client.lock("theirs", ttl=5) as lease,
         lockfast.connect(as_role(server, "app")) as stranger,
     ):
-        call = f"SELECT lockfast.resign_v1('{{theirs}}', '{{{lease.id}}}', '{{NULL}}')"
+        call = f"SELECT lockfast.resign_v2('{{theirs}}', '{{{lease.id}}}', '{{NULL}}')"
         assert refused(as_role(server, "app"), call) == "42501"
         with pytest.raises(EngineRefused, match="other"):
             stranger.revoke(stranger.lock("theirs").holders()[0], "I want it")
@@ -179,14 +191,14 @@ def test_a_lock_user_cannot_forbid_another_role_an_id(server: Postgres) -> None:
     for id_ in ids:
         with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
             connection.execute(
-                "SELECT lockfast.resign_v1('{free}', %s, '{4503599627370495}')", [[id_]]
+                "SELECT lockfast.resign_v2('{free}', %s, '{4503599627370495}')", [[id_]]
             )
     with psycopg.connect(as_role(server, "other"), autocommit=True) as connection:
         claimed = connection.execute(claiming(id_=ids[0]).replace("held", "free").encode())
         row = claimed.fetchone()
         assert row is not None
         assert len(row[0].split()) > 1
-        connection.execute("SELECT lockfast.resign_v1('{free}', %s, '{NULL}')", [[ids[0]]])
+        connection.execute("SELECT lockfast.resign_v2('{free}', %s, '{NULL}')", [[ids[0]]])
     with psycopg.connect(as_role(server, "app"), autocommit=True) as connection:
         dead = connection.execute(claiming(id_=ids[1]).replace("held", "free").encode())
         assert dead.fetchall()[0][0].isdigit()  # its own word counts
@@ -208,26 +220,6 @@ def test_a_member_of_the_role_or_of_the_schemas_owner_can_break_its_locks(
         server.command(f"REVOKE {of} FROM operator")
 
 
-def test_an_installation_of_the_earlier_schema_is_brought_up_to_date_with_its_users() -> None:
-    with Postgres(config={"fsync": "off"}) as server:
-        install(server.url)
-        server.command(
-            "CREATE ROLE app LOGIN; "
-            "ALTER TABLE lockfast.claim DROP COLUMN owner, DROP COLUMN word; "
-            "ALTER TABLE lockfast.tombstone DROP COLUMN owner, ADD PRIMARY KEY (id); "
-            "DROP FUNCTION lockfast.show_v1, lockfast.grant_v1, lockfast.may_v1; "
-            "DROP FUNCTION lockfast.record_v1, lockfast.records_v1; DROP TABLE lockfast.broken; "
-            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO PUBLIC; "
-            "GRANT USAGE ON SCHEMA lockfast TO app; "
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockfast TO app"
-        )
-        install(server.url)
-        do_everything(as_role(server, "app"))
-        assert refused(as_role(server, "app"), "DELETE FROM lockfast.claim") == "42501"
-        install(server.url)
-        do_everything(as_role(server, "app"))
-
-
 def test_a_schema_that_a_stranger_has_made_is_not_installed_into() -> None:
     with Postgres(config={"fsync": "off"}) as server:
         server.command("CREATE ROLE stranger; CREATE SCHEMA lockfast AUTHORIZATION stranger")
@@ -241,7 +233,7 @@ def test_a_claim_that_another_role_made_of_our_id_is_not_taken_for_ours(
 ) -> None:
     id_ = secrets.token_hex(16)
     call = (
-        f"SELECT lockfast.claim_v1('{name}', '{id_}', 1, 1, 30000000, 10000000, true, "
+        f"SELECT lockfast.claim_v2('{name}', '{id_}', 1, 1, 1, 30000000, 10000000, true, "
         "4503599627370495, 0, '', '')"
     )
     engine = opener(parse(as_role(server, "app")), Threads())()
@@ -251,7 +243,7 @@ def test_a_claim_that_another_role_made_of_our_id_is_not_taken_for_ours(
             connection.execute(call.encode())
             assert drive(engine.claim(ask, now() + 5)) is None
             assert drive(engine.claim_all([ask], now() + 5)) == [None]
-            gone = f"SELECT lockfast.resign_v1('{{{name}}}', '{{{id_}}}', '{{NULL}}')"
+            gone = f"SELECT lockfast.resign_v2('{{{name}}}', '{{{id_}}}', '{{NULL}}')"
             assert connection.execute(gone.encode()).fetchall() == [("t",)]
     finally:
         drive(engine.close())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import hiredis
 import pytest
 
-from lockfast.engines.redis import messages
+from lockfast.engines.redis import messages, replies
 from lockfast.engines.redis.reply_parser import MISSING, Parser
 from lockfast.engines.redlock import messages as redlock_packets
 from lockfast.errors import EngineError, EngineUnavailable
@@ -288,8 +288,8 @@ def test_a_name_that_looks_like_the_head_of_an_array_is_read(split: int) -> None
 def test_an_id_that_somebody_else_has_written_is_neither_shown_nor_sent() -> None:
     """A resignation sends it behind a fixed length: it ran commands as whoever broke the lock."""
     evil = "0" * 30 + "\r\n*2\r\n$3\r\nDEL\r\n$8\r\nprecious\r\n"
-    row = [evil.encode(), b"5", 1, 1000, b"1", b"1", b""]
-    assert messages.entries("x", [row]) == []
+    row = [evil.encode(), b"5", 1, 1000, b"v1 1 1 1 5000 "]
+    assert replies.entries("x", [row]) == []
     ask = Ask(evil, Shape("x", 5.0), queue=True, not_after=0.0, payload=b"")
     with pytest.raises(ValueError, match="not the id"):
         messages.resign(messages.resign_form("x"), ask, 0)

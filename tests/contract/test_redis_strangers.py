@@ -13,7 +13,7 @@ from lockfast.engines.redlock.scripts import CLAIM as PROPOSE
 from lockfast.engines.redlock.scripts import INSTALL
 from lockfast.engines.redlock.scripts import RESIGN as WITHDRAW
 from lockfast.errors import EngineError, EngineRefused
-from lockfast.port import LONGEST, Ask, Standing
+from lockfast.port import LONGEST, LONGEST_WAIT, Ask, Standing
 from lockfast.testing import Actor, Stage
 from tests.contract.benches import RedisBench
 from tests.servers import Redis, RedlockSet
@@ -39,7 +39,7 @@ def _server(stage: Stage) -> Redis:
     return stage.bench.servers[0]
 
 
-def _content(server: Redis) -> dict[str, object]:
+def content(server: Redis) -> dict[str, object]:
     """Read everything that is stored, but for expiries."""
     reads = {
         "string": ("GET",),
@@ -95,23 +95,25 @@ def _twice_expired(server: Redis, ids: list[str]) -> None:
     server.command("DEL", ORDER, RECORDS)
     one, other = ids[0], "a" + ids[0]
     for each in (one, other):
-        server.command("HSET", RECORDS, each, "5 1 1 1000 1000 {}")
+        server.command("HSET", RECORDS, each, "5 v1 1 1 1 1000 {}")
     server.command("ZADD", ORDER, "5", one, "-4", f"~{one}", "-6", other, "-5", f"~{other}")
 
 
 SOLE: dict[str, Spoil] = {
-    "a ticket without end": _writes(f"{STRANGER} {ENDLESS} 1 1 5000 5000 {{}}"),
-    "a ticket of 2^53 - 1": _writes(f"{STRANGER} {2**53 - 1} 1 1 5000 5000 {{}}"),
-    "a ticket above 2^53": _writes(f"{STRANGER} {10**16 - 1} 1 1 5000 5000 {{}}"),
-    "a weight without end": _writes(f"{STRANGER} 5 1 {ENDLESS} 5000 5000 {{}}"),
-    "a ttl without end": _writes(f"{STRANGER} 5 1 1 {ENDLESS} 5000 {{}}"),
-    "a wait without end": _writes(f"{STRANGER} 5 1 1 5000 {ENDLESS} {{}}"),
+    "a ticket without end": _writes(f"{STRANGER} {ENDLESS} v1 1 1 1 5000 {{}}"),
+    "a ticket of 2^53 - 1": _writes(f"{STRANGER} {2**53 - 1} v1 1 1 1 5000 {{}}"),
+    "a ticket above 2^53": _writes(f"{STRANGER} {10**16 - 1} v1 1 1 1 5000 {{}}"),
+    "a weight without end": _writes(f"{STRANGER} 5 v1 3 1 {ENDLESS} 5000 {{}}"),
+    "a capacity without end": _writes(f"{STRANGER} 5 v1 3 {ENDLESS} 1 5000 {{}}"),
+    "a ttl without end": _writes(f"{STRANGER} 5 v1 1 1 1 {ENDLESS} {{}}"),
+    "a kind that does not exist": _writes(f"{STRANGER} 5 v1 7 1 1 5000 {{}}"),
+    "a format without end": _writes(f"{STRANGER} 5 v{ENDLESS} 1 1 1 5000 {{}}"),
     "no claim": _writes("hello"),
     "nothing": _writes(""),
     "a list": _becomes_a_list(LOCK),
     "our id and no claim": lambda server, ids: server.command("SET", LOCK, f"{ids[0]} xx"),
     "our id and a ticket above 2^53": lambda server, ids: server.command(
-        "SET", LOCK, f"{ids[0]} {ENDLESS} 1 1 5000 5000 {{}}"
+        "SET", LOCK, f"{ids[0]} {ENDLESS} v1 1 1 1 5000 {{}}"
     ),
     "a queue's state and no queue": _writes("Q hello"),
 }
@@ -135,18 +137,22 @@ QUEUE: dict[str, Spoil] = {
     "an order that is a list": _becomes_a_list(ORDER),
     "an order that is a string": lambda server, _: server.command("SET", ORDER, "x"),
     "records that are a list": _becomes_a_list(RECORDS),
-    "a record with a weight without end": _says(f"{{}} 1 {ENDLESS} 5000 5000 p", 1, expired=True),
-    "a record with a ttl without end": _says(f"{{}} 1 1 {ENDLESS} {ENDLESS} p", 0),
-    "a record with a ttl of years": _says("{} 1 1 99999999999 99999999999 p", 1),
-    "a record with a ticket above 2^53": _says(f"{10**16 - 1} 1 1 5000 5000 p", 1),
-    "a record with a heavy weight": _says("{} 1 7 5000 5000 p", 1, expired=True),
+    "a record with a weight without end": _says(f"{{}} v1 1 1 {ENDLESS} 5000 p", 1, expired=True),
+    "a record with a ttl without end": _says(f"{{}} v1 1 1 1 {ENDLESS} p", 0),
+    "a record with a ttl of years": _says("{} v1 1 1 1 99999999999 p", 1),
+    "a record with a ticket above 2^53": _says(f"{10**16 - 1} v1 1 1 1 5000 p", 1),
+    "a record with a heavy weight": _says("{} v1 1 1 7 5000 p", 1, expired=True),
+    "a record of another kind": _says("{} v1 3 5 1 5000 p", 1),
+    "a record of another format": _says("{} v2 whatever", 1),
+    "a record of another format that has expired": _says("{} v2 whatever", 1, expired=True),
     "no state": _writes("Q hello"),
-    "a state of numbers without end": _writes("Q" + f" {ENDLESS}" * 8),
-    "a state whose newest ticket is 2^53 - 1": _writes(f"Q 1 3 1 1 5 {2**53 - 1} 5 5"),
-    "a state whose newest ticket is above": _writes(f"Q 1 3 1 1 5 {10**20} 5 5"),
-    "a state whose frontier is above": _writes(f"Q 1 3 1 1 {10**20} {10**20} 5 5"),
-    "a state of a time to come": _writes("Q 1 3 1 1 5 5 9000000000000000 9000000000000000"),
-    "a state that holds more than there are": _writes("Q 1 3 9 9 5 5 5 5"),
+    "a state of numbers without end": _writes("Q v1 1" + f" {ENDLESS}" * 6),
+    "a state whose newest ticket is 2^53 - 1": _writes(f"Q v1 1 1 1 5 {2**53 - 1} 5 5"),
+    "a state whose newest ticket is above": _writes(f"Q v1 1 1 1 5 {10**20} 5 5"),
+    "a state whose frontier is above": _writes(f"Q v1 1 1 1 {10**20} {10**20} 5 5"),
+    "a state of a time to come": _writes("Q v1 1 1 1 5 5 9000000000000000 9000000000000000"),
+    "a state of a kind that does not exist": _writes("Q v1 7 1 1 5 5 5 5"),
+    "a state that holds more than there are": _writes("Q v1 1 9 9 5 5 5 5"),
 }
 
 
@@ -192,12 +198,12 @@ def test_a_script_that_fails_has_written_nothing(stage: Stage, spoil: str) -> No
         actor, wrong = stage.actor(), []
         for what, act in ACTS.items():
             asks = await _spoilt(stage, actor, spoil)
-            before = _content(server)
+            before = content(server)
             error = await _outcome(actor, asks, act)
             if error is not None:
                 if not isinstance(error, EngineRefused):  # its reply was not believed
                     wrong.append((what, error, "no error of a script"))
-                elif _content(server) != before:
+                elif content(server) != before:
                     wrong.append((what, error, "half done"))
         assert wrong == []
 
@@ -235,7 +241,8 @@ def test_an_expiry_without_end_keeps_nobody_from_queueing(stage: Stage, score: s
             await actor.claim(ask)
         server.command("ZADD", ORDER, score, f"~{asks[1].id}")
         assert (await actor.claim(asks[2])).ahead == 2
-        assert text(server.command("GET", LOCK)).split()[2] == "3"  # it is counted
+        newest = text(server.command("HGET", RECORDS, asks[2].id)).split()[0]
+        assert text(server.command("GET", LOCK)).split()[6] == newest  # it is in the state
         for key in (LOCK, ORDER, RECORDS):
             left = server.command("PTTL", key)
             assert isinstance(left, int)
@@ -290,8 +297,9 @@ def test_a_tombstone_that_was_to_stand_for_ever_still_stands(stage: Stage, *, qu
     stage.mode.run(play())
 
 
-def test_the_longest_life_in_the_scripts_is_that_of_the_port() -> None:
+def test_the_longest_lives_in_the_scripts_are_those_of_the_port() -> None:
     assert b"local LONGEST = %d " % (LONGEST * 1000) in CLAIM.source
+    assert b"local LONGEST_WAIT = %d " % (LONGEST_WAIT * 1000) in CLAIM.source
 
 
 # --- Redlock ------------------------------------------------------------------------------------
@@ -314,7 +322,7 @@ def fresh(node: Redis) -> Redis:
 
 
 def _propose(node: Redis, ident: str, token: int, *, since: int, wait: int = 0) -> object:
-    said = f"{ident} {token:016d} - 1000 {{}}"
+    said = f"{ident} {token:016d} - v1 1 1 1 1000 {{}}"
     return node.command(
         *("EVAL", PROPOSE.source, "2", HELD, MARK, said, "1000", f"{since:016d} {wait}")
     )
@@ -341,10 +349,10 @@ def test_a_mark_that_is_none_of_ours_does_not_stop_a_proposal_half_way(fresh: Re
     _propose(fresh, "b" * 32, 8, since=8, wait=1000)
     fresh.command("DEL", HELD)
     fresh.command("SET", MARK, f"{7:016d} scrawl")
-    before = _content(fresh)
+    before = content(fresh)
     with pytest.raises(ReplyError, match="LOCKFAST the mark is not one of ours"):
         _propose(fresh, "b" * 32, 9, since=8, wait=1000)
-    assert _content(fresh) == before
+    assert content(fresh) == before
 
 
 @pytest.mark.parametrize("scrawl", ["hello", "", STRANGER])
@@ -352,10 +360,10 @@ def test_a_lock_that_is_none_of_ours_is_named_and_nothing_is_written(
     fresh: Redis, scrawl: str
 ) -> None:
     fresh.command("SET", HELD, scrawl)
-    before = _content(fresh)
+    before = content(fresh)
     with pytest.raises(ReplyError, match="LOCKFAST the value of the lock is not one of ours"):
         _propose(fresh, "b" * 32, 9, since=9, wait=1000)
-    assert _content(fresh) == before
+    assert content(fresh) == before
 
 
 @pytest.mark.parametrize("key", [ROOM, ROOM_RECORDS])

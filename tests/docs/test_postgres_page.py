@@ -28,7 +28,7 @@ def server() -> Iterator[Postgres]:
 
 def documented_grants() -> str:
     """Read the statement that gives a role its rights."""
-    found = re.search(r"^(SELECT lockfast\.grant_v1[^;]+);$", PAGE.read_text("utf-8"), re.MULTILINE)
+    found = re.search(r"^(SELECT lockfast\.grant_v2[^;]+);$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return found[1]
 

@@ -209,7 +209,7 @@ def test_trap_44_a_renewal_that_is_not_committed_yet_is_waited_for(
             clock.advance(4.0)
             renewing.execute("BEGIN")
             renewing.execute(
-                "SELECT lockfast.renew_v1(ARRAY[convert_to('x', 'UTF8')], %s)", [[holder.id]]
+                "SELECT lockfast.renew_v2(ARRAY[convert_to('x', 'UTF8')], %s)", [[holder.id]]
             )
             hopeful = in_background(lambda: ports[1].granted(ports[1].ask(ttl=9.0, queue=False)))
             wait_blocked(postgres, 1)
@@ -277,7 +277,7 @@ def test_trap_45_the_functions_refuse_to_run_where_the_rule_would_not_hold(
     with postgres.connect() as connection:
         connection.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
         with pytest.raises(psycopg.Error, match="READ COMMITTED only"):
-            connection.execute("SELECT lockfast.renew_v1('{}', '{}')")
+            connection.execute("SELECT lockfast.renew_v2('{}', '{}')")
         connection.execute("ROLLBACK")
 
 
@@ -285,7 +285,7 @@ def test_a_grant_is_on_disk_before_it_is_told(postgres: Postgres) -> None:
     with postgres.connect() as connection:
         connection.execute("BEGIN")
         connection.execute("SET LOCAL synchronous_commit = off")
-        connection.execute("SELECT lockfast.renew_v1('{}', '{}')")
+        connection.execute("SELECT lockfast.renew_v2('{}', '{}')")
         assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
         connection.execute("ROLLBACK")
 

@@ -11,6 +11,7 @@ import pytest
 from lockfast.core.validity import State
 from lockfast.engines.redlock.scripts import CLAIM, RENEW
 from lockfast.errors import EngineRefused, LeaseLost, Loss
+from lockfast.port import SHARED, Kind
 from lockfast.testing import MODES, Stage
 from lockfast.testing.harness.verbs import acquire, queue, release, try_acquire, wait_lost
 from tests.contract.benches import RedlockBench
@@ -135,9 +136,9 @@ def test_trap_33_a_lease_that_a_majority_did_not_renew_is_lost_in_time(
 def test_trap_33_permits_and_readers_are_refused_with_the_reason(stage: Stage) -> None:
     async def play() -> None:
         actor = stage.actor()
-        for capacity, weight in ((2, 1), (2**31 - 1, 1)):
+        for kind, capacity in ((Kind.SEMAPHORE, 2), (Kind.SEMAPHORE, 1), (Kind.READ_WRITE, SHARED)):
             with pytest.raises(EngineRefused, match=r"exclusively.*exceed their number"):
-                await actor.claim(actor.ask(capacity=capacity, weight=weight))
+                await actor.claim(actor.ask(kind=kind, capacity=capacity))
 
     stage.mode.run(play())
 

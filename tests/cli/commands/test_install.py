@@ -95,7 +95,7 @@ def test_an_installation_that_another_transaction_holds_up_is_unavailable(
         install(server.url)
         server.command("ALTER ROLE postgres SET lock_timeout = '200ms'")
         with psycopg.connect(server.url) as other:
-            other.execute("LOCK TABLE lockfast.claim IN ACCESS EXCLUSIVE MODE")
+            other.execute("LOCK TABLE lockfast.bucket IN ACCESS EXCLUSIVE MODE")
             said = Calls(server.url, capsys)("install")
         assert said.code == 69
         assert "lock timeout" in said.err

@@ -30,8 +30,8 @@ EDITS: Mapping[str, Edits] = {
         (REDIS, "renew.lua"): {
             "    replies[i] = raw and type(raw) == 'table' and raw or false\n": (
                 "    replies[i] = string.format('%.0f', time[1] * 1000000 + time[2])\n"
-                "    local life = ' 1 1 ' .. ARGV[i * 2] .. ' ' .. ARGV[i * 2] .. ' {}'\n"
-                "    redis.call('SET', KEYS[i * 3 - 2], id .. ' ' .. replies[i] .. life, 'PX',"
+                "    local record = ' v1 1 1 1 ' .. ARGV[i * 2] .. ' {}'\n"
+                "    redis.call('SET', KEYS[i * 3 - 2], id .. ' ' .. replies[i] .. record, 'PX',"
                 " ARGV[i * 2])\n"
             ),
         },
@@ -45,6 +45,9 @@ EDITS: Mapping[str, Edits] = {
                 "if above(current, token) then"
             ),
         },
+    },
+    "short waits": {
+        (REDIS, "stored.lua"): {"local LONGEST_WAIT = 10000": "local LONGEST_WAIT = 400"},
     },
     "tokens of a second": {  # as two primaries, or a lost counter and a clock, would give them
         (REDIS, "claim.lua"): {

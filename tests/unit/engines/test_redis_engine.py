@@ -66,7 +66,7 @@ def engine_during_a_failover(reply: object) -> tuple[RedisEngine, Servers]:
 
 
 def claims(number: int) -> list[Ask]:
-    shape = Shape("x", 5.0, 1, 1)
+    shape = Shape("x", 5.0)
     return [
         Ask(f"{each:032x}", shape, queue=True, not_after=NOW + 5, payload=b"")
         for each in range(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib.resources import files
 
@@ -21,10 +22,11 @@ from lockfast.url import Target, parse
 
 OURS = ("listen", "token_base")
 REACHING = 10  # seconds for `install` to connect to each host
-PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '10s', true)
+PATIENCE = """SELECT pg_catalog.set_config('lock_timeout', '1s', true)
 WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
 """Limits the wait for a lock, if nothing else does. An ALTER that waits for a long transaction
 blocks all later users of its table."""
+TRIES, PAUSE = 8, 0.5  # how often `install` tries to get its locks, and the seconds between
 AT_ONCE = 10  # connections for callers; other callers wait, as a server has 100 for all clients
 
 
@@ -36,13 +38,17 @@ def schema() -> str:
 def install(url: str, *, role: str | None = None) -> None:
     """Install or upgrade the schema. Blocking. Safe to run again, and in several processes at once.
 
+    Clients may hold locks and wait meanwhile. An upgrade that changes a table keeps them waiting
+    for a moment.
+
     Args:
         url: The URL of the database, with a role that may create a schema in it.
         role: A role that gets the right to take and release locks, and no other right.
 
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
-        EngineRefused: The password is wrong, a right is missing, or there is no such role.
+        EngineRefused: The password is wrong, a right is missing, there is no such role, or a later
+            version of lockfast has installed a schema of a higher format.
 
     """
     target = parse(url)
@@ -52,12 +58,27 @@ def install(url: str, *, role: str | None = None) -> None:
         with psycopg.connect(
             address.conninfo, connect_timeout=REACHING, autocommit=True
         ) as connection:
-            # The text is our own, so it is passed as bytes. Its statements are one transaction.
-            connection.execute(f"{PATIENCE}; {schema()}".encode())
+            _apply(connection)
             if role is not None:
-                connection.execute("SELECT lockfast.grant_v1(%s)", [role])
+                connection.execute("SELECT lockfast.grant_v2(%s)", [role])
     except psycopg.Error as error:
         raise _failed(error, str(address)) from error
+
+
+def _apply(connection: psycopg.Connection) -> None:
+    """Run the schema's SQL. Wait for its locks in several short tries, and let clients work between
+    them.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            # The text is our own, so it is passed as bytes. Its statements are one transaction.
+            connection.execute(f"{PATIENCE}; {schema()}".encode())
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            if not left:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 def _failed(error: psycopg.Error, where: str) -> EngineError:

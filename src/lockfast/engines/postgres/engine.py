@@ -12,7 +12,7 @@ from lockfast.engines.postgres.pushes import Pushes
 from lockfast.engines.postgres.transport import UNITS, Transport
 from lockfast.engines.pushes import CALM, before
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import EngineError, KindMismatch
+from lockfast.errors import EngineError
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Clock
@@ -39,7 +39,7 @@ class PostgresEngine:
         sql = messages.claim(ask, clock.latest(ask), self._base, self._pushes.word(ask.id))
         micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
-        if isinstance(found, KindMismatch):
+        if isinstance(found, Exception):
             raise found
         return found
 
@@ -95,7 +95,7 @@ class PostgresEngine:
         received = self._now()
         for ask, (micros, standing) in zip(asks, answers, strict=True):
             self._transport.clock = ServerClock(micros, received, UNITS)
-            if standing is not None and not standing.granted:
+            if isinstance(standing, Standing) and not standing.granted:
                 self._wait(ask)
         return [standing for _, standing in answers]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 
-from lockfast.port import Ask
+from lockfast.port import Ask, Shape
 
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
@@ -21,18 +21,20 @@ def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
     `word`: the secret that signs its push.
     """
     shape = ask.shape
-    name, numbers = _shape(shape.name, shape.capacity, shape.weight, shape.ttl, shape.wait_ttl)
+    name, numbers = _shape(shape)
     return (
-        f"SELECT lockfast.claim_v1({name}, '{_id(ask)}', {numbers}, {ask.queue}, {late:d}, "
+        f"SELECT lockfast.claim_v2({name}, '{_id(ask)}', {numbers}, {ask.queue}, {late:d}, "
         f"{base:d}, {_bytes(ask.payload)}, '{word}')"
     ).encode()
 
 
 @lru_cache(1024)
-def _shape(name: str, capacity: int, weight: int, ttl: float, wait_ttl: float) -> tuple[str, str]:
+def _shape(shape: Shape) -> tuple[str, str]:
     """Return the SQL of what all claims of a lock have in common."""
-    numbers = f"{capacity:d}, {weight:d}, {ttl * 1e6:.0f}, {wait_ttl * 1e6:.0f}"
-    return _bytes(name.encode()), numbers
+    sizes = f"{shape.kind:d}, {shape.capacity:d}, {shape.weight:d}"
+    return _bytes(
+        shape.name.encode()
+    ), f"{sizes}, {shape.ttl * 1e6:.0f}, {shape.wait_ttl * 1e6:.0f}"
 
 
 def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Sequence[str]) -> bytes:
@@ -47,6 +49,7 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Seque
             _numbers(order),
             f"{_names(some)}::pg_catalog.bytea[]",
             f"{_ids(some)}::pg_catalog.text[]",
+            _numbers(shape.kind for shape in shapes),
             _numbers(shape.capacity for shape in shapes),
             _numbers(shape.weight for shape in shapes),
             _numbers(round(shape.ttl * 1e6) for shape in shapes),
@@ -58,11 +61,11 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Seque
         ]
     )
     return (
-        "SELECT a.place, lockfast.claim_v1(a.name, a.id, a.capacity::pg_catalog.int4, "
-        "a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, a.late, "
+        "SELECT a.place, lockfast.claim_v2(a.name, a.id, a.kind::pg_catalog.int4, "
+        "a.capacity::pg_catalog.int4, a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, "
         # With several arrays, `unnest` is syntax, which always means PostgreSQL's own.
-        f"{base:d}, a.payload, a.word) FROM unnest({arrays}) "
-        "a(place, name, id, capacity, weight, ttl, wait_ttl, queue, late, payload, word)"
+        f"a.late, {base:d}, a.payload, a.word) FROM unnest({arrays}) "
+        "a(place, name, id, kind, capacity, weight, ttl, wait_ttl, queue, late, payload, word)"
     ).encode()
 
 
@@ -78,7 +81,7 @@ def _bucket(ask: Ask) -> int:
 
 def renew(asks: Sequence[Ask]) -> bytes:
     """Return the statement that renews all of these claims."""
-    return f"SELECT lockfast.renew_v1({_names(asks)}, {_ids(asks)})".encode()
+    return f"SELECT lockfast.renew_v2({_names(asks)}, {_ids(asks)})".encode()
 
 
 def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
@@ -87,7 +90,7 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     """
     each = ["NULL"] * len(asks) if untils is None else [f"{until:d}" for until in untils]
     words = ",".join(each)
-    return f"SELECT lockfast.resign_v1({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
+    return f"SELECT lockfast.resign_v2({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
 
 
 def tell(notes: Sequence[str]) -> bytes:
@@ -101,13 +104,13 @@ def tell(notes: Sequence[str]) -> bytes:
 def record(name: str, claim: str, line: bytes) -> bytes:
     """Return the statement that keeps the record of a break."""
     return (
-        f"SELECT lockfast.record_v1({_bytes(name.encode())}, '{_checked(claim)}', {_bytes(line)})"
+        f"SELECT lockfast.record_v2({_bytes(name.encode())}, '{_checked(claim)}', {_bytes(line)})"
     ).encode()
 
 
 def records(name: str) -> bytes:
     """Return the statement that reads the records of a name."""
-    return f"SELECT * FROM lockfast.records_v1({_bytes(name.encode())})".encode()
+    return f"SELECT * FROM lockfast.records_v2({_bytes(name.encode())})".encode()
 
 
 def show_one(name: str) -> bytes:
@@ -130,7 +133,7 @@ def show_page(prefix: str, cursor: str | None) -> bytes:
 
 
 def _show(name: str, rest: str, most: int) -> bytes:
-    return f"SELECT * FROM lockfast.show_v1({name}, {rest}, {most})".encode()
+    return f"SELECT * FROM lockfast.show_v2({name}, {rest}, {most})".encode()
 
 
 def _bytes(raw: bytes) -> str:

@@ -10,25 +10,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lockfast.core.record import FORMAT, other_format
 from lockfast.engines.postgres.connection import END, Row
 from lockfast.engines.postgres.messages import PAGE
-from lockfast.errors import KindMismatch
-from lockfast.port import Ask, Blocker, Entry, Page, Shape, Standing
+from lockfast.errors import EngineRefused, KindMismatch
+from lockfast.port import Ask, Blocker, Entry, Kind, Page, Shape, Standing
 
 CAPACITY = 2**31
+KINDS = 2**15  # every kind is below it
+LATER = 100  # the kinds of a later format are this number times the format, or more
 HOLDER, WAITER = 6, 10  # how many words their standings have
 NOTE = re.compile(rb"[0-9A-Za-z]{1,64} [0-9]{1,16} [0-9a-f]{64}")
 
 
-def claimed(rows: list[Row], ask: Ask) -> tuple[int, Standing | KindMismatch | None]:
+Claimed = Standing | KindMismatch | EngineRefused | None
+Renewed = Standing | EngineRefused | None
+
+
+def claimed(rows: list[Row], ask: Ask) -> tuple[int, Claimed]:
     """Read the reply to a claim: the server's clock in µs, and the standing, None for a dead id."""
     ((line,),) = rows
     return _claimed(line, ask)
 
 
-def claimed_all(
-    rows: list[Row], asks: Sequence[Ask]
-) -> list[tuple[int, Standing | KindMismatch | None]]:
+def claimed_all(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Claimed]]:
     """Read the reply to several claims, in the order of the claims."""
     lines = {_within(place, len(asks)): line for place, line in rows}
     if len(lines) != len(asks) or len(rows) != len(asks):
@@ -36,29 +41,49 @@ def claimed_all(
     return [_claimed(lines[place], ask) for place, ask in enumerate(asks)]
 
 
-def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Standing | KindMismatch | None]:
-    words = _words(line)
+def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Claimed]:
+    words, shape = _words(line), ask.shape
     micros = _within(words[0], END)
-    if len(words) == 2:  # noqa: PLR2004  # the clock, and the queue's capacity
-        found = _within(words[1], CAPACITY)
-        return micros, KindMismatch(ask.shape.name, ask.shape.capacity, found)
-    return micros, _standing(words[1:], ask.shape)
+    if len(words) == 2:  # noqa: PLR2004  # the clock, and the kind of the queue
+        found = _kind(words[1], shape.name)
+        if found is shape.kind:
+            raise ValueError("refused for a kind that is its own")
+        if isinstance(found, Kind):
+            return micros, KindMismatch(shape.name, shape.kind.words, found.words)
+        return micros, found
+    return micros, _standing(words[1:], shape)
 
 
-def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Standing | None]]:
+def _kind(digits: bytes | None, name: str) -> Kind | EngineRefused:
+    """Read the kind of a claim. It also tells the format, and another format is an error."""
+    number = _within(digits, KINDS)
+    stored = number // LATER if number >= LATER else FORMAT if number else 0
+    return Kind(number) if stored == FORMAT else other_format(name, stored)
+
+
+def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Renewed]]:
     """Read the reply to a renewal, in the order of the claims: the server's clock in µs, and the
     standing. A missing line is an error, because it does not mean that the claim is gone.
     """
     ((text,),) = rows
-    found: dict[int, tuple[int, Standing | None]] = {}
+    found: dict[int, tuple[int, Renewed]] = {}
     lines = (text or b"").split(b"\n")
     for line in lines:
         words = _words(line)
         place = _within(words[0], len(asks) + 1) - 1
-        found[place] = _within(words[1], END), _standing(words[2:], asks[place].shape)
+        found[place] = _within(words[1], END), _renewed(words[2:], asks[place].shape)
     if len(found) != len(asks) or len(lines) != len(asks):
         raise ValueError(f"{len(lines)} answers to {len(asks)} renewals")
     return [found[place] for place in range(len(asks))]
+
+
+def _renewed(words: Sequence[bytes], shape: Shape) -> Renewed:
+    if len(words) != 1:
+        return _standing(words, shape)
+    found = _kind(words[0], shape.name)
+    if isinstance(found, Kind):
+        raise ValueError("a kind in place of a standing")  # noqa: TRY004  # the reply is wrong
+    return found
 
 
 def resigned(rows: list[Row], asks: Sequence[Ask]) -> tuple[list[bool], list[str]]:
@@ -78,18 +103,23 @@ def records(rows: list[Row]) -> list[bytes]:
 
 
 def entries(rows: list[Row]) -> list[Entry]:
-    """Read the rows of `inspect`."""
+    """Read the rows of `inspect`. Raise `EngineRefused` if one of them is of another format."""
     return [_entry(row) for row in rows]
 
 
 def _entry(row: Row) -> Entry:
-    name, id_, ticket, granted, weight, capacity, left, payload = row
+    raw, id_, ticket, granted, number, weight, capacity, left, payload = row
+    # lockfast writes names in UTF-8. Another name must not keep the rest from being shown.
+    name = bytes.fromhex((raw or b"").decode()).decode("utf-8", "backslashreplace")
+    kind = _kind(number, name)
+    if isinstance(kind, EngineRefused):
+        raise kind
     return Entry(
-        # lockfast writes names in UTF-8. Another name must not keep the rest from being shown.
-        name=bytes.fromhex((name or b"").decode()).decode("utf-8", "backslashreplace"),
+        name=name,
         id=(id_ or b"").decode("ascii"),
         ticket=_within(ticket, END),
         granted=_truth(granted),
+        kind=kind,
         weight=_within(weight, CAPACITY),
         capacity=_within(capacity, CAPACITY),
         left=_within(left, END) / 1e6,

@@ -19,13 +19,35 @@
 -- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
 -- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
--- Rights: a lock user has EXECUTE on claim_v1, renew_v1, resign_v1, show_v1, record_v1 and records_v1
--- (by grant_v1), and no right to the tables. These six are SECURITY DEFINER with a fixed search_path.
+-- Rights: a lock user has EXECUTE on claim_v2, renew_v2, resign_v2, show_v2, record_v2 and records_v2
+-- (by grant_v2), and no right to the tables. These six are SECURITY DEFINER with a fixed search_path.
 -- Otherwise a user who may CREATE in a schema on the caller's path could put a function or an operator in
 -- front of PostgreSQL's own, and have it run with the rights of the caller or of the owner. All other
--- functions are for the owner alone. Except for grant_v1, they are called by the six, and so run on the
+-- functions are for the owner alone. Except for grant_v2, they are called by the six, and so run on the
 -- same path. They do not set it themselves, because a SET on every function cost 30 % of the rate of
 -- acquire and release, and a SET on the six alone costs less than 5 %.
+--
+-- Formats: format_v1 returns the format of what is stored. Each row of `claim` shows its own format by its
+-- kind. Rows of format 0, from before lockfast 0.1, have the kind 0, which the column got as its default
+-- when it was added. Rows of format 1 have a kind from 1 to 3. Rows of a later format f have a kind of at
+-- least 100 * f. The functions refuse claims on a name that has rows of another format. They neither
+-- renew, end nor grant such rows. They delete rows of format 0 that have expired, and no rows of a later
+-- format.
+--
+-- Upgrades: a client calls the functions of its own version, and clients of two versions run side by side
+-- while an application is deployed. So a release that changes what is stored follows these rules:
+--
+-- - A new column has a constant default, so that no table is rewritten, and the functions of the release
+--   before can insert rows without it. A later release drops the default.
+-- - Functions that change become `_v3`. The functions `_v2` stay for one release. They keep their
+--   signatures, and get new bodies that maintain what `_v3` relies on.
+-- - If `_v2` cannot maintain it, the release increases the format, and `_v2` raises an error that names
+--   both formats, as `_v1` does below.
+-- - An installation locks a table only if it changes the table. It locks tables in the order in which the
+--   functions use them, so that it cannot deadlock with clients: bucket, claim, tombstone, broken.
+-- - It drops no function that the clients of the release before call, even to create it anew. A client
+--   that has just looked the function up would get an error.
+-- - An installation of a lower format is refused: see older_v1.
 
 -- The installation itself runs on a fixed search_path too. Its last statement restores the transaction's own.
 SELECT pg_catalog.set_config('lockfast.path', pg_catalog.current_setting('search_path'), true);
@@ -49,6 +71,40 @@ BEGIN
       USING ERRCODE = 'insufficient_privilege',
         HINT = 'Install as its owner, or give it to you first: ALTER SCHEMA lockfast OWNER TO ...';
   END IF;
+END
+$$;
+
+DO $$
+DECLARE
+  v_format integer := 0;
+BEGIN
+  IF to_regprocedure('lockfast.format_v1()') IS NOT NULL THEN
+    v_format := lockfast.format_v1();
+  END IF;
+  IF v_format > 1 THEN
+    RAISE EXCEPTION 'the schema lockfast has format %, and this version of lockfast installs format 1',
+      v_format USING ERRCODE = 'feature_not_supported', HINT = 'Upgrade lockfast. Nothing was changed.';
+  END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION lockfast.format_v1() RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+  SELECT 1
+$$;
+
+-- Refuse the installation of a lower format, which would replace functions of this one. This is a trigger on
+-- `bucket`, because installations of format 0, which do not know of formats, insert its rows. Later ones
+-- name their format in the setting lockfast.format.
+CREATE OR REPLACE FUNCTION lockfast.older_v1() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_format integer := coalesce(nullif(current_setting('lockfast.format', true), ''), '0');
+BEGIN
+  IF v_format < lockfast.format_v1() THEN
+    RAISE EXCEPTION 'this version of lockfast installs format %, the schema lockfast has format %: '
+      'upgrade lockfast', v_format, lockfast.format_v1() USING ERRCODE = 'feature_not_supported';
+  END IF;
+  RETURN NULL;
 END
 $$;
 
@@ -82,7 +138,15 @@ CREATE TABLE IF NOT EXISTS lockfast.bucket (
   line text   NOT NULL DEFAULT lockfast.line_v1() -- the timeline of its last ticket, if known
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-INSERT INTO lockfast.bucket (b) SELECT generate_series(0, 1023) ON CONFLICT DO NOTHING;
+DO $$
+BEGIN
+  IF (SELECT count(*) FROM lockfast.bucket) < 1024 THEN
+    PERFORM set_config('lockfast.format', '1', true);
+    INSERT INTO lockfast.bucket (b) SELECT generate_series(0, 1023) ON CONFLICT DO NOTHING;
+    PERFORM set_config('lockfast.format', '', true);
+  END IF;
+END
+$$;
 
 CREATE TABLE IF NOT EXISTS lockfast.claim (
   id       text PRIMARY KEY,
@@ -99,42 +163,24 @@ CREATE TABLE IF NOT EXISTS lockfast.claim (
   claims   integer NOT NULL, -- the totals, valid only in the last claim of a queue: how many there are,
   waiting  integer NOT NULL, -- how many of them wait,
   held     bigint  NOT NULL, -- the weight of those that are granted
-  payload  bytea   NOT NULL
+  payload  bytea   NOT NULL,
+  owner    name    NOT NULL DEFAULT '', -- the role that logged in to make the claim, which resign_v2 checks.
+                                        -- Empty in rows of an early version, which did not have this column
+  word     text    NOT NULL DEFAULT '', -- a secret of the client and the server, which signs the
+                                        -- notification of the grant. Every user of a database may notify
+                                        -- every channel, and every lock user can list the ids
+  kind     smallint NOT NULL -- 1: lock, 2: read/write lock, 3: semaphore. All other numbers are of other
+                             -- formats: see above. It has no default, so that functions of format 0 cannot
+                             -- insert
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-
--- The role that logged in to make the claim, which resign_v1 checks. Empty in claims of an earlier version,
--- which did not have this column.
-ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
-
--- A secret of the client and the server, which signs the notification of the grant. Every user of a
--- database may notify every channel, and every lock user can list the ids.
-ALTER TABLE lockfast.claim ADD COLUMN IF NOT EXISTS word text NOT NULL DEFAULT '';
-
-CREATE UNIQUE INDEX IF NOT EXISTS claim_queue ON lockfast.claim (name, waits, ticket);
-CREATE INDEX IF NOT EXISTS claim_expiry ON lockfast.claim (b, expires);
 
 CREATE TABLE IF NOT EXISTS lockfast.tombstone (
   id    text NOT NULL,
   b     integer NOT NULL,
   until bigint  NOT NULL,
-  owner name    NOT NULL DEFAULT '', -- the role that resigned: claim_v1 checks whether that counts
+  owner name    NOT NULL DEFAULT '', -- the role that resigned: claim_v2 checks whether that counts
   PRIMARY KEY (id, owner)
 );
-
--- An earlier version had one tombstone per id. With one per id and role, the tombstone of a role that does
--- not count cannot take the place of one that counts.
-ALTER TABLE lockfast.tombstone ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
-
-DO $$
-BEGIN
-  IF (SELECT indnatts FROM pg_index WHERE indexrelid = 'lockfast.tombstone_pkey'::regclass) = 1 THEN
-    ALTER TABLE lockfast.tombstone DROP CONSTRAINT tombstone_pkey;
-    ALTER TABLE lockfast.tombstone ADD PRIMARY KEY (id, owner);
-  END IF;
-END
-$$;
-
-CREATE INDEX IF NOT EXISTS tombstone_expiry ON lockfast.tombstone (b, until);
 
 CREATE TABLE IF NOT EXISTS lockfast.broken (
   id     text   PRIMARY KEY, -- of the claim that was broken
@@ -143,8 +189,50 @@ CREATE TABLE IF NOT EXISTS lockfast.broken (
   record bytea  NOT NULL
 );
 
-CREATE INDEX IF NOT EXISTS broken_name ON lockfast.broken (name, at);
-CREATE INDEX IF NOT EXISTS broken_at ON lockfast.broken (at);
+-- Add what a new installation or one of an earlier version does not have. Even an ALTER TABLE or a CREATE
+-- INDEX with IF NOT EXISTS locks its table first, and all clients would wait. So look first.
+DO $$
+BEGIN
+  IF (
+    SELECT count(*) FROM pg_attribute a
+    WHERE NOT a.attisdropped AND (a.attrelid, a.attname) IN (
+      ('lockfast.claim'::regclass, 'owner'), ('lockfast.claim'::regclass, 'word'),
+      ('lockfast.claim'::regclass, 'kind'), ('lockfast.tombstone'::regclass, 'owner')
+    ) AND NOT (a.attname = 'kind' AND a.atthasdef)
+  ) = 4 AND (
+    SELECT count(*) FROM pg_class c
+    WHERE c.relnamespace = 'lockfast'::regnamespace AND c.relname IN (
+      'claim_queue', 'claim_expiry', 'tombstone_expiry', 'broken_name', 'broken_at')
+  ) = 5 AND EXISTS (
+    SELECT FROM pg_trigger t WHERE t.tgrelid = 'lockfast.bucket'::regclass AND t.tgname = 'older'
+  ) AND (SELECT i.indnatts FROM pg_index i WHERE i.indexrelid = 'lockfast.tombstone_pkey'::regclass) = 2
+  THEN
+    RETURN;
+  END IF;
+  LOCK TABLE lockfast.bucket, lockfast.claim, lockfast.tombstone, lockfast.broken
+  IN ACCESS EXCLUSIVE MODE;
+  ALTER TABLE lockfast.claim
+    ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS word text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS kind smallint NOT NULL DEFAULT 0;
+  ALTER TABLE lockfast.claim ALTER COLUMN kind DROP DEFAULT;
+  -- The first version had one tombstone per id. With one per id and role, the tombstone of a role that does
+  -- not count cannot take the place of one that counts.
+  ALTER TABLE lockfast.tombstone ADD COLUMN IF NOT EXISTS owner name NOT NULL DEFAULT '';
+  IF (SELECT i.indnatts FROM pg_index i WHERE i.indexrelid = 'lockfast.tombstone_pkey'::regclass) = 1 THEN
+    ALTER TABLE lockfast.tombstone DROP CONSTRAINT tombstone_pkey;
+    ALTER TABLE lockfast.tombstone ADD PRIMARY KEY (id, owner);
+  END IF;
+  CREATE UNIQUE INDEX IF NOT EXISTS claim_queue ON lockfast.claim (name, waits, ticket);
+  CREATE INDEX IF NOT EXISTS claim_expiry ON lockfast.claim (b, expires);
+  CREATE INDEX IF NOT EXISTS tombstone_expiry ON lockfast.tombstone (b, until);
+  CREATE INDEX IF NOT EXISTS broken_name ON lockfast.broken (name, at);
+  CREATE INDEX IF NOT EXISTS broken_at ON lockfast.broken (at);
+  DROP TRIGGER IF EXISTS older ON lockfast.bucket;
+  CREATE TRIGGER older BEFORE INSERT ON lockfast.bucket
+  FOR EACH STATEMENT EXECUTE FUNCTION lockfast.older_v1();
+END
+$$;
 
 -- PostgreSQL inlines these two into the statements that call them, which a SET would prevent. So they
 -- qualify every name.
@@ -199,15 +287,14 @@ BEGIN
 END
 $$;
 
--- Update the totals of a queue after claims were deleted from it. Then grant the waiters that fit now, in
--- the order of tickets, and return the notes for tell_v1.
+-- Update the totals of a queue after claims were deleted from it. Then grant waiters in the order of tickets,
+-- up to the first one that does not fit, and return the notes for tell_v1. A waiter fits if its weight and
+-- the weight of all that are granted are at most its own capacity.
 --
 -- p_claims   how many were deleted                 p_waiting  how many of these waited
 -- p_held     the weight of those that did not      p_last     the one of them with the highest ticket. If it
 --            was the last claim of the queue, its totals are those of the queue
-DROP FUNCTION IF EXISTS lockfast.leave_v1(bytea, bigint, bigint, bigint, lockfast.claim);
-
-CREATE FUNCTION lockfast.leave_v1(
+CREATE OR REPLACE FUNCTION lockfast.leave_v2(
   p_name bytea, p_claims bigint, p_waiting bigint, p_held bigint, p_last lockfast.claim
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -218,7 +305,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
-  IF NOT FOUND THEN
+  IF NOT FOUND OR v_tail.kind >= 100 THEN
     RETURN NULL;
   END IF;
   IF p_last.ticket > v_tail.ticket THEN
@@ -231,10 +318,10 @@ BEGIN
   v_tail.held := v_tail.held - p_held;
   IF v_tail.waits THEN
     FOR v_claim IN
-      SELECT c.id, c.weight, c.word FROM lockfast.claim c
+      SELECT c.id, c.kind, c.capacity, c.weight, c.word FROM lockfast.claim c
       WHERE c.name = p_name AND c.waits ORDER BY c.waits, c.ticket
     LOOP
-      EXIT WHEN v_tail.held + v_claim.weight > v_tail.capacity;
+      EXIT WHEN v_claim.kind NOT BETWEEN 1 AND 3 OR v_tail.held + v_claim.weight > v_claim.capacity;
       UPDATE lockfast.claim SET waits = false WHERE id = v_claim.id;
       v_tail.waiting := v_tail.waiting - 1;
       v_tail.held := v_tail.held + v_claim.weight;
@@ -263,7 +350,7 @@ $$;
 
 -- Recompute the totals of a queue whose first claim waits, because somebody has deleted rows by hand. Then
 -- grant the waiters that fit.
-CREATE OR REPLACE FUNCTION lockfast.recount_v1(p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockfast.recount_v2(p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE lockfast.claim c SET claims = n.claims, waiting = n.waiting, held = n.held
   FROM (
@@ -272,7 +359,7 @@ BEGIN
     FROM lockfast.claim q WHERE q.name = p_name
   ) n
   WHERE c.name = p_name AND c.ticket = n.last;
-  PERFORM lockfast.tell_v1(lockfast.leave_v1(p_name, 0, 0, 0, NULL));
+  PERFORM lockfast.tell_v1(lockfast.leave_v2(p_name, 0, 0, 0, NULL));
 END
 $$;
 
@@ -285,7 +372,8 @@ BEGIN
   UPDATE lockfast.bucket SET seen = v_now WHERE b = p_b;
   IF p_seen > v_now THEN
     UPDATE lockfast.claim c SET expires = v_now + CASE WHEN c.waits THEN c.wait_ttl ELSE c.ttl END
-    WHERE c.b = p_b AND c.expires > v_now + CASE WHEN c.waits THEN c.wait_ttl ELSE c.ttl END;
+    WHERE c.b = p_b AND c.expires > v_now + CASE WHEN c.waits THEN c.wait_ttl ELSE c.ttl END
+      AND c.kind < 100;
   END IF;
   RETURN v_now;
 END
@@ -310,14 +398,15 @@ END
 $$;
 
 -- Delete the expired claims and tombstones of a locked bucket. Grant and notify the waiters that fit then.
-CREATE OR REPLACE FUNCTION lockfast.sweep_v1(p_b integer, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockfast.sweep_v2(p_b integer, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_gone record;
 BEGIN
   IF (SELECT c.expires FROM lockfast.claim c WHERE c.b = p_b ORDER BY c.expires LIMIT 1) <= p_now THEN
     FOR v_gone IN
       WITH gone AS (
-        DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now RETURNING c AS claim
+        DELETE FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now AND c.kind < 100
+        RETURNING c AS claim
       )
       SELECT (g.claim).name AS name, count(*) AS claims,
              count(*) FILTER (WHERE (g.claim).waits) AS waiting,
@@ -326,7 +415,7 @@ BEGIN
       FROM gone g GROUP BY 1
     LOOP
       PERFORM lockfast.tell_v1(
-        lockfast.leave_v1(v_gone.name, v_gone.claims, v_gone.waiting, v_gone.held, v_gone.last));
+        lockfast.leave_v2(v_gone.name, v_gone.claims, v_gone.waiting, v_gone.held, v_gone.last));
     END LOOP;
   END IF;
   IF (SELECT t.until FROM lockfast.tombstone t WHERE t.b = p_b ORDER BY t.until LIMIT 1) <= p_now THEN
@@ -337,11 +426,12 @@ $$;
 
 -- Return the standing of a claim as words: ticket, granted, time left, ahead, behind, floor. For a waiter,
 -- these follow: the time until the next expiry in the bucket (only for the first waiter; '-' for others), and
--- the head's id, its ticket, and its payload in hexadecimal digits. NULL if the claim is gone.
+-- the head's id, its ticket, and its payload in hexadecimal digits. NULL if the claim is gone. The kind
+-- alone if the claim is of another format.
 --
 -- `ahead` is exact for the first hundred and for the first waiter, and if no claim has left the queue from
 -- its middle. Otherwise it is an upper bound, because claims that have left count as if they were ahead.
-CREATE OR REPLACE FUNCTION lockfast.standing_v1(p_name bytea, p_id text, p_now bigint) RETURNS text
+CREATE OR REPLACE FUNCTION lockfast.standing_v2(p_name bytea, p_id text, p_now bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
   v_mine  lockfast.claim;
@@ -354,14 +444,17 @@ BEGIN
   IF NOT FOUND OR v_mine.name <> p_name THEN
     RETURN NULL;
   END IF;
+  IF v_mine.kind NOT BETWEEN 1 AND 3 THEN
+    RETURN v_mine.kind;
+  END IF;
   SELECT * INTO v_head FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
-  IF v_head.waits THEN
-    PERFORM lockfast.recount_v1(p_name);
-    RETURN lockfast.standing_v1(p_name, p_id, p_now);
-  END IF;
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+  IF v_head.waits AND v_head.kind BETWEEN 1 AND 3 AND v_tail.kind < 100 THEN
+    PERFORM lockfast.recount_v2(p_name);
+    RETURN lockfast.standing_v2(p_name, p_id, p_now);
+  END IF;
   v_ahead := v_mine.place - v_head.place;
   IF v_ahead > 0 AND v_tail.place - v_head.place + 1 <> v_tail.claims THEN
     SELECT CASE WHEN count(*) <= 100 THEN count(*) ELSE least(v_ahead, v_tail.claims - 1) END
@@ -396,15 +489,11 @@ $$;
 -- p_word  signs the notification of its grant
 --
 -- Returns one line of words: the time, and the standing. Ticket 0 means that the claim did not fit and was
--- not to wait. The time alone means that the id is dead. The time and one number mean that the queue has
--- that capacity, and not the one of the claim.
-DROP FUNCTION IF EXISTS lockfast.claim_v1( -- of an earlier version
-  bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea
-);
-
-CREATE OR REPLACE FUNCTION lockfast.claim_v1(
-  p_name bytea, p_id text, p_capacity integer, p_weight integer, p_ttl bigint, p_wait_ttl bigint,
-  p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
+-- not to wait. The time alone means that the id is dead. The time and one number mean that the queue is of
+-- that kind, and not of the kind of the claim.
+CREATE OR REPLACE FUNCTION lockfast.claim_v2(
+  p_name bytea, p_id text, p_kind integer, p_capacity integer, p_weight integer, p_ttl bigint,
+  p_wait_ttl bigint, p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -426,10 +515,16 @@ BEGIN
     OR p_wait_ttl NOT BETWEEN 1 AND 4503599627370495 OR p_base NOT BETWEEN 0 AND 4503599627370495
     OR p_late IS NULL OR p_queue IS NULL OR p_payload IS NULL OR p_name IS NULL OR p_word IS NULL
     OR length(p_payload) > 65536 OR length(p_name) > 512 OR octet_length(p_word) > 64
-    OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$' THEN
+    OR p_id IS NULL OR p_id !~ '^[0-9A-Za-z]{1,64}$'
+    OR (CASE p_kind
+      WHEN 1 THEN p_capacity <> 1
+      WHEN 2 THEN p_capacity <> 2147483647 OR p_weight NOT IN (1, 2147483647)
+      WHEN 3 THEN p_capacity = 2147483647
+      ELSE true
+    END) THEN
     RAISE EXCEPTION
-      'not a claim: id %, weight % of %, ttl %, wait_ttl %, base %, bytes of name % and of payload %',
-      quote_nullable(left(p_id, 65)), p_weight, p_capacity, p_ttl, p_wait_ttl, p_base,
+      'not a claim: id %, kind %, weight % of %, ttl %, wait_ttl %, base %, bytes of name % and of payload %',
+      quote_nullable(left(p_id, 65)), p_kind, p_weight, p_capacity, p_ttl, p_wait_ttl, p_base,
       length(p_name), length(p_payload) USING ERRCODE = 'invalid_parameter_value';
   END IF;
   -- Lock the bucket and mint the ticket in one statement. On a new timeline, a replica was promoted that may
@@ -456,11 +551,14 @@ BEGIN
     ) THEN
     RETURN v_now;
   END IF;
-  PERFORM lockfast.sweep_v1(v_b, v_now);
+  PERFORM lockfast.sweep_v2(v_b, v_now);
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
   IF FOUND THEN
-    v_found := lockfast.standing_v1(p_name, p_id, v_now);
+    IF v_tail.kind <> p_kind THEN -- of another kind, or of another format
+      RETURN v_now || ' ' || v_tail.kind;
+    END IF;
+    v_found := lockfast.standing_v2(p_name, p_id, v_now);
     IF v_found IS NOT NULL THEN
       -- Another role has made a claim with this id, and can resign it. The caller must not take that
       -- claim for its own, so the id is dead for it.
@@ -468,9 +566,6 @@ BEGIN
         RETURN v_now;
       END IF;
       RETURN v_now || ' ' || v_found;
-    END IF;
-    IF v_tail.capacity <> p_capacity THEN
-      RETURN v_now || ' ' || v_tail.capacity;
     END IF;
     v_fits := NOT v_tail.waits AND v_tail.held + p_weight <= p_capacity;
     IF NOT v_fits AND NOT p_queue THEN
@@ -485,14 +580,14 @@ BEGIN
   END IF;
   INSERT INTO lockfast.claim
     (id, b, name, ticket, waits, capacity, weight, ttl, wait_ttl, expires,
-     place, claims, waiting, held, payload, owner, word)
+     place, claims, waiting, held, payload, owner, word, kind)
   VALUES
     (p_id, v_b, p_name, v_ticket, NOT v_fits, p_capacity, p_weight, p_ttl, p_wait_ttl,
      v_now + CASE WHEN v_fits THEN p_ttl ELSE p_wait_ttl END,
      coalesce(v_tail.place, 0) + 1, coalesce(v_tail.claims, 0) + 1,
      coalesce(v_tail.waiting, 0) + CASE WHEN v_fits THEN 0 ELSE 1 END,
      coalesce(v_tail.held, 0) + CASE WHEN v_fits THEN p_weight ELSE 0 END, p_payload,
-     session_user, p_word)
+     session_user, p_word, p_kind)
   ON CONFLICT (id) DO NOTHING;
   IF NOT FOUND THEN -- the id is in use on another name, so it is dead on this one
     RETURN v_now;
@@ -500,15 +595,16 @@ BEGIN
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', v_now, v_ticket, true, p_ttl, 0, 0, v_ticket);
   END IF;
-  RETURN v_now || ' ' || lockfast.standing_v1(p_name, p_id, v_now);
+  RETURN v_now || ' ' || lockfast.standing_v2(p_name, p_id, v_now);
 END
 $$;
 
 -- Extend claims to their full ttl or wait_ttl from now, never shorten them, and return their standings.
 --
--- Returns one line per claim: its place in the arrays, the time, and the standing unless the claim is gone.
+-- Returns one line per claim: its place in the arrays, the time, and the standing unless the claim is gone. A
+-- claim of another format is not extended.
 -- Buckets are locked in the order of their numbers, so that two batches cannot deadlock.
-CREATE OR REPLACE FUNCTION lockfast.renew_v1(p_names bytea[], p_ids text[]) RETURNS text
+CREATE OR REPLACE FUNCTION lockfast.renew_v2(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -526,14 +622,14 @@ BEGIN
     IF v_b IS DISTINCT FROM v_ask.b THEN
       v_b := v_ask.b;
       v_now := lockfast.lock_v1(v_b);
-      PERFORM lockfast.sweep_v1(v_b, v_now);
+      PERFORM lockfast.sweep_v2(v_b, v_now);
     END IF;
     -- Not "=" for the name: the planner might use it to find the row, and the id alone must do that.
     UPDATE lockfast.claim c
     SET expires = greatest(c.expires, v_now + CASE WHEN c.waits THEN c.wait_ttl ELSE c.ttl END)
-    WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name;
+    WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name AND c.kind BETWEEN 1 AND 3;
     v_lines := v_lines
-      || concat_ws(' ', v_ask.place, v_now, lockfast.standing_v1(v_ask.name, v_ask.id, v_now));
+      || concat_ws(' ', v_ask.place, v_now, lockfast.standing_v2(v_ask.name, v_ask.id, v_now));
   END LOOP;
   RETURN array_to_string(v_lines, chr(10));
 END
@@ -548,19 +644,9 @@ $$;
 --           clock at that time
 --
 -- Returns whether each claim was there, as letters t and f in the order of the arrays, and then the notes,
--- one per line. Raises an error for a claim that may_v1 does not let the role that logged in end.
-DO $$
-BEGIN
-  IF EXISTS (
-    SELECT FROM pg_proc WHERE proname = 'resign_v1' AND pronamespace = 'lockfast'::regnamespace
-      AND prorettype <> 'text'::regtype
-  ) THEN
-    DROP FUNCTION lockfast.resign_v1(bytea[], text[], bigint[]); -- of an earlier version
-  END IF;
-END
-$$;
-
-CREATE OR REPLACE FUNCTION lockfast.resign_v1(p_names bytea[], p_ids text[], p_untils bigint[])
+-- one per line. Raises an error for a claim that may_v1 does not let the role that logged in end. A claim of
+-- another format stays, and counts as not there.
+CREATE OR REPLACE FUNCTION lockfast.resign_v2(p_names bytea[], p_ids text[], p_untils bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -581,7 +667,7 @@ BEGIN
     IF v_b IS DISTINCT FROM v_ask.b THEN
       v_b := v_ask.b;
       v_now := lockfast.lock_v1(v_b);
-      PERFORM lockfast.sweep_v1(v_b, v_now);
+      PERFORM lockfast.sweep_v2(v_b, v_now);
     END IF;
     IF v_ask.until IS NOT NULL THEN
       INSERT INTO lockfast.tombstone AS t (id, b, until, owner)
@@ -589,16 +675,17 @@ BEGIN
               session_user)
       ON CONFLICT (id, owner) DO UPDATE SET until = greatest(t.until, excluded.until);
     END IF;
-    DELETE FROM lockfast.claim c WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name
+    DELETE FROM lockfast.claim c
+    WHERE c.id = v_ask.id AND c.name IS NOT DISTINCT FROM v_ask.name AND c.kind BETWEEN 1 AND 3
     RETURNING * INTO v_gone;
     v_removed[v_ask.place] := FOUND;
     IF FOUND AND v_gone.owner <> session_user THEN
       PERFORM lockfast.permit_v1(v_ask.id, v_gone.owner);
     END IF;
     IF v_removed[v_ask.place] AND v_gone.waits THEN
-      v_notes := v_notes || lockfast.leave_v1(v_ask.name, 1, 1, 0, v_gone);
+      v_notes := v_notes || lockfast.leave_v2(v_ask.name, 1, 1, 0, v_gone);
     ELSIF v_removed[v_ask.place] THEN
-      v_notes := v_notes || lockfast.leave_v1(v_ask.name, 1, 0, v_gone.weight, v_gone);
+      v_notes := v_notes || lockfast.leave_v2(v_ask.name, 1, 0, v_gone.weight, v_gone);
     END IF;
   END LOOP;
   RETURN concat_ws(chr(10), translate(v_removed::text, '{},', ''), array_to_string(v_notes, chr(10)));
@@ -607,7 +694,7 @@ $$;
 
 -- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
 -- lock user can write one about a claim that no longer exists. The first record of a claim counts.
-CREATE OR REPLACE FUNCTION lockfast.record_v1(p_name bytea, p_id text, p_record bytea) RETURNS void
+CREATE OR REPLACE FUNCTION lockfast.record_v2(p_name bytea, p_id text, p_record bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -634,7 +721,7 @@ END
 $$;
 
 -- Return the records of a name in hexadecimal digits, the newest first.
-CREATE OR REPLACE FUNCTION lockfast.records_v1(p_name bytea) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION lockfast.records_v2(p_name bytea) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -647,12 +734,13 @@ $$;
 
 -- Return the claims on one name. If `p_below` is given, return those on the names from `p_name` to below
 -- it, and only those behind (p_waits, p_ticket), if these are given too. Names and payloads are in
--- hexadecimal digits.
-CREATE OR REPLACE FUNCTION lockfast.show_v1(
+-- hexadecimal digits. Claims of another format are only returned for one name. The client must check the kind
+-- before it reads anything else of a row.
+CREATE OR REPLACE FUNCTION lockfast.show_v2(
   p_name bytea, p_below bytea, p_waits boolean, p_ticket bigint, p_most integer
 ) RETURNS TABLE (
-  o_name text, o_id text, o_ticket bigint, o_granted boolean, o_weight integer, o_capacity integer,
-  o_left bigint, o_payload text
+  o_name text, o_id text, o_ticket bigint, o_granted boolean, o_kind smallint, o_weight integer,
+  o_capacity integer, o_left bigint, o_payload text
 ) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -661,17 +749,17 @@ DECLARE
 BEGIN
   IF p_below IS NULL THEN
     RETURN QUERY
-      SELECT encode(c.name, 'hex'), c.id, c.ticket, NOT c.waits, c.weight, c.capacity,
+      SELECT encode(c.name, 'hex'), c.id, c.ticket, NOT c.waits, c.kind, c.weight, c.capacity,
              c.expires - v_now, encode(c.payload, 'hex')
       FROM lockfast.claim c WHERE c.name = p_name AND c.expires > v_now
       ORDER BY c.waits, c.ticket LIMIT least(p_most, 1000);
   ELSE
     RETURN QUERY
-      SELECT encode(c.name, 'hex'), c.id, c.ticket, NOT c.waits, c.weight, c.capacity,
+      SELECT encode(c.name, 'hex'), c.id, c.ticket, NOT c.waits, c.kind, c.weight, c.capacity,
              c.expires - v_now, encode(c.payload, 'hex')
       FROM lockfast.claim c
       WHERE (c.name, c.waits, c.ticket) > (p_name, coalesce(p_waits, false), coalesce(p_ticket, -1))
-        AND c.name < p_below AND c.expires > v_now
+        AND c.name < p_below AND c.expires > v_now AND c.kind BETWEEN 1 AND 3
       ORDER BY c.name, c.waits, c.ticket LIMIT least(p_most, 1000);
   END IF;
 END
@@ -679,7 +767,7 @@ $$;
 
 -- Grant a role the right to take and release locks, and nothing else. Revoke its rights to the tables, except
 -- the right to read them.
-CREATE OR REPLACE FUNCTION lockfast.grant_v1(p_role text) RETURNS void LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION lockfast.grant_v2(p_role text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_role text := CASE WHEN p_role = 'public' THEN 'PUBLIC' ELSE quote_ident(p_role) END;
@@ -692,12 +780,51 @@ BEGIN
   FOR v_call IN
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'lockfast'::regnamespace
-      AND p.proname IN ('claim_v1', 'renew_v1', 'resign_v1', 'show_v1', 'record_v1', 'records_v1')
+      AND p.proname ~ '^(claim|renew|resign|show|record|records)_v[12]$'
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', v_call, v_role);
   END LOOP;
 END
 $$;
+
+-- The functions of format 0, of which clients before lockfast 0.1 call these. They now only raise an error.
+-- They keep the rights that were granted, because without the right a client would get another error. Those
+-- that exist keep their result types and the names of their arguments, because only then can they be replaced.
+DO $$
+DECLARE
+  v_old  record;
+  v_proc regprocedure;
+BEGIN
+  FOR v_old IN
+    SELECT * FROM (
+      VALUES
+        ('claim_v1', 'bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea', 'text'),
+        ('claim_v1', 'bytea, text, integer, integer, bigint, bigint, boolean, bigint, bigint, bytea, text',
+         'text'),
+        ('renew_v1', 'bytea[], text[]', 'text'),
+        ('resign_v1', 'bytea[], text[], bigint[]', 'text'),
+        ('show_v1', 'bytea, bytea, boolean, bigint, integer', 'SETOF text'),
+        ('record_v1', 'bytea, text, bytea', 'void'),
+        ('records_v1', 'bytea', 'SETOF text')
+    ) o(name, arguments, result)
+  LOOP
+    v_proc := to_regprocedure(format('lockfast.%s(%s)', v_old.name, v_old.arguments));
+    EXECUTE format(
+      'CREATE OR REPLACE FUNCTION lockfast.%s(%s) RETURNS %s LANGUAGE plpgsql SECURITY DEFINER '
+      'SET search_path = pg_catalog, pg_temp AS %L',
+      v_old.name, coalesce(pg_get_function_arguments(v_proc), v_old.arguments),
+      coalesce(pg_get_function_result(v_proc), v_old.result), $f$
+BEGIN
+  RAISE EXCEPTION 'this client uses format 0, the schema lockfast has format %: upgrade the client',
+    lockfast.format_v1() USING ERRCODE = 'feature_not_supported';
+END
+$f$);
+  END LOOP;
+END
+$$;
+
+DROP FUNCTION IF EXISTS lockfast.grant_v1(text), lockfast.recount_v1(bytea), lockfast.sweep_v1(integer, bigint),
+  lockfast.standing_v1(bytea, text, bigint), lockfast.leave_v1(bytea, bigint, bigint, bigint, lockfast.claim);
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM PUBLIC;
 
@@ -715,10 +842,10 @@ BEGIN
     UNION
     SELECT r.rolname
     FROM pg_proc p, LATERAL aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee
-    WHERE p.pronamespace = 'lockfast'::regnamespace AND p.proname = 'renew_v1'
+    WHERE p.pronamespace = 'lockfast'::regnamespace AND p.proname IN ('renew_v1', 'renew_v2')
       AND a.grantee <> p.proowner
   LOOP
-    PERFORM lockfast.grant_v1(v_role);
+    PERFORM lockfast.grant_v2(v_role);
   END LOOP;
 END
 $$;

@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.pushes import CALM, before, patience, wakes
-from lockfast.engines.redis import messages
+from lockfast.engines.redis import messages, replies
 from lockfast.engines.redis.inspection import Inspection
 from lockfast.engines.redis.keys import PREFIX, command
 from lockfast.engines.redis.refusals import Refusals
@@ -46,7 +46,7 @@ class RedisEngine(Inspection):
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and return its standing, in one round trip."""
         shape = ask.shape
-        form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+        form = messages.claim_form(shape.name, shape.ttl, shape.kind, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
         clock = self._transport.clocks.get(address)
         if clock is None or self._channel is None:  # asking for the topology learns a clock too
@@ -55,16 +55,16 @@ class RedisEngine(Inspection):
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             pack = partial(self._claim, form, ask)
-            address, reply = await self._insist(reply, CLAIM, address, form.bucket, pack, deadline)
+            address, reply = await self._insist(reply, CLAIM, address, shape.name, pack, deadline)
         try:
             if type(reply) is list:
-                told = messages.refusal(reply, ask)
+                told = replies.refusal(reply, ask)
                 if told is not None:
                     # The id is dead, or the server's clock has jumped. Learn it for the next id.
                     self._transport.clocks[address] = ServerClock(told, self._now(), UNITS)
                     return None
-            return messages.standing(reply, ask)
-        except messages.Malformed as error:
+            return replies.standing(reply, ask)
+        except replies.Malformed as error:
             raise self._malformed(error, address) from error
 
     async def claim_all(
@@ -79,22 +79,24 @@ class RedisEngine(Inspection):
             calls = []
             for i in order:
                 shape = asks[i].shape
-                form = messages.claim_form(shape.name, shape.ttl, shape.capacity, shape.weight)
+                form = messages.claim_form(
+                    shape.name, shape.ttl, shape.kind, shape.capacity, shape.weight
+                )
                 calls.append(self._claim(form, asks[i], address))
-            replies = await self._scripts(CLAIM, address, calls, end, heart=False)
-            for i, reply in zip(order, replies, strict=True):
+            answers = await self._scripts(CLAIM, address, calls, end, heart=False)
+            for i, reply in zip(order, answers, strict=True):
                 found[i] = self._claimed(reply, asks[i], address)
 
         return filled(found, await self._each(asks, deadline, work))
 
     def _claimed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if isinstance(reply, hiredis.ReplyError):
-            return self._failure(reply, address)
+            return self._failure(reply, address, ask.shape.name)
         try:
-            dead = messages.refusal(reply, ask) is not None
+            dead = replies.refusal(reply, ask) is not None
         except KindMismatch as error:
             return error
-        return None if dead else messages.standing(reply, ask)
+        return None if dead else replies.standing(reply, ask)
 
     def _claim(self, form: messages.ClaimForm, ask: Ask, address: Address) -> bytes:
         """Pack a claim with its `not_after` by that server's clock."""
@@ -121,14 +123,14 @@ class RedisEngine(Inspection):
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             calls = [messages.renew([messages.renewal(asks[i]) for i in group]) for group in groups]
-            replies = await self._scripts(RENEW, address, calls, end, heart=True)
+            answers = await self._scripts(RENEW, address, calls, end, heart=True)
             received = self._now()
-            for group, reply in zip(groups, replies, strict=True):
+            for group, reply in zip(groups, answers, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     for i in group:
                         found[i] = await self._renew_moving(asks[i], reply, address, end)
                     continue
-                standings, told = messages.renewed(reply, len(group))
+                standings, told = replies.renewed(reply, len(group))
                 self._transport.clocks[address] = ServerClock(told, received, UNITS)
                 for i, each in zip(group, standings, strict=True):
                     found[i] = self._renewed(each, asks[i], address)
@@ -157,20 +159,21 @@ class RedisEngine(Inspection):
             calls = [command("ASKING"), packet] if asking else [packet]
             reply = (await self._transport.pipeline(address, calls, deadline, heart=True))[-1]
             if not isinstance(reply, hiredis.ReplyError):
-                return self._renewed(messages.renewed(reply, 1)[0][0], ask, address)
-        return self._failure(reply, address)
+                return self._renewed(replies.renewed(reply, 1)[0][0], ask, address)
+        return self._failure(reply, address, ask.shape.name)
 
     def _renewed(self, reply: Any, ask: Ask, address: Address) -> Standing | Exception | None:
         if reply is None:
             return None
         if isinstance(reply, hiredis.ReplyError):
-            return self._failure(reply, address)
-        return messages.standing(reply, ask)
+            return self._failure(reply, address, ask.shape.name)
+        return replies.standing(reply, ask)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove claims for good, in one round trip per server."""
         if len(asks) == 1:
-            form = messages.resign_form(asks[0].shape.name)
+            name = asks[0].shape.name
+            form = messages.resign_form(name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
                 await self._meet(asks[0], address, deadline)
@@ -178,10 +181,10 @@ class RedisEngine(Inspection):
             reply = await self._transport.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
                 pack = partial(self._resignation, form, asks[0], doubt)
-                _, reply = await self._insist(reply, RESIGN, address, form.bucket, pack, deadline)
+                _, reply = await self._insist(reply, RESIGN, address, name, pack, deadline)
             try:
-                return [messages.resigned(reply)]
-            except messages.Malformed as error:
+                return [replies.resigned(reply)]
+            except replies.Malformed as error:
                 raise self._malformed(error, address) from error
         removed = [False] * len(asks)
 
@@ -193,11 +196,11 @@ class RedisEngine(Inspection):
                 self._resignation(messages.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
             ]
-            replies = await self._scripts(RESIGN, address, calls, end, heart=False)
-            for i, reply in zip(order, replies, strict=True):
+            answers = await self._scripts(RESIGN, address, calls, end, heart=False)
+            for i, reply in zip(order, answers, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    raise self._failure(reply, address)
-                removed[i] = messages.resigned(reply)
+                    raise self._failure(reply, address, asks[i].shape.name)
+                removed[i] = replies.resigned(reply)
 
         errors = await self._each(asks, deadline, work)
         if errors:  # raised only now, so that the claims on all other servers are removed

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from lockfast.engines.redis import messages
+from lockfast.engines.redis import messages, replies
 from lockfast.engines.redis.guarantees import guarantees, read
 from lockfast.engines.redis.keys import PREFIX, command, keys
 from lockfast.engines.redis.routes import Routes
@@ -42,7 +42,7 @@ class Inspection(Routes):
         deadline = self._now() + 5.0
         if exact:
             packet = messages.inspect(names, SHOWN)
-            read = partial(messages.entries, names)
+            read = partial(replies.entries, names)
             return Page(await self._look(names, INSPECT, packet, read, deadline), None)
         return await self._page(names, cursor, deadline)
 
@@ -60,22 +60,22 @@ class Inspection(Routes):
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
             address, reply = await self._insist(
-                reply, script, address, bucket, lambda _: packet, deadline
+                reply, script, address, name, lambda _: packet, deadline
             )
         try:
             return read(reply)
-        except messages.Malformed as error:
+        except replies.Malformed as error:
             raise self._malformed(error, address) from error
 
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:  # noqa: ARG002  # the port's
         """Keep the record of a break, in one round trip."""
         packet = messages.record(keys(name).records, record)
-        await self._look(name, RECORD, packet, messages.records, deadline)
+        await self._look(name, RECORD, packet, replies.records, deadline)
 
     async def records(self, name: str, deadline: float) -> list[bytes]:
         """Return the records of breaks of a name, the newest first."""
         packet = messages.record(keys(name).records)
-        return await self._look(name, RECORD, packet, messages.records, deadline)
+        return await self._look(name, RECORD, packet, replies.records, deadline)
 
     async def _page(self, prefix: str, cursor: str | None, deadline: float) -> Page:
         """Return one page of claims, and find the names of the next page in the same round trip.
@@ -89,7 +89,7 @@ class Inspection(Routes):
             return Page([], None)
         try:
             entries, following = await self._scan(nodes[number], prefix, position, names, deadline)
-        except messages.Malformed as error:
+        except replies.Malformed as error:
             raise self._malformed(error, nodes[number]) from error
         following = [number + 1, "0", None] if following is None else [number, *following]
         return Page(entries, json.dumps(following) if following[0] < len(nodes) else None)
@@ -115,14 +115,15 @@ class Inspection(Routes):
             position, names = _scanned(reply, prefix, address)
         shown, calls = names, [messages.inspect(name, SHOWN) for name in names]
         calls += [scan()] if position != "0" else []
-        replies = await self._scripts(INSPECT, address, calls, deadline, heart=False)
+        answers = await self._scripts(INSPECT, address, calls, deadline, heart=False)
         following: list[Any] | None = None
         if position != "0":
-            following = list(_scanned(replies.pop(), prefix, address))
+            following = list(_scanned(answers.pop(), prefix, address))
         entries: list[Entry] = []
-        for name, reply in zip(shown, replies, strict=True):
-            if not isinstance(reply, hiredis.ReplyError):  # such as of a slot that just moved
-                entries += messages.entries(name, reply)
+        for name, reply in zip(shown, answers, strict=True):
+            # An error may be of a slot that just moved, or of a lock in another format.
+            if not isinstance(reply, hiredis.ReplyError):
+                entries += replies.entries(name, reply)
         return entries, following
 
     async def guarantees(self, deadline: float) -> Guarantees:
@@ -133,7 +134,7 @@ class Inspection(Routes):
             if isinstance(reply, hiredis.ReplyError):
                 raise failure(reply, address)
             if type(reply) is not bytes:
-                raise self._malformed(messages.Malformed("not what INFO says"), address)
+                raise self._malformed(replies.Malformed("not what INFO says"), address)
             nodes.append(read(reply))
         found = guarantees(nodes, self._topology.kind)
         return replace(found, findings=(*found.findings, *self._weak))
@@ -143,7 +144,7 @@ def _scanned(reply: Any, prefix: str, address: Address) -> tuple[str, list[str]]
     """Return where SCAN continues, and the names that it has found."""
     if isinstance(reply, hiredis.ReplyError):
         raise failure(reply, address)
-    with messages.reading():
+    with replies.reading():
         # The pattern also matches a `}=` inside a name, so the prefix is checked again. A key that
         # is not UTF-8 belongs to another program, and must not hide all the locks.
         every = [key.decode(errors="replace").partition("}=")[2] for key in reply[1]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis import messages
-from lockfast.engines.redis.keys import BUCKETS, command
+from lockfast.engines.redis import messages, replies
+from lockfast.engines.redis.keys import BUCKETS, command, keys
 from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import DEMOTED, Address, Transport, code, failure
@@ -62,11 +62,11 @@ class Routes:
         reply: Any,
         script: Script,
         address: Address,
-        bucket: int,
+        name: str,
         pack: Callable[[Address], bytes],
         deadline: float,
     ) -> tuple[Address, Any]:
-        """Repeat a call after an error, where the bucket has moved to or with the script's source.
+        """Repeat a call after an error, where the name has moved to or with the script's source.
 
         Return the server that answered, and its reply. Each call is packed again, because it may
         contain times, and another server has another clock.
@@ -77,7 +77,7 @@ class Routes:
             if said.startswith("NOSCRIPT"):
                 whole = True
             else:
-                there = self._topology.moved(bucket, said, address)
+                there = self._topology.moved(keys(name).bucket, said, address)
                 if there is None:
                     break
                 address = there
@@ -91,22 +91,22 @@ class Routes:
                 reply = await self._transport.call(address, packet, deadline)
             if type(reply) is not hiredis.ReplyError:
                 return address, reply
-        raise self._failure(reply, address)
+        raise self._failure(reply, address, name)
 
     def _failure(
-        self, reply: hiredis.ReplyError, address: Address
+        self, reply: hiredis.ReplyError, address: Address, name: str
     ) -> EngineUnavailable | EngineRefused:
-        """Return lockfast's error for an error reply. Doubt the topology if the server cannot work
-        now, and close its connections if it has become a replica.
+        """Return lockfast's error for an error reply about a name. Doubt the topology if the server
+        cannot work now, and close its connections if it has become a replica.
         """
-        error = failure(reply, address)
+        error = replies.other_format(reply, name) or failure(reply, address)
         if isinstance(error, EngineUnavailable):
             self._topology.doubt()
         if code(reply) == DEMOTED:
             self._transport.forget(address)
         return error
 
-    def _malformed(self, error: messages.Malformed, address: Address) -> EngineUnavailable:
+    def _malformed(self, error: replies.Malformed, address: Address) -> EngineUnavailable:
         """Return lockfast's error for a malformed reply, and close the server's connections."""
         self._transport.forget(address)
         self._topology.doubt()
@@ -122,18 +122,18 @@ class Routes:
         heart: bool,
     ) -> list[Any]:
         """Run a script several times in one round trip, or in two if the server lacks it."""
-        replies = await self._transport.pipeline(address, calls, deadline, heart=heart)
+        answers = await self._transport.pipeline(address, calls, deadline, heart=heart)
         lacking = [
             i
-            for i, reply in enumerate(replies)
+            for i, reply in enumerate(answers)
             if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
         ]
         if lacking:
             some = [script.whole(calls[i]) for i in lacking]
             again = await self._transport.pipeline(address, some, deadline, heart=heart)
             for i, reply in zip(lacking, again, strict=True):
-                replies[i] = reply
-        return replies
+                answers[i] = reply
+        return answers
 
     async def _each(self, asks: Sequence[Ask], deadline: float, work: Work) -> Errors:
         """Do the work on each server, and return the errors by the index of the claim.
@@ -166,7 +166,7 @@ class Routes:
         began = self._now()
         try:
             await work(address, groups, deadline)
-        except messages.Malformed as error:
+        except replies.Malformed as error:
             raise self._malformed(error, address) from error
         except EngineUnavailable:
             # Leave the server out for no longer than it took to fail. A longer pause after one

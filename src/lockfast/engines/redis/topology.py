@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.engines.redis.keys import BUCKETS, command, slot
-from lockfast.engines.redis.messages import Malformed, number, octets
+from lockfast.engines.redis.replies import Malformed, number, octets
 from lockfast.engines.redis.transport import Address
 from lockfast.errors import EngineError, EngineUnavailable
 

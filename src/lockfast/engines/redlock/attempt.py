@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import hiredis
 
 from lockfast.core.ballot import Ballot, Verdict
-from lockfast.engines.redis.messages import TOP, Malformed, number, octets, reading
+from lockfast.engines.redis.replies import TOP, Malformed, number, octets, other_format, reading
 from lockfast.engines.redis.transport import DEMOTED, Address, code, failure
 from lockfast.engines.redlock import messages
 from lockfast.errors import EngineError, EngineUnavailable
-from lockfast.port import Ask, Blocker, Standing
+from lockfast.port import Ask, Blocker, Shape, Standing
 
 SLOWEST = 1.0  # seconds between two proposals of a waiter, at most
 QUICKEST = 0.05
@@ -39,7 +39,7 @@ class Attempt:
     def packet(self, ask: Ask) -> bytes:
         """Pack the proposal."""
         shape = ask.shape
-        form = messages.claim_form(shape.name, shape.ttl, shape.wait_ttl)
+        form = messages.claim_form(shape.name, shape.ttl)
         return messages.claim(form, ask.id, self.token, self.since, ask.queue, ask.payload)
 
 
@@ -66,12 +66,12 @@ class Tally(Protocol):
 class Poll(Ballot):
     """The tally of a proposal."""
 
-    __slots__ = ("_ttl", "blockers", "errors", "lacking", "missing")
+    __slots__ = ("_name", "_ttl", "blockers", "errors", "lacking", "missing")
 
-    def __init__(self, nodes: int, ttl: float) -> None:
+    def __init__(self, nodes: int, shape: Shape) -> None:
         """Start without answers."""
         super().__init__(nodes)
-        self._ttl = ttl
+        self._name, self._ttl = shape.name, shape.ttl
         self.blockers: dict[str, Blocker] = {}
         self.errors: list[EngineError] = []
         self.lacking = False
@@ -93,7 +93,7 @@ class Poll(Ballot):
             pass
         self.failed.add(node)
         self.lacking = self.lacking or lacks(reply)
-        self.errors.append(problem(reply, address))
+        self.errors.append(other_format(reply, self._name) or problem(reply, address))
 
     def _hear(self, node: int, reply: list[Any]) -> None:
         what = reply[0]

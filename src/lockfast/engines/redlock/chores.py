@@ -10,7 +10,7 @@ from typing import Any
 
 from lockfast.core.ballot import quorum
 from lockfast.engines.redis.keys import BUCKETS
-from lockfast.engines.redis.messages import Malformed, number, reading
+from lockfast.engines.redis.replies import Malformed, number, reading
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.runtime.base import Clock

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
-from lockfast.engines.redis.messages import Malformed, octets, reading
 from lockfast.engines.redis.refusals import Refusals
+from lockfast.engines.redis.replies import Malformed, octets, reading
 from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import Attempt, Poll, attempt, demoted, granted
@@ -18,7 +18,7 @@ from lockfast.engines.redlock.requests import load
 from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineRefused
 from lockfast.guarantees import Finding
-from lockfast.port import Ask, Standing
+from lockfast.port import Ask, Kind, Standing
 from lockfast.runtime.base import Clock
 
 DEAF = 5.0  # seconds for which a node that did not answer is not listened to
@@ -57,11 +57,11 @@ class Claiming:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Propose a claim to all nodes at once, and again if the number was too low."""
-        if ask.shape.capacity != 1:
+        if ask.shape.kind is not Kind.LOCK:
             raise EngineRefused(
-                "Redlock locks exclusively, with capacity 1: permits and readers that are counted "
-                "by majorities of independent nodes can exceed their number, since each majority "
-                "counts others. Use redis:// or postgresql:// for semaphores and read/write locks."
+                "Redlock locks exclusively: permits and readers that are counted by majorities of "
+                "independent nodes can exceed their number, since each majority counts others. Use "
+                "redis:// or postgresql:// for semaphores and read/write locks."
             )
         if self._channel is None:
             self._channel = messages.PREFIX + ask.id[:22]
@@ -72,7 +72,7 @@ class Claiming:
             if trial.dead or self._now() > ask.not_after:
                 return None
             began = self._now()
-            poll = Poll(self._size, ask.shape.ttl)
+            poll = Poll(self._size, ask.shape)
             await self._propose(ask, trial, poll, min(deadline, began + messages.UNDER_WAY))
             standing = await self._judge(ask, trial, poll, began)
             number += 1

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lockfast.engines.one_by_one import singly
-from lockfast.engines.redis.messages import Malformed, claim_id
+from lockfast.engines.redis.replies import Malformed, claim_id
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import Attempt, Departure, Extension, Poll, attempt
 from lockfast.engines.redlock.claiming import DEAF, Claiming
@@ -45,7 +45,7 @@ class RedlockEngine(Claiming):
             elif trial.waiting and not trial.dead:
                 self._number(trial)
                 parts.append(trial.packet(ask))
-                rows.append((i, ask, trial, Poll(self._size, shape.ttl)))
+                rows.append((i, ask, trial, Poll(self._size, shape)))
         if not rows:
             return found
         began = self._now()

@@ -13,14 +13,14 @@ import hiredis
 
 from lockfast.core.ballot import GRACE, quorum
 from lockfast.engines.redis.keys import command
-from lockfast.engines.redis.messages import (
+from lockfast.engines.redis.messages import record
+from lockfast.engines.redis.replies import (
     TOP,
     Malformed,
     claim_id,
     number,
     octets,
     reading,
-    record,
     records,
 )
 from lockfast.engines.redis.scripts import RECORD
@@ -28,7 +28,7 @@ from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.scripts import INSPECT
 from lockfast.engines.redlock.transport import Answer, Transport
 from lockfast.errors import EngineUnavailable
-from lockfast.port import RECORDS, Entry, Page
+from lockfast.port import RECORDS, Entry, Kind, Page
 
 SHOWN = 1000  # claims of one lock that are shown
 SCANNED = 500  # keys per page
@@ -230,6 +230,7 @@ def _merged(name: str, answers: Iterable[Any], size: int) -> list[Entry]:
             id=ident,
             ticket=token,
             granted=granted,
+            kind=Kind.LOCK,
             weight=1,
             capacity=1,
             left=sorted(lefts, reverse=True)[enough - 1],

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from lockfast.core.record import head
 from lockfast.engines.redis.keys import BUCKETS, bulk, command
 from lockfast.engines.redis.messages import sent
 from lockfast.engines.redlock.scripts import (
@@ -20,6 +21,7 @@ from lockfast.engines.redlock.scripts import (
     RENEW,
     RESIGN,
 )
+from lockfast.port import Shape
 
 PREFIX = "lockfast:redlock:"
 MEMBER = f"{PREFIX}member"
@@ -63,19 +65,23 @@ keys = lru_cache(maxsize=16384)(Keys)
 """Return the keys of a name. A cache keeps those of the last 16,384 names."""
 
 
+def _millis(seconds: float) -> bytes:
+    return b"%d" % round(seconds * 1000)
+
+
 class ClaimForm:
     """The parts of a proposal's packet that are the same for all claims of one shape."""
 
-    __slots__ = ("more", "start", "ttl", "waits")
+    __slots__ = ("more", "record", "start", "waits")
 
-    def __init__(self, name: str, ttl: float, wait_ttl: float) -> None:
+    def __init__(self, name: str, ttl: float) -> None:
         """Pack these parts."""
+        shape = Shape(name, ttl)
         self.start = CLAIM.packet(6, keys(name).both)
-        life = b"%d" % (ttl * 1000)
-        self.ttl = b" - %b " % life
-        self.more = 49 + len(self.ttl)  # bytes of the argument without the payload
-        after = b"\r\n" + bulk(life)
-        waits = (b"0", b"%d" % (wait_ttl * 1000))
+        self.record = b" - " + head(shape)
+        self.more = 49 + len(self.record)  # bytes of the argument without the payload
+        after = b"\r\n" + bulk(_millis(ttl))
+        waits = (b"0", _millis(shape.wait_ttl))
         self.waits = [(b"%b$%d\r\n" % (after, 17 + len(wait)), b" %b\r\n" % wait) for wait in waits]
 
 
@@ -98,7 +104,7 @@ def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
         form.more + len(payload),
         ident.encode(),
         token,
-        form.ttl,
+        form.record,
         payload,
         before,
         since,
@@ -108,7 +114,7 @@ def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
 
 def renew(name: str, ident: str, token: int, ttl: float) -> bytes:
     """Pack a call of renew.lua."""
-    life = bulk(b"%d" % (ttl * 1000))
+    life = bulk(_millis(ttl))
     return b"%b$50\r\n%b %016d \r\n%b" % (keys(name).renew, ident.encode(), token, life)
 
 

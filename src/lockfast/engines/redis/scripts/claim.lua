@@ -6,11 +6,11 @@
 --      4 order      the queue (see queue.lua)
 --      5 records    the values of each claim in the queue
 -- ARGV 1 id   2 ttl in ms   3 not_after in ms, server's clock   4 '1' to wait in the queue, '0' not to
---      5 token base in µs   6 "capacity weight ttl wait_ttl payload"
+--      5 token base in µs   6 record (see stored.lua)
 --
 -- Reply: ticket                  the claim is the only holder, for its whole ttl
 --        {'dead', now}           the id has a tombstone or an unreadable record, or not_after has passed
---        {'capacity', capacity}  the claims that are there have this other capacity
+--        {'kind', kind}          the claims that are there are of this other kind
 --        or a standing as queue.lua writes it
 local time = redis.call('TIME')
 local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
@@ -33,20 +33,20 @@ if not raw then
   return ticket
 end
 
+--#include stored.lua
 --#include queue.lua
 now = math.floor(now)
 local id = ARGV[1]
-local capacity, weight, ttl, wait, payload = string.match(ARGV[6], '^(%d+) (%d+) (%d+) (%d+) (.*)$')
 local q, holder
 if string.sub(raw, 1, 1) == 'Q' then
   q = open(KEYS[1], KEYS[4], KEYS[5], raw, now)
 else
-  holder = alone(raw)
+  holder = claim_of(raw)
   if not holder then
-    return redis.error_reply('LOCKFAST the value of the lock is not one of ours')
+    return redis.error_reply(other_format(raw) or 'LOCKFAST the value of the lock is not one of ours')
   end
   q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
-       total = 0, capacity = holder.capacity, frontier = holder.ticket, newest = holder.ticket, kept = 0}
+       kind = holder.kind, frontier = holder.ticket, newest = holder.ticket, kept = 0}
 end
 if tonumber(ticket) <= q.newest then -- the server lost the counter, and its clock went back
   if q.newest + 1 >= TOP then -- checked before the first write: 'find' could not read such a claim
@@ -54,6 +54,7 @@ if tonumber(ticket) <= q.newest then -- the server lost the counter, and its clo
   end
   ticket = digits(q.newest + 1)
 end
+local mine = claim_of(id .. ' ' .. ticket .. ' ' .. ARGV[6])
 if holder then
   local left = redis.call('PTTL', KEYS[1])
   if left > holder.ttl then -- the server's clock went back
@@ -83,10 +84,10 @@ else
     return {'dead', string.format('%.0f', now)}
   end
 end
-if tonumber(capacity) ~= q.capacity then
-  return {'capacity', q.capacity}
+if mine.kind ~= q.kind then
+  return {'kind', tonumber(q.kind)}
 end
-if ARGV[4] == '0' and math.max(q.total, q.granted) + weight > q.capacity then
+if ARGV[4] == '0' and (q.held < q.members or q.granted + mine.weight > mine.capacity) then
   local head = q.head or first(q)
   return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
 end
@@ -96,12 +97,10 @@ if q.unwritten then -- turn the sole holder into a queue of one claim
   append(q, q.head, now + q.unwritten)
 end
 redis.call('SET', KEYS[2], ticket)
-local claim = {id = id, digits = ticket, ticket = tonumber(ticket), weight = tonumber(weight), ttl = tonumber(ttl),
-               wait = tonumber(wait), payload = payload}
-append(q, claim, now + wait)
+append(q, mine, now + mine.wait)
 advance(q, id)
-if q.frontier >= claim.ticket then
-  touch(q, claim, now)
+if q.frontier >= mine.ticket then
+  touch(q, mine, now)
 end
 save(q, now)
-return standing(q, id, now, claim)
+return standing(q, id, now, mine)

@@ -1,17 +1,18 @@
--- The queue of a lock that has waiters or several holders. The other scripts include this file.
+-- The queue of a lock that has waiters or several holders. The other scripts include this file, after
+-- stored.lua.
 --
--- lock     'Q capacity total granted held frontier newest seen kept':
---          total     weight of all claims             frontier  highest ticket of a granted claim
+-- lock     'Q v1 kind granted held frontier newest seen kept':
+--          kind      of all claims                    frontier  highest ticket of a granted claim
 --          granted   weight of the granted claims     newest    highest ticket of any claim
 --          held      number of granted claims         seen      time of the last change
 --          kept      time until which Redis keeps the other two keys
 -- order    one sorted set with two members per claim: id by its ticket, and '~id' by minus its
 --          expiry in ms. So the expiries sort before the tickets, the latest first.
--- records  id -> 'ticket capacity weight ttl wait_ttl payload'
+-- records  id -> 'ticket record' (see stored.lua)
 --
--- The sum of the weights up to a claim grows with its ticket. So the granted claims are exactly those
--- up to the frontier, and every step costs O(log n). A lock with a sole holder and no waiter is instead
--- the string 'id ticket capacity weight ttl wait_ttl payload' with its own expiry. This is the fast path.
+-- A claim is granted if all claims ahead of it are, and if its weight plus theirs is at most its own
+-- capacity. So the granted claims are exactly those up to the frontier, and every step costs O(log n). A
+-- lock with a sole holder and no waiter is instead one string with its own expiry. This is the fast path.
 --
 -- A standing is {ticket, granted, left in ms, ahead, behind, floor, recheck in ms or -1}, and for a
 -- waiter the head's id, ticket and payload.
@@ -26,8 +27,8 @@
 --                         read. 'open' writes nothing, and callers write to a queue only after it
 --   HGET                  a record may be missing or unreadable: 'find' returns no claim, and every caller
 --                         handles that before it writes
---   ZADD PEXPIREAT SET    numbers that they refuse: 'alone' and 'open' accept none from 2^53 on, and 'save'
---                         limits the expiry that a score asks for
+--   ZADD PEXPIREAT SET    numbers that they refuse: 'claim_of' and 'open' accept none from 2^53 on, and
+--                         'save' limits the expiry that a score asks for
 --   ZSCORE ZRANK          members that another program has removed: 'standing' computes without them
 --   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
@@ -35,24 +36,12 @@ local function digits(number)
   return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
 end
 
-local TOP = 9007199254740992 -- 2^53: numbers from here on are not exact, and later commands refuse some
 local LONGEST = 86400000 -- ms that a claim lives at most without a renewal
-
--- Return the claim that a string describes, or nil if lockfast did not write the string.
-local function alone(raw)
-  local id, ticket, capacity, weight, ttl, wait, payload =
-    string.match(raw, '^(%x+) ([1-9]%d*) (%d+) (%d+) (%d+) (%d+) (.*)$')
-  if not id or math.max(ticket, capacity, weight, ttl, wait) >= TOP then
-    return nil
-  end
-  return {id = id, digits = ticket, ticket = tonumber(ticket), capacity = tonumber(capacity),
-          weight = tonumber(weight), ttl = tonumber(ttl), wait = tonumber(wait), payload = payload}
-end
 
 -- Return a claim and its record. The claim is false or nil if the record is missing or unreadable.
 local function find(q, id)
   local record = redis.call('HGET', q.records, id)
-  return record and alone(id .. ' ' .. record), record
+  return record and claim_of(id .. ' ' .. record), record
 end
 
 -- Raise an error, before anything is written, if this user may not run a command that comes later.
@@ -66,11 +55,9 @@ local function permit(order, records)
 end
 
 local function append(q, claim, expires)
-  redis.call('HSET', q.records, claim.id, string.format('%s %.0f %.0f %.0f %.0f ', claim.digits, q.capacity,
-    claim.weight, claim.ttl, claim.wait) .. claim.payload)
+  redis.call('HSET', q.records, claim.id, claim.digits .. ' ' .. claim.record)
   redis.call('ZADD', q.order, claim.digits, claim.id, digits(-expires), '~' .. claim.id)
   q.members = q.members + 1
-  q.total = q.total + claim.weight
   q.newest = claim.ticket
   q.changed = true
 end
@@ -79,7 +66,6 @@ local function remove(q, claim)
   redis.call('ZREM', q.order, claim.id, '~' .. claim.id)
   redis.call('HDEL', q.records, claim.id)
   q.members = q.members - 1
-  q.total = q.total - claim.weight
   if claim.ticket <= q.frontier then
     q.granted = q.granted - claim.weight
     q.held = q.held - 1
@@ -111,14 +97,13 @@ end
 -- here and do no harm.
 local function open(lock, order, records, raw, now)
   local q = {lock = lock, order = order, records = records, expired = {}, distant = {}}
-  local capacity, total, granted, held, frontier, newest, seen, kept =
-    string.match(raw, '^Q (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if not kept or math.max(capacity, total, granted, held, frontier, newest, seen, kept) >= TOP then
-    error('LOCKFAST the state of the queue is not one of ours', 0)
+  local kind, granted, held, frontier, newest, seen, kept =
+    string.match(raw, '^Q v1 ([123]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not kept or math.max(granted, held, frontier, newest, seen, kept) >= TOP then
+    error(other_format(raw) or 'LOCKFAST the state of the queue is not one of ours', 0)
   end
-  q.capacity, q.total, q.granted = tonumber(capacity), tonumber(total), tonumber(granted)
-  q.held, q.frontier, q.newest = tonumber(held), tonumber(frontier), tonumber(newest)
-  q.kept = tonumber(kept)
+  q.kind, q.granted, q.held = kind, tonumber(granted), tonumber(held)
+  q.frontier, q.newest, q.kept = tonumber(frontier), tonumber(newest), tonumber(kept)
   q.members = redis.call('ZCARD', order) / 2
   if q.members ~= redis.call('HLEN', records) then
     q.members = 0 -- a part was evicted, or deleted by hand: no claim can be found in the rest
@@ -163,13 +148,13 @@ local function first(q)
   return q.head
 end
 
--- Grant the next waiters while they fit, and publish a message to each. 'mine' is the id of the caller's
--- claim. It gets no message, because the reply tells its standing.
+-- Grant the next waiters while each fits its own capacity, and publish a message to each. 'mine' is the id
+-- of the caller's claim. It gets no message, because the reply tells its standing.
 local function advance(q, mine)
   while q.held < q.members do
     local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
     local claim = id and find(q, id) -- no id: a record has another ticket than the order
-    if not claim or q.granted + claim.weight > q.capacity then
+    if not claim or q.granted + claim.weight > claim.capacity then
       break -- an unreadable claim blocks the queue until it expires, because its weight is unknown
     end
     if q.held == 0 then
@@ -204,8 +189,8 @@ local function save(q, now)
     redis.call('PEXPIREAT', q.order, digits(q.kept))
     redis.call('PEXPIREAT', q.records, digits(q.kept))
   end
-  local state = string.format('Q %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', q.capacity, q.total, q.granted,
-    q.held, q.frontier, q.newest, now, q.kept)
+  local state = string.format('Q v1 %s %.0f %.0f %.0f %.0f %.0f %.0f', q.kind, q.granted, q.held, q.frontier,
+    q.newest, now, q.kept)
   redis.call('SET', q.lock, state, 'PXAT', digits(latest))
 end
 

@@ -34,6 +34,7 @@ if #queued == 0 then
   return replies
 end
 
+--#include stored.lua
 --#include queue.lua
 local queues = {}
 for _, i in ipairs(queued) do

@@ -13,6 +13,7 @@ if raw and string.sub(raw, 1, 32) == id then
   redis.call('DEL', lock)
   found = 1
 elseif raw and string.sub(raw, 1, 1) == 'Q' then
+  --#include stored.lua
   --#include queue.lua
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,10 +1,12 @@
 -- Accept a proposal, or return why this node does not.
 --
--- KEYS 1 lock     'id token F ttl payload' of the holder; F is W if a claim waits, else -. With an R in
---                 front, the lock is reserved for a waiter for a moment
+-- KEYS 1 lock     'id token F record' of the holder; F is W if a claim waits, else -. With an R in front,
+--                 the lock is reserved for a waiter for a moment. A record is 'v1 1 1 1 ttl payload', as
+--                 core/record.py writes it: v1 is the format, and 1 1 1 are the kind, capacity and weight
+--                 of a lock. Format 0 had 'ttl payload' in its place
 --      2 mark     'mark longest': the highest number that this bucket has accepted, in 16 digits, and
 --                 the longest ttl. Without this key, the node has lost its data and is not a member
--- ARGV 1 'id token - ttl payload': what to write   2 ttl in ms
+-- ARGV 1 'id token - record': what to write   2 ttl in ms
 --      3 the first token of this claim, and the ms to stay in the waiting room, or 0
 --
 -- Reply, with times in ms:
@@ -34,9 +36,14 @@ if raw or since ~= token then
   local order, records = room(KEYS[1], KEYS[2])
   local id, wait = string.sub(mine, 1, 32), string.sub(ARGV[3], 18)
   if raw then
-    local kept, holder, number, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . (%d+) (.*)$')
+    local kept, holder, number, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . v1 1 1 1 (%d+) (.*)$')
     if holder ~= id or (kept == '' and number == token) then
       if not life then
+        local format = string.match(raw, '^R?%x+ %d+ . v([1-9]%d*) ')
+          or string.find(raw, '^R?%x+ %d+ . %d+ ') and '0' or '1'
+        if format ~= '1' and #format < 10 then
+          return redis.error_reply('LOCKFAST format ' .. format)
+        end
         return redis.error_reply('LOCKFAST the value of the lock is not one of ours')
       end
       local left = redis.call('PTTL', KEYS[1])
@@ -48,7 +55,7 @@ if raw or since ~= token then
         return {'mine', left}
       end
       if wait ~= '0' and token > highest then -- it waits, and is no late copy
-        hint(stay, order, records, id, since, wait, string.match(mine, '^%x+ %d+ . %d+ (.*)$'))
+        hint(stay, order, records, id, since, wait, string.match(mine, '^%x+ %d+ . v1 1 1 1 %d+ (.*)$'))
         if kept == '' then
           redis.pcall('SETRANGE', KEYS[1], 50, 'W') -- a claim waits; this may fail, see waiting.lua
         end

@@ -9,8 +9,10 @@ local order, records = room(KEYS[1], KEYS[2])
 local shown = {}
 local raw = redis.call('GET', KEYS[1])
 if raw then
-  local kept, id, token, life, payload = string.match(raw, '^(R?)(%x+) (%d+) . (%d+) (.*)$')
-  shown[1] = {id, token, kept == '' and 1 or 0, redis.call('PTTL', KEYS[1]), payload}
+  local kept, id, token, payload = string.match(raw, '^(R?)(%x+) (%d+) . v1 1 1 1 %d+ (.*)$')
+  if id then -- another format, or a value that another program has written, is left out
+    shown[1] = {id, token, kept == '' and 1 or 0, redis.call('PTTL', KEYS[1]), payload}
+  end
 end
 local at = now()
 local waiters = redis.call('ZRANGEBYSCORE', order, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])

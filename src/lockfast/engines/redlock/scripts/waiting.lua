@@ -69,7 +69,8 @@ local function invite(lock, order, records, prefix, moment)
   local id = first[1]
   if id then
     local payload = redis.call('HGET', records, id) or ''
-    redis.call('PSETEX', lock, moment, string.format('R%s %016.0f - %s ', id, first[2], moment) .. payload)
+    local value = string.format('R%s %016.0f - v1 1 1 1 %s ', id, first[2], moment) .. payload
+    redis.call('PSETEX', lock, moment, value)
     leave(order, records, id)
     redis.pcall('PUBLISH', prefix .. string.sub(id, 1, 22), id)
   end
