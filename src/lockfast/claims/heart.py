@@ -142,7 +142,9 @@ class Heart:
                     self._table.postpone(chain.from_iterable(requests[place:]), began)
                     return
                 await self._listen(0.0)  # many renewals must not delay a wake
-            late = await renew(self._engine, self._table, self._runtime.now, chunk, limit)
+            late = await renew(
+                *(self._engine, self._table, self._runtime.now, chunk, patience(chunk), limit)
+            )
             if late:
                 log.warning(
                     "in jeopardy until now, a renewal was late: %s. It came in time; look for what "

@@ -35,13 +35,19 @@ def chunks(batches: Sequence[Sequence[Claim]]) -> list[Sequence[Claim]]:
     ]
 
 
-async def renew(
-    engine: Renewer, table: Table, clock: Clock, claims: Sequence[Claim], limit: float
+async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
+    engine: Renewer,
+    table: Table,
+    clock: Clock,
+    claims: Sequence[Claim],
+    most: float,
+    limit: float,
 ) -> list[Claim]:
     """Renew claims in one request. Return those that were in jeopardy until now, because this
     renewal was late.
 
-    `limit`: the seconds that the request may take, unless it is late already.
+    `most`, `limit`: the seconds that the request may take. It may take twice the `limit` if it is
+    late already.
     """
     sent = clock()
     over = [claim for claim in claims if sent >= claim.limit]
@@ -53,7 +59,7 @@ async def renew(
     # Early, a short deadline leaves time for another attempt. Later, the connection may be too
     # slow for that deadline, so it is doubled.
     early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
-    deadline = sent + min(patience(claims), limit if early else 2.0 * limit)
+    deadline = sent + min(most, limit if early else 2.0 * limit)
     late: list[Claim] = []
     try:
         standings = await engine.renew([claim.ask for claim in claims], deadline)

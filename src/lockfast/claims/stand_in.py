@@ -186,11 +186,12 @@ class StandIn:
         for claim in claims:
             by_ttl.setdefault(claim.shape.wait_ttl, []).append(claim)
         batches = list(by_ttl.values())
-        limit = min(map(patience, batches))
+        # Twice as long as the heart waits: the first request has to connect.
+        limit = 2.0 * min(map(patience, batches))
         began = now()
         for chunk in chunks(batches):
             if now() > began + limit:  # shorter ttls may be due by now
                 break
-            await renew(self._renewer, self._table, now, chunk, limit)
+            await renew(self._renewer, self._table, now, chunk, limit, limit)
         self._table.rouse()  # for the losses, which the heart announces
         return [claim for claim in claims if claim.phase is HELD and claim.kept >= began]
