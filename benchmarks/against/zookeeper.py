@@ -47,7 +47,11 @@ def _bare(client: KazooClient) -> Work:
     def work(count: int) -> None:
         for _ in range(count):
             path, _ = client.create(
-                f"/bare/{1:032x}-1-1-", PAYLOAD, ephemeral=True, sequence=True, include_data=True
+                f"/bare/{1:032x}-1-1_1_0000000001-",
+                PAYLOAD,
+                ephemeral=True,
+                sequence=True,
+                include_data=True,
             )
             if len(client.get_children("/bare")) != 1:
                 raise AssertionError("the bare claim was not alone")

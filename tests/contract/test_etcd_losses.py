@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from hypothesis.stateful import rule
 
 from lockfast.engines.etcd.messages import DELETE, TXN
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
-from lockfast.port import Ask, Standing
+from lockfast.port import SHARED, Ask, Kind, Standing
 from lockfast.testing import MachineContract, Stage, StillMachine
 from lockfast.testing.harness.mode import MODES
-from lockfast.testing.harness.state_machine import SHAPES, TTLS
+from lockfast.testing.harness.state_machine import SIZES, TTLS, Sizes
 from lockfast.testing.harness.twins import NAMES, Claim
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import EtcdBench
@@ -54,11 +55,11 @@ def lose(engine: Any, *lost: str, methods: tuple[str, ...] = (TXN, DELETE)) -> A
 
 
 class LossyMachine(StillMachine):
-    """Besides: claims of any capacity, with replies lost on the way in."""
+    """Besides: claims of any kind and capacity, with replies lost on the way in."""
 
     @rule(
         name=st.sampled_from(NAMES),
-        shape=st.sampled_from(SHAPES),
+        sizes=st.sampled_from(SIZES),
         ttl=st.sampled_from(TTLS),
         queue=st.sampled_from([True, True, False]),
         lost=st.lists(st.sampled_from(LOSSES), min_size=1, max_size=COPIES - 1),
@@ -66,16 +67,17 @@ class LossyMachine(StillMachine):
     def claim_through_losses(
         self,
         name: str,
-        shape: tuple[int, int],
+        sizes: Sizes,
         ttl: int,
         queue: bool,  # noqa: FBT001  # drawn by Hypothesis
         lost: list[str],
     ) -> None:
         """Send copies of a claim until one is answered: it is the same as one that was."""
         now = self.tick()
-        capacity, weight = shape
+        kind, capacity, weight = sizes
+        life = ttl * self.stretch
         ask = self.actor.ask(
-            name, ttl=ttl * self.stretch, capacity=capacity, weight=weight, queue=queue
+            name, ttl=life, kind=kind, capacity=capacity, weight=weight, queue=queue
         )
         claim = Claim(ask, now + self.rewound + ask.shape.wait_ttl)
         self.claims.append(claim)
@@ -122,7 +124,7 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
     async def play() -> None:
         holder, client = stage.client(), stage.client()
         lease = await acquire(holder.lock("x", ttl=8.0))
-        # Its lease for waiters is there: the claim is put first, and looks then who is there.
+        # Its lease for waiters is there, so etcd would put the claim behind the lock.
         warm = await acquire(client.lock("warm", ttl=8.0))
         lose(client._session.engine, what, methods=(method,))
         with pytest.raises(KindMismatch):
@@ -133,6 +135,38 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
     stage.mode.run(play())
     stage.mode.run(stage.clear())
     stage.mode.close()
+
+
+@pytest.mark.parametrize("lost", [("reply",), ("request", "reply"), ("reply", "reply")])
+@pytest.mark.parametrize(("kind", "other"), list(permutations(Kind, 2)))
+def test_a_claim_of_another_kind_is_refused_after_lost_replies_and_writes_nothing(
+    acts: Stage, cluster: EtcdCluster, kind: Kind, other: Kind, lost: tuple[str, ...]
+) -> None:
+    room = {Kind.LOCK: 1, Kind.READ_WRITE: SHARED, Kind.SEMAPHORE: 1}
+
+    async def play() -> None:
+        holder, actor = acts.actor(), acts.actor()
+        held = holder.ask(kind=kind, capacity=room[kind], weight=room[kind])
+        await holder.claim(held)
+        for _ in range(2):  # the second one waits, and opens the lease for waiters
+            await actor.claim(actor.ask("warm", ttl=30))
+        revision = cluster.nodes[0].revision()
+        for queue in (True, False):
+            asked = actor.ask(ttl=30, kind=other, capacity=room[other], queue=queue)
+            call = lose(actor.engine, *lost)
+            for _ in lost:
+                with pytest.raises(EngineUnavailable):
+                    await actor.claim(asked)
+            actor.engine._transport.call = call  # type: ignore[attr-defined]
+            for _ in range(2):
+                with pytest.raises(KindMismatch) as caught:
+                    await actor.claim(asked)
+                assert (caught.value.asked, caught.value.ruling) == (other.words, kind.words)
+        assert cluster.nodes[0].revision() == revision
+        assert [entry.id for entry in await actor.entries("x")] == [held.id]
+        assert (await holder.renew_one(held)).behind == 0
+
+    acts.mode.run(play())
 
 
 def fail_to_open(engine: Any, error: EngineError) -> Any:  # noqa: ANN401  # etcd's, not the port's

@@ -15,7 +15,7 @@ import lockfast
 from lockfast.engines.etcd import claim_transaction, messages
 from lockfast.engines.etcd.protobuf import Malformed, fields, number, text
 from lockfast.errors import EngineRefused, LockfastError
-from lockfast.port import Shape
+from lockfast.port import Kind, Shape
 from lockfast.testing import MODES, Stage
 from tests.contract.benches import EtcdBench
 from tests.servers import EtcdCluster
@@ -23,7 +23,7 @@ from tests.servers.etcd import encoded
 
 LOCK, PERMITS = (
     claim_transaction.Form(Shape("x", 5.0)),
-    claim_transaction.Form(Shape("x", 5.0, 3, 1)),
+    claim_transaction.Form(Shape("x", 5.0, Kind.SEMAPHORE, 3, 1)),
 )
 ROUNDS = 120
 

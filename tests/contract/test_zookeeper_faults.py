@@ -28,12 +28,11 @@ from lockfast.port import EVERYONE, Ask
 from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import ZooKeeperBench
+from tests.contract.zookeeper_requests import is_create, is_write, through
 from tests.robustness.hosts import Network, host_of
 from tests.servers import Proxy, ZooKeeper, ZooKeeperEnsemble, free_port, wait_until
 
 SOON = 6.0  # seconds within which everything is well again, on a busy machine too
-CREATE = (15).to_bytes(4, "big")  # the operation of create2, behind length and number
-WRITE = (5).to_bytes(4, "big")  # that of setData
 
 
 @pytest.fixture(scope="module")
@@ -57,32 +56,6 @@ def proxy(ensemble: ZooKeeperEnsemble) -> Iterator[Proxy]:
     server = ensemble.servers[0]
     with Proxy(server.host, server.port, record=True) as proxy:
         yield proxy
-
-
-def through(stage: Stage, proxy: Proxy) -> str:
-    """Let the clients that follow go by way of the proxy; give the URL past it."""
-    bench = stage.bench
-    assert isinstance(bench, ZooKeeperBench)
-    past = bench.url
-    bench.url = f"zookeeper://{proxy.address}/{bench.url.split('/', 3)[3]}"
-    return past
-
-
-def is_create(request: bytes) -> bool:
-    """Recognise create2; requests that are sent together may come in one read."""
-    return CREATE in [request[at : at + 4] for at in _operations(request)]
-
-
-def is_write(request: bytes) -> bool:
-    """Recognise setData."""
-    return WRITE in [request[at : at + 4] for at in _operations(request)]
-
-
-def _operations(request: bytes) -> Iterator[int]:
-    at = 0
-    while at + 12 <= len(request):
-        yield at + 8
-        at += 4 + int.from_bytes(request[at : at + 4], "big")
 
 
 def engine_of(client: AnyClient) -> ZooKeeperEngine:

@@ -265,12 +265,13 @@ def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeep
             "hello",
             f"{id_}-0-1-0000000000",
             f"{id_}--5-1-0000000000",
+            f"{id_}-2-1_1_0000000001-0000000000",
             "-" * 40,
             "\u0663",
         ):
             stranger.create(f"{folder}/{name}", b"\xff\xfe")
         for data in (b"", b"\xff\xfe 1", b"1e999 nan\nx", b"9" * 99 + b" 1\n", b"\n\n"):
-            stranger.create(f"{folder}/{id_}-1-1-", data, sequence=True)
+            stranger.create(f"{folder}/{id_}-1-1_1_0000000001-", data, sequence=True)
         stranger.create(f"{folder.rpartition('/')[0]}/%ff%", b"")
         queue = client.lock("x").queue()
         assert [each.id for each in queue] == [lease.id] + [id_] * 5

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lockfast.engines.etcd.keys import CLAIMS, Row
 from lockfast.engines.etcd.messages import Heard, heard
 from lockfast.engines.etcd.protobuf import fields, number, numbers, text
-from lockfast.engines.etcd.waiters import Wait, Waits
-from lockfast.port import Wake
+from lockfast.engines.etcd.waiters import Ahead, Wait, Waits
+from lockfast.port import Kind, Wake
 
 LOCK, SHARED = b"lock", b"shared"
-CAPACITY = {LOCK: 1, SHARED: 3}
+KINDS = {LOCK: Kind.LOCK, SHARED: Kind.SEMAPHORE}
+SIZES = [(1, 1), (2, 1), (3, 1), (3, 3), (6, 1), (6, 3), (6, 4)]
+"""Capacities and weights."""
+
+
+def told_of(rows: list[Row]) -> list[Ahead]:
+    """Say of claims what a waiter behind them is told."""
+    return [(row.key, row.revision, row.weight, row.capacity) for row in rows]
 
 
 class Store:
@@ -26,11 +34,12 @@ class Store:
         self.compacted = 0
         self.watches: dict[int, tuple[bytes, bytes, int]] = {}
 
-    def put(self, name: bytes, number_: int, weight: int) -> Row:
-        """Append a claim."""
+    def put(self, name: bytes, number_: int, weight: int, capacity: int = 3) -> Row:
+        """Append a claim. The capacity is that of a semaphore."""
         self.revision += 1
         key = CLAIMS + name + b"/%032d" % number_
-        row = Row(key, self.revision, 7, CAPACITY[name], weight, 30.0, b"")
+        room = 1 if name == LOCK else capacity
+        row = Row(key, self.revision, 7, KINDS[name], room, weight, 30.0, b"")
         self.rows[key] = row
         return row
 
@@ -46,8 +55,13 @@ class Store:
         return [other for other in queue if other.revision < row.revision]
 
     def lets_in(self, row: Row) -> bool:
-        """Apply the rule."""
-        return sum(other.weight for other in self.ahead(row)) + row.weight <= row.capacity
+        """Apply the rule: it fits, and so does each claim ahead of it."""
+        weight = 0
+        for each in [*self.ahead(row), row]:
+            weight += each.weight
+            if weight > each.capacity:
+                return False
+        return True
 
     def told(self, messages: list[bytes]) -> None:
         """Take in what a client says on its stream."""
@@ -96,10 +110,11 @@ class Watching(RuleBasedStateMachine):
         self.broken: dict[str, bool] = {}
         """The claims that an operator has removed, and whether they were let in by then."""
 
-    @rule(name=st.sampled_from([LOCK, SHARED]), weight=st.integers(1, 3))
-    def come(self, name: bytes, weight: int) -> None:
+    @rule(name=st.sampled_from([LOCK, SHARED, SHARED]), size=st.sampled_from(SIZES))
+    def come(self, name: bytes, size: tuple[int, int]) -> None:
         self.names += 1
-        row = self.store.put(name, self.names, 1 if name == LOCK else weight)
+        capacity, weight = size
+        row = self.store.put(name, self.names, 1 if name == LOCK else weight, capacity)
         if not self.store.lets_in(row):
             self.replies.append((row, self.store.ahead(row), self.store.revision))
 
@@ -111,19 +126,39 @@ class Watching(RuleBasedStateMachine):
     def _watch(self, row: Row, ahead: list[Row], since: int) -> None:
         if row.key not in self.store.rows:
             return
-        known = [(each.key, each.revision, each.weight) for each in ahead]
+        known = told_of(ahead)
         sure = len(ahead) == 1
         self.waiting[row.id] = row
-        wait = Wait(row, known[-1:] if row.capacity == 1 else known, since, sure=sure)
+        wait = Wait(row, known[-1:] if row.kind is Kind.LOCK else known, since, sure=sure)
         self.store.told(self.waits.add(wait))
 
     @rule(which=st.integers(0, 99))
     def leave(self, which: int) -> None:
         if self.store.rows:
-            row = list(self.store.rows.values())[which % len(self.store.rows)]
-            self.store.delete(row)
-            if self.waiting.pop(row.id, None) is not None:
-                self.store.told(self.waits.drop([row.id]))
+            self._leave(list(self.store.rows.values())[which % len(self.store.rows)])
+
+    def _leave(self, row: Row) -> None:
+        self.store.delete(row)
+        if self.waiting.pop(row.id, None) is not None:
+            self.store.told(self.waits.drop([row.id]))
+
+    @rule(
+        sizes=st.lists(st.sampled_from(SIZES), min_size=3, max_size=5),
+        leave=st.lists(st.integers(0, 4), max_size=3, unique=True),
+    )
+    def crowd(self, sizes: list[tuple[int, int]], leave: list[int]) -> None:
+        """Some come to an empty semaphore, and some of those leave, while nothing is late."""
+        for row in [each for each in self.store.rows.values() if each.kind is Kind.SEMAPHORE]:
+            self._leave(row)
+        before = set(self.store.rows)
+        for size in sizes:
+            self.come(SHARED, size)
+        rows = [row for key, row in self.store.rows.items() if key not in before]
+        self.catch_up()
+        for place in leave:
+            if place < len(rows):
+                self._leave(rows[place])
+                self.catch_up()
 
     @rule(which=st.integers(0, 99))
     def remove(self, which: int) -> None:
@@ -138,6 +173,15 @@ class Watching(RuleBasedStateMachine):
         if self.store.watches:
             idents = list(self.store.watches)
             self._hear(self.store.says(idents[which % len(idents)]))
+
+    @rule()
+    def catch_up(self) -> None:
+        """Everything that is under way arrives."""
+        while self.replies:
+            self._watch(*self.replies.pop())
+        for ident in list(self.store.watches):
+            if ident in self.store.watches:
+                self._hear(self.store.says(ident))
 
     def _hear(self, messages: list[Heard]) -> None:
         wakes, unsure, told = self.waits.hear(messages)
@@ -191,8 +235,7 @@ def test_many_waiters_for_one_name_are_one_watch_and_each_is_told_once() -> None
     holders = [store.put(SHARED, number_, 1) for number_ in range(3)]
     rows = [store.put(SHARED, number_, 1) for number_ in range(3, 100)]
     for row in rows:
-        ahead = [(each.key, each.revision, each.weight) for each in store.ahead(row)]
-        store.told(waits.add(Wait(row, ahead, row.revision, sure=False)))
+        store.told(waits.add(Wait(row, told_of(store.ahead(row)), row.revision, sure=False)))
     assert len(store.watches) == 1
     store.delete(holders[0])
     (message,) = store.says(next(iter(store.watches)))
@@ -206,7 +249,7 @@ def test_one_with_an_older_snapshot_hears_what_was_told_before_it_came() -> None
     store, waits = Store(), Waits(0)
     holders = [store.put(SHARED, number_, 1) for number_ in range(3)]
     other, late, first = store.put(SHARED, 3, 3), store.put(SHARED, 4, 1), store.put(SHARED, 5, 3)
-    everyone = [(each.key, each.revision, each.weight) for each in [*holders, other, late]]
+    everyone = told_of([*holders, other, late])
     store.told(waits.add(Wait(first, everyone, first.revision, sure=False)))
     slow = Wait(late, everyone[:4], late.revision, sure=False)
     for row in (holders[0], other):
@@ -221,8 +264,7 @@ def test_another_stream_goes_on_with_the_very_next_departure() -> None:
     store, waits = Store(), Waits(0)
     holders = [store.put(SHARED, number_, 1) for number_ in range(3)]
     row = store.put(SHARED, 3, 2)
-    ahead = [(each.key, each.revision, each.weight) for each in holders]
-    store.told(waits.add(Wait(row, ahead, row.revision, sure=False)))
+    store.told(waits.add(Wait(row, told_of(holders), row.revision, sure=False)))
     store.delete(holders[0])
     assert waits.hear(store.says(next(iter(store.watches))))[0] == []
     store.watches.clear()
@@ -244,9 +286,34 @@ def test_an_answer_to_our_own_cancellation_is_no_refusal() -> None:
 def test_a_waiter_that_was_removed_is_not_let_in_by_a_later_departure() -> None:
     store, waits = Store(), Waits(0)
     holder, row = store.put(LOCK, 0, 1), store.put(LOCK, 1, 1)
-    ahead = [(holder.key, holder.revision, 1)]
-    store.told(waits.add(Wait(row, ahead, row.revision, sure=True)))
+    store.told(waits.add(Wait(row, told_of([holder]), row.revision, sure=True)))
     store.delete(row)
     store.delete(holder)
     wakes, unsure, _ = waits.hear(store.says(next(iter(store.watches))))
     assert (wakes, unsure) == ([Wake(row.id, granted=False)], [])
+
+
+@pytest.mark.parametrize(("leaves", "woken"), [(0, [1, 2, 3]), (1, [2, 3]), (2, [])])
+def test_a_waiter_that_fits_waits_for_the_smaller_one_ahead_of_it(
+    leaves: int, woken: list[int]
+) -> None:
+    store, waits = Store(), Waits(0)
+    sizes = [(4, 8), (1, 3), (1, 8), (2, 9)]  # all but the second would fit beside the first
+    rows = [store.put(SHARED, number_, *size) for number_, size in enumerate(sizes)]
+    for row in rows[1:]:
+        store.told(waits.add(Wait(row, told_of(store.ahead(row)), row.revision, sure=False)))
+    store.delete(rows[leaves])
+    wakes, unsure, _ = waits.hear(store.says(next(iter(store.watches))))
+    assert [wake.id for wake in wakes if wake.granted] == [rows[place].id for place in woken]
+    assert unsure == []
+
+
+def test_a_waiter_for_the_only_permit_of_a_semaphore_watches_the_whole_queue() -> None:
+    store, waits = Store(), Waits(0)
+    rows = [store.put(SHARED, number_, 1, capacity) for number_, capacity in enumerate((5, 5, 1))]
+    store.told(waits.add(Wait(rows[2], told_of(rows[:2]), rows[2].revision, sure=False)))
+    heard_: list[list[Wake]] = []
+    for row in (rows[1], rows[0]):
+        store.delete(row)
+        heard_.append(waits.hear(store.says(next(iter(store.watches))))[0])
+    assert heard_ == [[], [Wake(rows[2].id, granted=True, floor=rows[2].revision)]]

@@ -48,7 +48,7 @@ class Book:
         self._number += 1
         ask = Ask(
             f"{self._number:032x}",
-            Shape("x", 5.0, 1, 1),
+            Shape("x", 5.0),
             queue=True,
             not_after=NOW + 9,
             payload=b"",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from lockfast.core import record
 from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.messages import (
     CREATE,
@@ -18,6 +19,7 @@ from lockfast.engines.etcd.messages import (
     LESS,
     MOD,
     Slice,
+    between,
     compare,
     done,
     find,
@@ -31,7 +33,7 @@ from lockfast.engines.etcd.messages import (
 )
 from lockfast.engines.etcd.protobuf import Malformed, number, part, text, varint
 from lockfast.engines.etcd.session import Session, seconds
-from lockfast.port import Shape
+from lockfast.port import Kind, Shape
 
 SAMPLE = b"\0" * 32  # stands for an id: an encoded name has no such bytes
 BARE = Slice(bare=True)
@@ -47,13 +49,17 @@ class Form:
         self.end = keys.end(self.prefix)
         self.size = seconds(shape.ttl)
         self.wait_size = seconds(shape.wait_ttl)
-        self.head = keys.value(shape, b"")
+        self.head = record.head(shape)
         self.empty = compare(CREATE, EQUAL, 0, self.prefix, self.end)
+        # Every record in the queue has our format and our kind: it begins as ours does.
+        kind = b"v%d %d" % (record.FORMAT, shape.kind)
+        self.alike = between(kind + b" ", kind + b"!", self.prefix, self.end)
         self.queue = find(self.prefix, self.end)
-        # A new claim on a lock needs only the two ends of its queue, however long that is.
+        # A new claim on a lock needs only the two ends of its queue, however long that is. One on
+        # a semaphore of one permit needs all: claims of other capacities may be ahead of it.
         self.look = (
             [find(self.prefix, self.end, HEAD), find(self.prefix, self.end, LAST_TWO)]
-            if shape.capacity == 1
+            if shape.kind is Kind.LOCK
             else [self.queue]
         )
         key = self.prefix + SAMPLE
@@ -87,7 +93,7 @@ def _pieces(
         pieces = (
             holder.same() + same_base + form.empty,
             number(3, holder.lease),
-            waiter.same() + same_base if waiter is not None else b"",
+            waiter.same() + same_base + form.alike if waiter is not None else b"",
             number(3, waiter.lease) + looks if waiter is not None else b"",
         )
         form.written = (now, pieces)
@@ -103,7 +109,7 @@ def claim(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
     same_base: bytes,
 ) -> bytes:
     """Return the transaction that puts a claim: on the holder's lease if the name is free, else on
-    the waiter's, if there is one.
+    the waiter's, if there is one and all claims ahead are of the same kind and format.
     """
     conditions, lease, same, rest = _pieces(form, holder, waiter, same_base)
     value = form.head + payload
@@ -177,7 +183,7 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
     if not deep.succeeded:
         return None
     at = said.revision
-    if form.shape.capacity != 1:
+    if form.shape.kind is not Kind.LOCK:
         return Claimed(at, queue=rows(found(deep.of(2)[1])))
     _, head, last = map(found, deep.of(3))
     tail = [(key, revision(created)) for key, created, *_ in last.kvs]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lockfast.engines.etcd import claim_transaction
+from collections.abc import Sequence
+
+from lockfast.engines.etcd import claim_transaction, keys
 from lockfast.engines.etcd.claim_transaction import Claimed, Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, found, inner, rows, txn
@@ -13,7 +15,7 @@ from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.session import Session
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.standing import blocker, granted
-from lockfast.errors import EngineError, EngineUnavailable, KindMismatch
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
@@ -73,11 +75,12 @@ class Attempt:
             if holder.dead:
                 holder = await sessions.open(form.size, self._deadline)
             elif queue and not ask.queue:
+                self._check(queue)
                 outcome = await self._squeeze(queue, at, holder)
                 if outcome is not None:
                     return outcome
             elif queue:
-                self._check_capacity(queue[0])
+                self._check(queue)
                 waiter = await sessions.open(form.wait_size, self._deadline)
 
     async def session(self) -> Session:
@@ -134,7 +137,8 @@ class Attempt:
 
     def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
         """Learn why a claim was not put: a gate has moved, the base has changed, or the name is
-        taken. Return the name's queue, and the revision at which it was read.
+        taken, perhaps by claims of another kind or format. Return the name's queue, and the
+        revision at which it was read.
         """
         queue, base, first, second = said.of(4)
         self._sessions.read_base(base)
@@ -143,25 +147,35 @@ class Attempt:
             self._sessions.read_gate(waiter, second)
         return rows(found(queue)), said.revision
 
-    def _check_capacity(self, head: Row) -> None:
-        if head.capacity != self.ask.shape.capacity:
-            raise KindMismatch(self.ask.shape.name, self.ask.shape.capacity, head.capacity)
+    def _check(self, ahead: Sequence[Row]) -> None:
+        """Raise if a claim ahead is of another kind, or cannot be read."""
+        kind = self.ask.shape.kind
+        for row in ahead:
+            if row.kind is None:
+                raise keys.unreadable(row)
+            if row.kind is not kind:
+                raise KindMismatch(self.ask.shape.name, kind.words, row.kind.words)
 
-    async def _check_kind(self, head: Row, key: bytes) -> None:
-        """Delete the claim, which was put, and raise if the head has another capacity. The claim
-        is never recorded as this client's: a retry would find it, and might report it as granted.
+    async def _check_put(self, ahead: Sequence[Row], key: bytes) -> None:
+        """Check what is ahead of a claim that was put, and delete the claim before this raises.
+
+        etcd has compared kinds and formats before it put the claim, so what is found here was not
+        written by lockfast. The claim is never recorded as this client's: a retry would find it,
+        and might report it as granted.
         """
-        if head.capacity != self.ask.shape.capacity:
+        try:
+            self._check(ahead)
+        except (EngineRefused, KindMismatch):
             await self._own.reject(self.ask.id, key, self._deadline)
-            self._check_capacity(head)
+            raise
 
     async def _found(self, queue: list[Row], revision: int) -> Standing | None:
         """Return the standing of the entry that an earlier copy made. Its time began with the first
         copy. None: its time is over, and the entry was deleted.
         """
         ask, shape = self.ask, self.ask.shape
-        row = next(row for row in queue if row.id == ask.id)
-        await self._check_kind(queue[0], row.key)
+        place, row = next((i, row) for i, row in enumerate(queue) if row.id == ask.id)
+        await self._check_put(queue[: place + 1], row.key)
         session = self._sessions.get(row.lease)
         if session is not None:
             mine = OwnClaim(ask, self.form, row.revision, session)
@@ -176,8 +190,8 @@ class Attempt:
     async def _squeeze(self, queue: list[Row], revision: int, holder: Session) -> Standing | None:
         """Claim beside other holders without waiting: granted now, or not kept. None: try again."""
         ask, shape = self.ask, self.ask.shape
-        self._check_capacity(queue[0])
-        if sum(row.weight for row in queue) + shape.weight > shape.capacity:
+        waits = granted(queue) < len(queue)
+        if waits or sum(row.weight for row in queue) + shape.weight > shape.capacity:
             head = blocker(queue[0], self._base)
             return Standing(0, granted=False, left=0.0, ahead=len(queue), blocker=head)
         same_base = self._sessions.same_base()
@@ -200,15 +214,15 @@ class Attempt:
         session, life = (holder, shape.ttl) if waiter is None else (waiter, shape.wait_ttl)
         ends, queue = said.ends, said.queue or []
         if ends is not None:
-            head, revision = ends.head, ends.revision
+            head, revision, ahead = ends.head, ends.revision, [ends.head]
             if ends.before is None and head.id != ask.id:
                 raise Malformed("a claim with nothing before it that is not the head")
         else:
-            revision = next((row.revision for row in queue if row.id == ask.id), 0)
-            if not revision:
+            place = next((i for i, row in enumerate(queue) if row.id == ask.id), -1)
+            if place < 0:
                 raise Malformed("a queue without the claim that was put")
-            head = queue[0]
-        await self._check_kind(head, self.form.key(ask.id))
+            head, revision, ahead = queue[0], queue[place].revision, queue[:place]
+        await self._check_put(ahead, self.form.key(ask.id))
         mine = self._take(revision, session, life)
         if ends is not None and ends.before is not None:
             return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)

@@ -48,6 +48,8 @@ class EtcdEngine:
         mine = own.get(ask.id)
         if mine is not None:  # an earlier copy was answered
             (said,) = await self._places.look([mine], now, deadline)
+            if isinstance(said, EngineRefused):
+                raise said
             return said if own.get(ask.id) is mine else None
         form = form_of(ask.shape)
         return await Attempt(
@@ -111,7 +113,9 @@ class EtcdEngine:
             mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
         }
         risen = {
-            mine: said for mine, said in zip(alive, looked, strict=True) if said and said.granted
+            mine: said
+            for mine, said in zip(alive, looked, strict=True)
+            if isinstance(said, Standing) and said.granted
         }
         failed = await own.promote(risen, now, deadline)
         places.gone(id_ for id_, error in failed.items() if error is None)

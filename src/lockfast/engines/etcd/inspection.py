@@ -8,13 +8,12 @@ from itertools import groupby
 
 from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.keys import Row
-from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Found, Slice, found, query, rows
+from lockfast.engines.etcd.messages import RANGE, TIME_TO_LIVE, Slice, found, query, rows
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import number, numbers
 from lockfast.engines.etcd.session import seconds
 from lockfast.engines.etcd.standing import granted
 from lockfast.engines.etcd.transport import Transport
-from lockfast.errors import EngineRefused
 from lockfast.port import Entry, Page
 
 log = logging.getLogger("lockfast")
@@ -26,7 +25,10 @@ async def one(transport: Transport, own: OwnClaims, base: int, name: str, deadli
     """Return the claims on a name."""
     prefix = keys.CLAIMS + keys.encoded(name) + b"/"
     reply = await transport.call(RANGE, query(prefix, keys.end(prefix)), deadline)
-    return Page(await _entries(transport, own, base, _readable(found(reply)), deadline), None)
+    every = rows(found(reply))
+    if every and every[0].kind is None:
+        raise keys.unreadable(every[0])  # to leave it out would show the name as free
+    return Page(await _entries(transport, own, base, every, deadline), None)
 
 
 async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
@@ -40,7 +42,7 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     reply = found(
         await transport.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
     )
-    every = _readable(reply)
+    every = rows(reply)
     more = None
     if len(reply.kvs) == PAGE:
         newest = max(key for key, *_ in reply.kvs)
@@ -49,25 +51,15 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
             more = (newest + b"\0").hex()
         else:
             rest = found(await transport.call(RANGE, query(last, keys.end(last)), deadline))
-            every = [row for row in every if row.prefix != last] + _readable(rest)
+            every = [row for row in every if row.prefix != last] + rows(rest)
             more = keys.end(last).hex()
     return Page(await _entries(transport, own, base, every, deadline), more)
-
-
-def _readable(reply: Found) -> list[Row]:
-    """Decode claims. A key that lockfast did not write is logged, and does not hide the others."""
-    read = []
-    for entry in reply.kvs:
-        try:
-            read += rows(Found([entry], 1))
-        except EngineRefused as error:
-            log.warning("%s", error)
-    return read
 
 
 async def _entries(
     transport: Transport, own: OwnClaims, base: int, every: list[Row], deadline: float
 ) -> list[Entry]:
+    """Return the entries of claims. A row that cannot be read is logged, and hides no other."""
     now = transport.now()
     # A client leaves out its own claims whose time is over. Others see them until the deletion.
     shown = [
@@ -79,13 +71,18 @@ async def _entries(
     # Looked up once: another thread may end one of ours during the request that follows.
     ours = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
     times = await _times_to_live(
-        transport, {row.lease for row in shown if row.id not in ours}, deadline
+        transport,
+        {row.lease for row in shown if row.kind is not None and row.id not in ours},
+        deadline,
     )
     entries = []
     for _, group in groupby(shown, key=lambda row: row.prefix):
         queue = list(group)
         holders = granted(queue)
         for place, row in enumerate(queue):
+            if row.kind is None:
+                log.warning("%s", keys.unreadable(row))
+                continue
             mine = ours.get(row.id)
             entries.append(
                 Entry(
@@ -93,6 +90,7 @@ async def _entries(
                     id=row.id,
                     ticket=row.revision + base,
                     granted=place < holders,
+                    kind=row.kind,
                     weight=row.weight,
                     capacity=row.capacity,
                     left=_left(row, *times[row.lease]) if mine is None else mine.until - now,

@@ -2,7 +2,7 @@
 
 | key | what |
 | --- | --- |
-| `lockfast/claim/NAME/ID` | a claim: `CAPACITY WEIGHT TTL-IN-MS PAYLOAD`, on its client's lease |
+| `lockfast/claim/NAME/ID` | a claim: a record of `core.record`, on its client's lease |
 | `lockfast/gate/LEASE` | the gate of a client's session, on the same lease |
 | `lockfast/break/NAME/ID` | the record of a break, on a lease of its own |
 | `lockfast/base` | the highest token_base that any client has named |
@@ -14,8 +14,9 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from lockfast.core import record
 from lockfast.errors import EngineRefused
-from lockfast.port import LONGEST, LONGEST_WAIT, SHARED, Shape
+from lockfast.port import LONGEST, LONGEST_WAIT, Kind
 
 CLAIMS = b"lockfast/claim/"
 GATES = b"lockfast/gate/"
@@ -24,7 +25,7 @@ BASE = b"lockfast/base"
 
 _special = re.compile(rb"[\x00-\x1f%/\x7f]")
 _key = re.compile(re.escape(CLAIMS) + rb"[^/]+/[0-9a-f]{32}")
-_claim = re.compile(rb"(\d{1,10}) (\d{1,10}) (\d{1,8}) (.*)", re.DOTALL)
+_unnumbered = re.compile(rb"\d{1,10} \d{1,10} \d{1,8} ")  # how a record of format 0 begins
 
 
 def encoded(name: str) -> bytes:
@@ -42,28 +43,24 @@ def gate(lease: int) -> bytes:
     return GATES + b"%x" % lease
 
 
-def value(shape: Shape, payload: bytes) -> bytes:
-    """Encode the value of a claim."""
-    head = b"%d %d %d " % (shape.capacity, shape.weight, round(shape.ttl * 1000))
-    return head + payload
-
-
 class Row(NamedTuple):
-    """A claim, as it is stored."""
+    """A claim, as it is stored. One that this version cannot read has no kind and no weight."""
 
     key: bytes
     revision: int
     """The create revision: its ticket, without the base."""
     lease: int
+    kind: Kind | None
     capacity: int
     weight: int
     ttl: float
     payload: bytes
+    """Without a kind, this is all that is stored."""
 
     @property
     def id(self) -> str:
-        """The claim's id."""
-        return self.key[-32:].decode()
+        """The claim's id. This never raises, like `name`."""
+        return self.key[-32:].decode(errors="replace")
 
     @property
     def prefix(self) -> bytes:
@@ -82,14 +79,24 @@ class Row(NamedTuple):
 
 
 def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
-    """Decode a claim. Raise `EngineRefused` if lockfast did not write it."""
-    said = _claim.fullmatch(stored)
-    if said is None or _key.fullmatch(key) is None:
-        raise _foreign(key)
-    capacity, weight, millis = int(said[1]), int(said[2]), int(said[3])
-    if not (1 <= weight <= capacity <= SHARED and 1 <= millis <= LONGEST * 1000):
-        raise _foreign(key)
-    return Row(key, revision, lease, capacity, weight, millis / 1000, said[4])
+    """Decode a claim. If it is of another format, or foreign, the row has no kind.
+
+    The caller decides what follows: a claim behind such a row is refused, and a claim ahead of it
+    is not affected.
+    """
+    read = record.read(stored) if _key.fullmatch(key) else None
+    if read is None:
+        return Row(key, revision, lease, None, 0, 0, LONGEST, stored)
+    return Row(key, revision, lease, *read)
+
+
+def unreadable(row: Row) -> EngineRefused:
+    """Return the error for a row without a kind."""
+    if _key.fullmatch(row.key):
+        number = record.format_of(row.payload)
+        if number != record.FORMAT and (number or _unnumbered.match(row.payload)):
+            return record.other_format(row.name, number)
+    return _foreign(row.key)
 
 
 def base(key: bytes, stored: bytes) -> int:

@@ -26,7 +26,7 @@ METHODS = (
 )
 
 EQUAL, GREATER, LESS = 0, 1, 2
-CREATE, MOD = 1, 2
+CREATE, MOD, VALUE = 1, 2, 3
 ASCENDING, DESCENDING = 1, 2
 BY_CREATION = 2
 MOST_REVISIONS = 2**52
@@ -47,6 +47,16 @@ def compare(what: int, how: int, revision: int, key: bytes, end: bytes = b"") ->
         + number(5 if what == CREATE else 6, revision)
     )
     return text(1, said + text(64, end) if end else said)
+
+
+def between(low: bytes, high: bytes, key: bytes, end: bytes) -> bytes:
+    """Return the condition that a range is not empty, and all values are between two limits."""
+
+    def value(how: int, limit: bytes) -> bytes:
+        said = number(1, how) + number(2, VALUE) + text(3, key) + text(7, limit)
+        return text(1, said + text(64, end))
+
+    return value(GREATER, low) + value(LESS, high)
 
 
 def put(key: bytes, value: bytes, lease: int) -> bytes:

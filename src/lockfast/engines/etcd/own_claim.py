@@ -33,9 +33,9 @@ class OwnClaim:
 
     def row(self) -> Row:
         """Return the claim as etcd stores it."""
-        shape, lease = self.form.shape, self.session.lease
-        ttl, payload = shape.ttl, self.payload
-        return Row(self.key, self.revision, lease, shape.capacity, shape.weight, ttl, payload)
+        shape = self.form.shape
+        size = (shape.kind, shape.capacity, shape.weight, shape.ttl)
+        return Row(self.key, self.revision, self.session.lease, *size, self.payload)
 
     def put(self, session: Session) -> bytes:
         """Return the operation that moves the claim, if it exists, to another lease. It keeps its

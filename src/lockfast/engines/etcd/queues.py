@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claim import OwnClaim
@@ -11,8 +12,8 @@ from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.snapshot import Seen, read_queues
 from lockfast.engines.etcd.standing import blocker, standing
 from lockfast.engines.etcd.waiters import Wait
-from lockfast.errors import EngineError
-from lockfast.port import Standing, Wake
+from lockfast.errors import EngineError, EngineRefused
+from lockfast.port import Kind, Standing, Wake
 
 
 class Places:
@@ -32,7 +33,9 @@ class Places:
         return mine.until - now if mine is not None else row.ttl
 
     def among(self, mine: OwnClaim, queue: Sequence[Row], revision: int, now: float) -> Standing:
-        """Return the standing of a claim in a queue that contains it. If it waits, watch for it."""
+        """Return the standing of a claim in a queue that contains it. If it waits, watch for it.
+        Raise `EngineRefused` if it waits behind a claim that cannot be read.
+        """
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
         found = standing(
             queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
@@ -40,14 +43,15 @@ class Places:
         if found.granted:
             self._listener.unwatch([mine.id])
         else:
-            room = mine.form.shape.capacity
-            # A claim of another capacity counts as all the room: see `granted`.
+            kind = mine.form.shape.kind
+            foreign = next((row for row in queue[: place + 1] if row.kind is None), None)
+            if foreign is not None:
+                raise keys.unreadable(foreign)
+            # A claim of another kind has no room at all: see `granted`.
             ahead = [
-                (row.key, row.revision, row.weight if row.capacity == room else room)
-                for row in queue[:place]
+                (row.key, row.revision, row.weight, row.capacity if row.kind is kind else 0)
+                for row in (queue[place - 1 : place] if kind is Kind.LOCK else queue[:place])
             ]
-            if room == 1:
-                ahead = ahead[-1:]
             self._listener.watch(Wait(mine.row(), ahead, revision, sure=place == 1))
         return found
 
@@ -60,10 +64,10 @@ class Places:
         revision: int,
         now: float,
     ) -> Standing:
-        """Return the standing of a queued exclusive claim from the head and the length of its
+        """Return the standing of a queued claim on a lock from the head and the length of its
         queue and the claim before it.
         """
-        self._listener.watch(Wait(mine.row(), [(*before, 1)], revision, sure=ahead == 1))
+        self._listener.watch(Wait(mine.row(), [(*before, 1, 1)], revision, sure=ahead == 1))
         left = mine.until - now
         return Standing(
             ticket=mine.revision + self._base,
@@ -77,21 +81,26 @@ class Places:
 
     async def look(
         self, mines: Sequence[OwnClaim], now: float, deadline: float, *, local: bool = False
-    ) -> list[Standing | None]:
-        """Read the queues of claims and return their standings; None for one that is gone."""
+    ) -> list[Standing | EngineRefused | None]:
+        """Read the queues of claims and return their standings, as `tell` does."""
         forms = [mine.form for mine in mines]
         seen = await read_queues(self._own.ask, forms, deadline, local=local)
         return self.tell(mines, seen, now, local=local)
 
     def tell(
         self, mines: Sequence[OwnClaim], seen: Seen, now: float, *, local: bool = False
-    ) -> list[Standing | None]:
-        """Return the standings of claims in queues that were read; None for one not found."""
-        standings: list[Standing | None] = []
+    ) -> list[Standing | EngineRefused | None]:
+        """Return the standings of claims in queues that were read; None for one not found, and an
+        error for one that waits behind a claim that cannot be read.
+        """
+        standings: list[Standing | EngineRefused | None] = []
         for mine in mines:
             queue = seen.queues[mine.form.prefix]
             if any(row.key == mine.key for row in queue):
-                standings.append(self.among(mine, queue, seen.revision, now))
+                try:
+                    standings.append(self.among(mine, queue, seen.revision, now))
+                except EngineRefused as error:
+                    standings.append(error)
             else:
                 if not local:  # a member that lags behind may not have it yet
                     self.gone([mine.id])
@@ -112,7 +121,7 @@ class Places:
             (said,) = await self.look([mine], now, now + 1.0, local=True)
         except EngineError:
             return [Wake(wait.id, granted=False)]
-        if said is None:
+        if not isinstance(said, Standing):
             return [Wake(wait.id, granted=False)]
         if not said.granted:
             return []

@@ -15,14 +15,14 @@ from lockfast.port import Blocker, Standing
 def granted(queue: Sequence[Row]) -> int:
     """Return how many claims are granted: they are the first ones of the queue.
 
-    A claim of another capacity than the head's is of another kind of lock. Its client can see that
-    only after it has put the claim, and deletes it then, which may fail or be late. Until it is
-    deleted, it is not granted, and neither is any claim behind it.
+    A client puts no claim behind claims of another kind or format. A row like that was left there
+    by a client of another version, or was not written by lockfast. It is not granted, and neither
+    is any claim behind it. Those ahead of it are not affected.
     """
     weight = 0
     for place, row in enumerate(queue):
         weight += row.weight
-        if weight > row.capacity or row.capacity != queue[0].capacity:
+        if weight > row.capacity or row.kind is None or row.kind is not queue[0].kind:
             return place
     return len(queue)
 

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import accumulate, count
+from operator import le
 
 from lockfast.engines.etcd.keys import Row, end
 from lockfast.engines.etcd.messages import Heard, unwatch, watch
-from lockfast.port import Wake
+from lockfast.port import Kind, Wake
+
+Ahead = tuple[bytes, int, int, int]
+"""Key, revision, weight and capacity of a claim before a waiter."""
 
 
 class Wait:
@@ -24,25 +28,28 @@ class Wait:
 
     `ahead`: the claims before it, as far as they are known. For a lock that is the one just before.
     `alone`: it watches that one claim, and has to read the queue when that claim is deleted.
+    `smaller`: how many claims before it have a smaller capacity. They may wait although it fits.
     """
 
-    __slots__ = ("ahead", "alone", "capacity", "id", "key", "load", "revision", "since", "target")
+    __slots__ = (
+        *("ahead", "alone", "capacity", "id", "key", "load", "revision", "since", "smaller"),
+        "target",
+    )
 
-    def __init__(
-        self, row: Row, ahead: Sequence[tuple[bytes, int, int]], since: int, *, sure: bool
-    ) -> None:
+    def __init__(self, row: Row, ahead: Sequence[Ahead], since: int, *, sure: bool) -> None:
         """Describe a waiter.
 
-        `ahead`: key, revision and weight of each claim before it. `since`: the revision of the
-        snapshot that showed them. `sure`: there are no other claims before it.
+        `ahead`: the claims before it, the oldest first. `since`: the revision of the snapshot that
+        showed them. `sure`: there are no other claims before it.
         """
         self.id = row.id
         self.key = row.key
         self.revision = row.revision
         self.capacity = row.capacity
-        self.ahead = {key: (revision, weight) for key, revision, weight in ahead}
-        self.load = row.weight + sum(weight for _, _, weight in ahead)
-        self.alone = row.capacity == 1 and not sure
+        self.ahead = {each[0]: each[1:] for each in ahead}
+        self.load = row.weight + sum(weight for _, _, weight, _ in ahead)
+        self.smaller = sum(1 for *_, capacity in ahead if capacity < row.capacity)
+        self.alone = row.kind is Kind.LOCK and not sure
         self.target = ahead[0][0] if self.alone else row.key[:-32]
         self.since = since
 
@@ -50,12 +57,22 @@ class Wait:
         """Note that a claim was deleted. The load is not summed up again, because each of many
         sharers hears of each deletion.
         """
-        _, weight = self.ahead.pop(key, (0, 0))
+        _, weight, capacity = self.ahead.pop(key, (0, 0, self.capacity))
         self.load -= weight
+        self.smaller -= capacity < self.capacity
 
     def let_in(self) -> bool:
-        """Return whether the rule grants it, beside the claims that are left ahead of it."""
-        return self.load <= self.capacity
+        """Return whether the rule grants it, beside the claims that are left ahead of it.
+
+        If it fits, so does every claim ahead of it whose capacity is not smaller than its own: the
+        weight up to such a claim is less than the load. Only smaller ones make the sums necessary.
+        """
+        if self.load > self.capacity:
+            return False
+        if not self.smaller:
+            return True
+        weights = accumulate(weight for _, weight, _ in self.ahead.values())
+        return all(map(le, weights, (capacity for *_, capacity in self.ahead.values())))
 
 
 class Watch:
@@ -181,5 +198,5 @@ class Waits:
         return wakes, unsure, told
 
     def _floor(self, wait: Wait) -> int:
-        revisions = (revision for revision, _ in wait.ahead.values())
+        revisions = (revision for revision, *_ in wait.ahead.values())
         return min(revisions, default=wait.revision) + self._base

@@ -24,7 +24,7 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
-from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable, KindMismatch
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Bell
@@ -158,6 +158,7 @@ class ZooKeeperEngine:
             if not await self._look.identified(mine, line, deadline):
                 self._own.take(mine)
                 return None
+            await self._recipe.admit(mine, line, deadline)
             place = line.place(mine.child or "")
             shape = mine.ask.shape
             granted = place is not None and place < line.granted
@@ -167,7 +168,7 @@ class ZooKeeperEngine:
             standing = await self._look.standing(mine, line, sent, deadline)
         except SessionLost:
             return None
-        except EngineError as error:
+        except (EngineError, KindMismatch) as error:
             return error
         if standing is not None and standing.granted:
             self._own.tell(mine, self._now())

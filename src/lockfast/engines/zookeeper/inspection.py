@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData, Sync
 
+from lockfast.core.record import other_format
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.messages import listed
 from lockfast.engines.zookeeper.nodes import Line
@@ -31,15 +32,16 @@ class Show:
         self._deadline = deadline
 
     async def one(self, root: str, name: str, own: OwnClaims) -> list[Entry]:
-        """Return the claims on one name."""
+        """Return the claims on one name. Raise `EngineRefused` if its head is in another format."""
         sync = self._session.send(self._transport, Sync(root))
-        entries = await self._entries(root, [name], own)
+        entries = await self._entries(root, [name], own, exact=True)
         await self._settle(sync)
         return entries
 
     async def page(self, root: str, prefix: str, cursor: str | None, own: OwnClaims) -> Page:
         """Return the claims on names with a prefix, beginning at the bucket in `cursor`. This takes
-        three round trips, one each for the names, for their claims and for the claims' data.
+        three round trips, one each for the names, for their claims and for the claims' data. Claims
+        in another format are left out.
         """
         sync = self._session.send(self._transport, Sync(root))
         buckets = nodes.buckets(root)
@@ -53,7 +55,7 @@ class Show:
             names += [name for name in every if name.startswith(prefix)]
             if len(names) >= PAGE:
                 break
-        entries = await self._entries(root, names, own)
+        entries = await self._entries(root, names, own, exact=False)
         return Page(entries, str(number) if number < len(buckets) else None)
 
     def _ask(self, paths: Sequence[str]) -> list[Reply]:
@@ -66,12 +68,16 @@ class Show:
         except NoNodeError:
             return None
 
-    async def _entries(self, root: str, names: Sequence[str], own: OwnClaims) -> list[Entry]:
+    async def _entries(
+        self, root: str, names: Sequence[str], own: OwnClaims, *, exact: bool
+    ) -> list[Entry]:
         found: list[tuple[str, str, Line, int]] = []
         for some in _chunks(names):
             folders = [nodes.folder(root, name) for name in some]
             for name, folder, reply in zip(some, folders, self._ask(folders), strict=True):
                 line = await listed(self._transport, self._session, folder, reply, self._deadline)
+                if exact and line.nodes and line.nodes[0].kind is None:
+                    raise other_format(name, line.nodes[0].format)
                 found += [(name, folder, line, place) for place in range(len(line.nodes))]
         entries = []
         for part in _chunks(found):
@@ -96,8 +102,12 @@ def _chunks(every: Sequence[T]) -> Iterator[Sequence[T]]:
 def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
     name: str, line: Line, place: int, told: tuple[bytes, Any], own: OwnClaims, now: Clock
 ) -> list[Entry]:
-    """Return a list with the claim's entry, which is empty if the claim has expired."""
+    """Return a list with the claim's entry. It is empty if the claim has expired, or is in another
+    format.
+    """
     node, header = line.nodes[place], nodes.unpacked(told[0])
+    if node.kind is None:
+        return []
     mine = own.get(node.id)
     # Only its own process knows the deadline of another client's claim. The claim lasts for a ttl
     # if that process dies. For a claim of ours, the clock is read after the deadline, which a
@@ -111,6 +121,7 @@ def _entry(  # noqa: PLR0913, PLR0917  # all that is known of a claim
             id=node.id,
             ticket=told[1].czxid + header.base,
             granted=place < line.granted,
+            kind=node.kind,
             weight=node.weight,
             capacity=node.capacity,
             left=left,

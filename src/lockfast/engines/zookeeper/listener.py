@@ -102,7 +102,7 @@ class Listener:
         waiting = [
             mine
             for mine in self._own.within(folder)
-            if mine.child and not mine.told and not mine.gone and now < mine.deadline
+            if mine.admitted and not mine.told and not mine.gone and now < mine.deadline
         ]
         if not waiting or not session.usable:
             return  # the next connection wakes everyone

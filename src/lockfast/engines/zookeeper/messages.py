@@ -85,7 +85,7 @@ async def remove(transport: Transport, mine: OwnClaim, deadline: float) -> bool:
     names = [mine.child]
     if mine.child is None:
         line = await lined(transport, session, folder, deadline)
-        names = [node.child for node in line.nodes if node.id == mine.id]
+        names = [node.child for node in line.nodes if node.id == mine.id and node.kind]
     replies = [session.send(transport, Delete(f"{folder}/{name}", -1)) for name in names]
     removed = False
     for reply in replies:

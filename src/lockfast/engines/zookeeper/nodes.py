@@ -1,8 +1,13 @@
 """Translates lock names to paths, and a list of child nodes to a queue. No clock, no I/O.
 
-A claim's node is named `<id>-<weight>-<capacity>-<sequence>`, so the list of children is enough to
-decide which claims are granted. Its data is a line with the ttl and the token base, followed by the
-payload.
+A claim's node is named `<id>-<weight>-<format>_<kind>_<capacity>-<sequence>`, so the list of
+children is enough to decide which claims are granted. Its data is a line with the ttl and the token
+base, followed by the payload.
+
+The capacity has ten digits, and underscores join it to the format and the kind, because of the
+clients that write format 0. They read the third field with `int`, which ignores underscores, and
+drop a node from their queue if that fails. So they read `1_1_0000000001` as the capacity
+110000000001. No claim of theirs can have that capacity, so they raise `CapacityMismatch`.
 """
 
 from __future__ import annotations
@@ -14,14 +19,20 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from lockfast.core.record import FORMAT
 from lockfast.core.token import LIMIT
-from lockfast.port import Ask
+from lockfast.port import Ask, Kind, fits_kind
 
 BUCKETS = 64  # one list of all names could exceed the 1 MB that ZooKeeper sends
 _ID = 32
 _LAST = 2**31 - 1
 # The server's counter overflows after 2**31 - 1, so a sequence may be negative (trap 49).
-_NAME = re.compile(r"([0-9A-Za-z]{32})-([0-9]{1,10})-([0-9]{1,10})-(-?[0-9]{1,10})")
+_NAME = re.compile(
+    rf"([0-9A-Za-z]{{32}})-([0-9]{{1,10}})-{FORMAT}_([1-3])_([0-9]{{10}})-(-?[0-9]{{1,10}})"
+)
+_BARE = re.compile(r"([0-9A-Za-z]{32})-([0-9]{1,10})-([0-9]{1,10})-(-?[0-9]{1,10})")  # format 0
+_OTHER = re.compile(r"([0-9A-Za-z]{32})-[^-/]+-([1-9][0-9]{0,8})_[^-/]*-(-?[0-9]{1,10})")
+_KINDS = {str(kind.value): kind for kind in Kind}
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,16})(?:\n|$)")
 LONGEST = 2**31 / 1000  # seconds: ZooKeeper stores a session's timeout as 31 bits of milliseconds
 UNTOLD = 0.001  # seconds: the ttl of a claim whose data names no valid ttl
@@ -35,6 +46,9 @@ class Node(NamedTuple):
     weight: int
     capacity: int
     sequence: int
+    kind: Kind | None
+    """None if the claim is stored in another format. Then its weight and capacity are not known."""
+    format: int = FORMAT
 
 
 class Header(NamedTuple):
@@ -86,7 +100,8 @@ def stem(ask: Ask) -> str:
     """Return the name of a claim's node without the sequence, which ZooKeeper appends."""
     if len(ask.id) != _ID or not ask.id.isalnum():
         raise ValueError(f"not the id of a claim: {ask.id!r}")
-    return f"{ask.id}-{ask.shape.weight}-{ask.shape.capacity}-"
+    shape = ask.shape
+    return f"{ask.id}-{shape.weight}-{FORMAT}_{shape.kind:d}_{shape.capacity:010d}-"
 
 
 def packed(ask: Ask, base: int) -> bytes:
@@ -110,15 +125,41 @@ def unpacked(data: bytes | None) -> Header:
 
 
 def parse(child: str) -> Node | None:
-    """Parse the name of a claim's node; None if it is not valid. Other programs can create nodes
-    with any name, and a weight below 1 would make room for a second holder.
+    """Parse the name of a claim's node, also of a claim in another format. None if it is not valid.
+    Other programs can create nodes with any name, and a weight below 1 would make room for a second
+    holder.
     """
     found = _NAME.fullmatch(child)
     if found is None:
-        return None
-    node = Node(child, found[1], int(found[2]), int(found[3]), int(found[4]))
-    sane = 1 <= node.weight <= node.capacity <= _LAST and abs(node.sequence) <= _LAST + 1
+        return _parse_other(child)
+    id_, weight, kind, capacity, sequence = found.groups()
+    node = Node(child, id_, int(weight), int(capacity), int(sequence), _KINDS[kind])
+    sane = fits_kind(_KINDS[kind], node.capacity, node.weight) and _counted(node.sequence)
     return node if sane else None
+
+
+def _parse_other(child: str) -> Node | None:
+    """Parse the name of a claim's node that is stored in another format; None if it is not valid.
+    It must not be dropped, or a claim of ours would be granted beside it.
+    """
+    found = _BARE.fullmatch(child)
+    if found is not None:
+        number, sane = 0, 1 <= int(found[2]) <= int(found[3]) <= _LAST
+    else:
+        found = _OTHER.fullmatch(child)
+        if found is None:
+            return None
+        number = int(found[2])
+        sane = number != FORMAT
+    sequence = int(found[found.re.groups])
+    if not sane or not _counted(sequence):
+        return None
+    return Node(child, found[1], weight=1, capacity=0, sequence=sequence, kind=None, format=number)
+
+
+def _counted(sequence: int) -> bool:
+    """Return whether the server's counter can have this value."""
+    return abs(sequence) <= _LAST + 1
 
 
 class Line:
@@ -136,14 +177,16 @@ class Line:
         )
         """True if the sequences no longer give the order. After 2**31 - 1 the server repeats that
         number, or gives a negative one, or alternates between the two (trap 49)."""
+        self.other = next((node.format for node in nodes if node.kind is None), None)
+        """The format of a claim in another format than ours; None if there is no such claim."""
         self.granted = 0
         """How many claims are granted. They are the first ones in `nodes`."""
         weight = 0
         for node in nodes:
             weight += node.weight
-            # A claim with another capacity than the head's is not granted. Its client gets
-            # KindMismatch and removes it.
-            if weight > node.capacity or node.capacity != nodes[0].capacity:
+            # A claim of another kind than the head's is not granted. Its client gets KindMismatch
+            # and removes it. One in another format has capacity 0 here and is not granted either.
+            if weight > node.capacity or node.kind is not nodes[0].kind:
                 break
             self.granted += 1
 
@@ -153,18 +196,40 @@ class Line:
 
     def found(self, id_: str) -> Node | None:
         """Return the node of the claim with this id; None if it is not in the queue."""
-        return next((node for node in self.nodes if node.id == id_), None)
+        return next((node for node in self.nodes if node.id == id_ and node.kind), None)
 
     def obstacles(self, place: int) -> list[Node]:
-        """Return the nodes that a waiter must watch. They are as few as possible, to avoid wake-ups
-        in vain. Together they weigh so much that the waiter cannot be granted before one of them is
-        deleted. For an exclusive lock this is the predecessor alone.
+        """Return the nodes that a waiter must watch: it cannot be granted before one of them is
+        deleted. They are few, to avoid wake-ups in vain. For a lock this is the predecessor alone.
+
+        A waiter that would fit may be behind another one, of a smaller capacity, that does not fit.
+        Then it watches that other one, and the nodes that leave no room for it. If neither of the
+        two fits, the smaller set is enough.
         """
-        mine = self.nodes[place]
+        mine, nearest = self.nodes[place], self.nodes[place - 1]
         room = mine.capacity - mine.weight
-        nearest = self.nodes[place - 1]
-        if nearest.weight > room:
+        if nearest.kind is not mine.kind or nearest.weight > room:
             return [nearest]
+        weight, tightest, least = 0, place, _LAST
+        for number, node in enumerate(self.nodes[:place]):
+            if node.kind is not mine.kind:
+                return [node]  # while it is there, one of the two is not of the head's kind
+            weight += node.weight
+            if weight > node.capacity and node.capacity - node.weight <= least:
+                tightest, least = number, node.capacity - node.weight
+        own = self._weighing(place) if weight > room else []
+        if own and (tightest == place or room <= least):
+            return own
+        behind = [self.nodes[tightest], *self._weighing(tightest)]
+        return own if 0 < len(own) <= len(behind) else behind
+
+    def _weighing(self, place: int) -> list[Node]:
+        """Return nodes ahead of a waiter that together leave no room for it: its predecessor if
+        that is enough, or else the heaviest ones, and of those the nearest.
+        """
+        room = self.nodes[place].capacity - self.nodes[place].weight
+        if self.nodes[place - 1].weight > room:
+            return [self.nodes[place - 1]]
         chosen, weight = [], 0
         for node in sorted(self.nodes[place - 1 :: -1], key=lambda node: -node.weight):
             chosen.append(node)

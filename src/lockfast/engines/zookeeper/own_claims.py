@@ -25,6 +25,7 @@ class OwnClaim:
     """One claim of this client."""
 
     __slots__ = (
+        "admitted",
         "ask",
         "child",
         "deadline",
@@ -47,6 +48,9 @@ class OwnClaim:
         self.child: str | None = None
         """The name of its node; None while the reply to its creation is unknown."""
         self.ticket = 0
+        self.admitted = False
+        """Whether a list of its queue has shown that it may stay there: see `Recipe.admit`. Before
+        that, no grant of it is reported."""
         self.told = False
         """Whether the grant was reported to the client, or is about to be, in a reply or a push."""
         self.gone = False

@@ -7,6 +7,7 @@ from contextlib import suppress
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create2, GetChildren
 
+from lockfast.core.record import other_format
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.failures import SessionLost
 from lockfast.engines.zookeeper.kazoo_requests import EPHEMERAL_SEQUENTIAL
@@ -48,7 +49,8 @@ class Recipe:
         if not ask.queue:  # reading is cheaper than a node that is created and deleted
             line = await glanced(self._transport, session, folder, deadline)
             _agree(ask, line)
-            if sum(node.weight for node in line.nodes) + ask.shape.weight > ask.shape.capacity:
+            weight = sum(node.weight for node in line.nodes) + ask.shape.weight
+            if line.granted < len(line.nodes) or weight > ask.shape.capacity:
                 return await self._look.refused(session, folder, line, deadline)
         now = self._now()
         if self._own.is_dead(ask, now):  # it waited for a connection until now
@@ -127,11 +129,7 @@ class Recipe:
     ) -> Standing | None:
         """Return the standing of a claim in its queue. Withdraw a claim that may not stay there."""
         ask = mine.ask
-        try:
-            _agree(ask, line)
-        except KindMismatch:
-            await self.withdraw(mine, deadline)
-            raise
+        await self.admit(mine, line, deadline)
         standing = await self._look.standing(mine, line, sent, deadline)
         if standing is not None and standing.granted:
             self._own.tell(mine, self._now())
@@ -140,6 +138,21 @@ class Recipe:
             blocker = standing.blocker
             return Standing(0, granted=False, left=0.0, ahead=standing.ahead, blocker=blocker)
         return standing
+
+    async def admit(self, mine: OwnClaim, line: Line, deadline: float) -> None:
+        """Check that a claim may stay in its queue. Withdraw it and raise the reason if not.
+
+        A claim that was admitted once is not checked again. Claims of another kind or format that
+        come behind it are refused or wait, and must not end its lease.
+        """
+        if mine.admitted:
+            return
+        try:
+            _agree(mine.ask, line)
+        except (KindMismatch, EngineRefused):
+            await self.withdraw(mine, deadline)
+            raise
+        mine.admitted = True
 
     async def withdraw(self, mine: OwnClaim, deadline: float) -> None:
         """Remove a claim that is not kept. If that fails, the reaper removes it later."""
@@ -182,7 +195,15 @@ class Recipe:
 
 
 def _agree(ask: Ask, line: Line) -> None:
-    """Raise `KindMismatch` if a claim's capacity is not that of the queue's head."""
-    ruling = line.nodes[0].capacity if line.nodes else ask.shape.capacity
-    if ruling != ask.shape.capacity:
-        raise KindMismatch(ask.shape.name, ask.shape.capacity, ruling)
+    """Raise `EngineRefused` if there is a claim in another format in the queue, and `KindMismatch`
+    if the head is of another kind than the claim.
+
+    A claim in another format counts behind ours too. Its client may have granted it beside a head
+    that is gone by now.
+    """
+    name, kind = ask.shape.name, ask.shape.kind
+    if line.other is not None:
+        raise other_format(name, line.other)
+    ruling = line.nodes[0].kind if line.nodes else None
+    if ruling is not None and ruling is not kind:
+        raise KindMismatch(name, kind.words, ruling.words)
