@@ -21,6 +21,7 @@ from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.errors import EngineUnavailable, Loss
 from lockfast.port import PORT, Ask, Standing
 from lockfast.runtime.aio import Aio
+from lockfast.runtime.base import Running
 from lockfast.runtime.threads import Threads
 from lockfast.testing.lab import AsyncLab
 from lockfast.url import Target
@@ -34,11 +35,19 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
-async def until_threads(count: int, patience: float = SOON) -> None:
-    """Wait until so many threads run."""
+def thread_of(client: AsyncClient) -> Running:
+    """Return the thread of a client's stand-in."""
+    stand_in = client._session.stand_in
+    assert stand_in is not None
+    assert stand_in._running is not None
+    return stand_in._running
+
+
+async def until_ended(thread: Running, patience: float = SOON) -> None:
+    """Wait until a thread has ended."""
     end = time.monotonic() + patience
-    while _thread._count() != count:
-        assert time.monotonic() < end, f"{_thread._count()} threads, not {count}"
+    while not await thread.ended(0.0):
+        assert time.monotonic() < end, "it still runs"
         await asyncio.sleep(0.01)
 
 
@@ -104,30 +113,26 @@ def engine_of(client: AsyncClient) -> Spied:
 
 def test_it_runs_from_the_first_use_to_the_closing_of_its_client() -> None:
     async def play() -> None:
-        before = _thread._count()
         client = aio.connect("memory://")
-        assert _thread._count() == before
+        assert client._session.stand_in is None
         async with client.lock("x", ttl=TTL):
-            await until_threads(before + 1)
+            thread = thread_of(client)
+            assert thread.started()
+            assert not await thread.ended(0.0)
         await client.close()
-        stand_in = client._session.stand_in
-        assert stand_in is not None
-        assert stand_in._running is not None
-        assert await stand_in._running.ended(0.0)  # `close` has waited for it
-        await until_threads(before)
+        assert await thread.ended(0.0)  # `close` has waited for it
 
     asyncio.run(play())
 
 
 def test_it_ends_with_a_client_that_is_dropped() -> None:
     async def play() -> None:
-        before = _thread._count()
         client = aio.connect("memory://")
         async with client.lock("x", ttl=30.0):
-            await until_threads(before + 1)
+            thread = thread_of(client)
         del client
         gc.collect()
-        await until_threads(before, 2.0)  # before it would wake up for a renewal
+        await until_ended(thread, 2.0)  # before it would wake up for a renewal
 
     asyncio.run(play())
 
@@ -157,10 +162,10 @@ def test_threads_and_labs_have_none() -> None:
 
     async def play() -> None:
         async with AsyncLab() as lab:
-            before = _thread._count()
             lease = await lab.client.lock("x", ttl=TTL).acquire()
+            stand_in = lab.client._session.stand_in
+            assert stand_in is None or stand_in._running is None
             block(2.0 * TTL)
-            assert _thread._count() == before
             assert lease.state is State.LOST
 
     asyncio.run(play())
@@ -277,13 +282,12 @@ def test_a_loss_is_recorded_at_once_and_announced_by_the_loop(
 
 def test_a_forked_child_drops_its_connections_and_starts_another() -> None:
     async def play() -> None:
-        before = _thread._count()
         async with aio.connect(engine=Spied) as client:
             session = client._session
             lease = await client.lock("x", ttl=TTL).acquire()
             block(1.5 * TTL)
             (renewer,) = engine_of(client).renewers
-            first = session.stand_in
+            thread, first = thread_of(client), session.stand_in
             session.after_fork()  # here the parent's thread is there: it finds itself replaced
             assert renewer.was_reset
             assert session.stand_in is None
@@ -293,6 +297,6 @@ def test_a_forked_child_drops_its_connections_and_starts_another() -> None:
                 assert isinstance(session.stand_in, StandIn)
                 block(1.5 * TTL)
                 assert another.state is State.HELD
-        await until_threads(before)
+            await until_ended(thread)
 
     asyncio.run(play())
