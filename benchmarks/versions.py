@@ -21,7 +21,8 @@ LETTERS = 7  # of a commit, in names
 
 def run(stage: Stage, commit: str) -> Result:
     """Compare this working tree with a commit, in both modes."""
-    before = Version(commit[:LETTERS], commit=_whole(commit)).unpacked() / "src"
+    whole = _whole(commit)
+    before = Version(whole[:LETTERS], commit=whole).unpacked() / "src"
     modes: dict[str, Main] = {"threads": _threads, "asyncio": _asyncio}
     with stage.against.start() as server, ExitStack() as stack:
         turns = {
