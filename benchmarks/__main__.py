@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import crowd, guard, handoff, hold, pair, server, tasks, together
+from benchmarks import crowd, guard, handoff, hold, pair, server, tasks, together, versions
 from benchmarks.against import ENGINES
 from benchmarks.stage import Stage, table
 
@@ -35,11 +35,14 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, default="redis", help="on which engine")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
+    parser.add_argument("--before", metavar="COMMIT", help="compare the handoff with a commit's")
     args = parser.parse_args()
     if args.engine != "redis" and args.name not in ON_EVERY_ENGINE:
         parser.error(f"{args.name} is for redis; on every engine: {', '.join(ON_EVERY_ENGINE)}")
+    if args.before and args.name != "handoff":
+        parser.error("--before is for handoff")
     stage = Stage(engine=args.engine, quick=args.quick)
-    result = BENCHMARKS[args.name].run(stage)
+    result = versions.run(stage, args.before) if args.before else BENCHMARKS[args.name].run(stage)
     out = sys.stderr if args.json else sys.stdout
     print(f"\n{table(result.head, result.rows)}\n", file=out, flush=True)
     if args.json:

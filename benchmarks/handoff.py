@@ -25,27 +25,27 @@ def run(stage: Stage) -> Result:
     ours: dict[str, Main] = {"threads": _threads, "asyncio": _asyncio}
     with side.start() as server, ExitStack() as stack:
         turns = {
-            name: _turn(
+            name: turn_of(
                 stack.enter_context(two(main, server.url)),
                 # A peer may poll ten times a second: a short turn would see hardly a handoff.
                 stage.pick(1.0, 0.3) if name in side.locks else stage.pick(0.6, 0.15),
-                _deliveries if name in units else _handoffs,
+                _deliveries if name in units else handoffs,
             )
             for name, main in {**units, **ours, **side.locks}.items()
         }
         results = interleave(turns, stage.count(12, 2), stage.say)
-    times = {name: _times(rounds) for name, rounds in results.items()}
+    times = {name: times_of(rounds) for name, rounds in results.items()}
     figures: dict[str, Figure] = {}
     over = f"p50_gap_over_{next(iter(units), '')}"
     for unit in units:
-        shares = {name: _ratio(results[name], results[unit]) for name in [*ours, *side.locks]}
+        shares = {name: compare(results[name], results[unit]) for name in [*ours, *side.locks]}
         figures[over] = max(shares[name] for name in ours)
         figures |= {f"{unit}_{field}": value for field, value in times[unit].items()}
         for name, share in shares.items():
             times[name][over] = share
     peer = next(iter(side.locks), None)
     if peer is not None:
-        ratios = [_ratio(results[name], results[peer]) for name in ours]
+        ratios = [compare(results[name], results[peer]) for name in ours]
         figures[f"ratio_to_{slug(peer)}"] = max(ratios)
     figures["hold_ms"] = HOLD * 1000
     return Result(
@@ -56,7 +56,7 @@ def run(stage: Stage) -> Result:
                 name,
                 f"{each['p50_us']:,.0f}",
                 f"{each['p99_us']:,.0f}",
-                f"{max(_ratio(results[our], results[name]) for our in ours):.2f} x",
+                f"{max(compare(results[our], results[name]) for our in ours):.2f} x",
                 str(sum(map(len, results[name]))),
             )
             for name, each in times.items()
@@ -64,7 +64,8 @@ def run(stage: Stage) -> Result:
     )
 
 
-def _times(rounds: Rounds) -> dict[str, float]:
+def times_of(rounds: Rounds) -> dict[str, float]:
+    """Give the percentiles of all gaps."""
     every = [gap for gaps in rounds for gap in gaps]
     return {
         "p50_us": round(percentile(every, 0.5) * 1e6, 1),
@@ -72,7 +73,7 @@ def _times(rounds: Rounds) -> dict[str, float]:
     }
 
 
-def _ratio(ours: Rounds, theirs: Rounds) -> float:
+def compare(ours: Rounds, theirs: Rounds) -> float:
     """Compare round by round: neighbours in time had the same weather."""
     shares = [
         statistics.median(a) / statistics.median(b) for a, b in zip(ours, theirs, strict=True)
@@ -80,11 +81,13 @@ def _ratio(ours: Rounds, theirs: Rounds) -> float:
     return round(statistics.median(shares), 3)
 
 
-def _turn(
+def turn_of(
     pipes: tuple[Connection, Connection],
     seconds: float,
     gaps: Callable[[list[list[Held]]], list[float]],
 ) -> Callable[[], list[float]]:
+    """Make a turn: both workers fight for so many seconds."""
+
     def turn() -> list[float]:
         for _ in range(20):
             for pipe in pipes:
@@ -96,7 +99,7 @@ def _turn(
     return turn
 
 
-def _handoffs(sides: list[list[Held]]) -> list[float]:
+def handoffs(sides: list[list[Held]]) -> list[float]:
     """Put both sides into one order; count only where the lock went to the other."""
     merged = sorted((held, side) for side, records in enumerate(sides) for held in records)
     gaps = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockfast.claims.heart import CHUNK
+from lockfast.claims.renewing import CHUNK
 from lockfast.core.validity import State
 from lockfast.engines.redlock import install, messages
 from lockfast.engines.redlock.engine import RedlockEngine

@@ -14,8 +14,9 @@ import lockfast
 from lockfast import Level, aio
 from lockfast.core.validity import State
 from lockfast.engines.zookeeper import nodes
-from lockfast.engines.zookeeper.engine import CHUNK, ZooKeeperEngine
+from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.own_claims import OwnClaim
+from lockfast.engines.zookeeper.renewals import CHUNK
 from lockfast.engines.zookeeper.session import Session
 from lockfast.errors import (
     EngineRefused,
@@ -864,7 +865,7 @@ def test_a_grant_that_a_watch_and_a_look_both_find_is_pushed_once(
         # What tells of the end comes while a look is under way, which finds it too.
         proxy.delay(0.0, replies=0.3)
         await holder.resign(held)
-        engine._listener._worth_a_look(mine.session, mine.folder)
+        engine._listener.worth_a_look(mine.session, mine.folder)
         pushes = await engine.listen(stage.bench.now() + 1.0)
         pushes += await engine.listen(stage.bench.now() + 1.0)
         assert [wake.id for wake in pushes if wake.granted] == [asked.id]
@@ -886,7 +887,7 @@ def test_a_look_on_a_silent_connection_does_not_keep_the_heart_from_its_renewals
         assert isinstance(engine, ZooKeeperEngine)
         (mine,) = engine._own.within(nodes.folder(engine._address.root, "x"))
         proxy.cut()
-        engine._listener._worth_a_look(mine.session, mine.folder)
+        engine._listener.worth_a_look(mine.session, mine.folder)
         began = stage.bench.now()
         assert EVERYONE in await engine.listen(began + 0.5)
         assert stage.bench.now() < began + 1.0

@@ -53,9 +53,9 @@ PROMISED = {
 OTHERS = [engine for engine in ENGINES if engine != "redis"]
 
 
-def figures_of(name: str, engine: str = "redis") -> dict[str, object]:
+def figures_of(name: str, engine: str = "redis", *more: str) -> dict[str, object]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, "--engine", engine, "--quick", "--json"],
+        [sys.executable, "-m", "benchmarks", name, "--engine", engine, "--quick", "--json", *more],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -84,6 +84,13 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
             each = figures[mode]
             assert isinstance(each, dict)
             assert set(each) == {"p50_us", "p99_us", "p50_gap_over_publish"}
+
+
+def test_a_handoff_is_compared_with_that_of_a_commit() -> None:
+    figures = figures_of("handoff", "redis", "--before", "HEAD")
+    for mode in ("threads", "asyncio"):
+        assert type(figures[f"{mode}_ratio_to_before"]) is float
+        assert {mode, f"{mode} before"} < set(figures)
 
 
 @pytest.mark.parametrize("engine", OTHERS)

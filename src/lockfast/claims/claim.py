@@ -51,6 +51,7 @@ class Claim(Validity):
         "holding",
         "id",
         "keep",
+        "kept",
         "lane",
         "lease",
         "leaving",
@@ -84,7 +85,7 @@ class Claim(Validity):
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()
-        self.until = self.worry = 0.0
+        self.until = self.worry = self.kept = 0.0
         self.limit = NEVER
         self.unsure = False
         self.loss: Loss | None = None

@@ -14,15 +14,14 @@ from typing import Protocol
 
 from lockfast.claims.break_records import history
 from lockfast.claims.claim import Claim
+from lockfast.claims.renewing import CHUNK, chunks, named, patience, renew
 from lockfast.claims.table import Table, Work
 from lockfast.errors import EngineError, EngineRefused, Loss
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
 log = logging.getLogger("lockfast")
-NAMED = 5  # leases that a warning names
 EXPLAINING = 0.25  # seconds to ask the engine who broke a lease
-CHUNK = 64  # claims per renewal request, so that a wake waits for at most one such request
 
 
 class Owner(Protocol):
@@ -133,61 +132,25 @@ class Heart:
         await self._explain(work.patience)
 
     async def _renew_all(self, work: Work) -> None:
-        """Renew the claims that are due, the shortest ttl first.
-
-        One server of an ensemble, or one shard, may not answer while the others do. Waiting for it
-        must not cost a lease of a short ttl that another server would renew.
-        """
-        batches = sorted(work.renew, key=lambda batch: batch[0].shape.wait_ttl)
-        chunks = [
-            batch[start : start + CHUNK]
-            for batch in batches
-            for start in range(0, len(batch), CHUNK)
-        ]
-        limit = min([work.shortest / 2.0, *map(_patience, batches)])
+        """Renew the claims that are due, the shortest ttl first."""
+        requests = chunks(work.renew)
+        limit = min([work.shortest / 2.0, *map(patience, work.renew)])
         began = self._runtime.now()
-        for place, chunk in enumerate(chunks):
+        for place, chunk in enumerate(requests):
             if place:
                 if self._runtime.now() > began + limit:  # shorter ttls may be due by now
-                    self._table.postpone(chain.from_iterable(chunks[place:]), began)
+                    self._table.postpone(chain.from_iterable(requests[place:]), began)
                     return
                 await self._listen(0.0)  # many renewals must not delay a wake
-            await self._renew(chunk, limit)
-
-    async def _renew(self, claims: Sequence[Claim], limit: float) -> None:
-        sent = self._runtime.now()
-        over = [claim for claim in claims if sent >= claim.limit]
-        if over:  # `at_most` of these ended after the beat began
-            self._table.postpone(over, sent)
-            claims = [claim for claim in claims if sent < claim.limit]
-            if not claims:
-                return
-        # Early, a short deadline leaves time for another attempt. Later, the connection may be too
-        # slow for that deadline, so it is doubled.
-        early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
-        deadline = sent + min(_patience(claims), limit if early else 2.0 * limit)
-        late: list[Claim] = []
-        try:
-            standings = await self._engine.renew([claim.ask for claim in claims], deadline)
-        except EngineError as error:
-            worried, why = self._table.unanswered(claims, self._runtime.now()), str(error)
-        else:
-            worried, late = self._table.renewed(claims, sent, standings, self._runtime.now())
-            why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
-        if worried:
-            log.warning(
-                "in jeopardy, a renewal failed: %s: %s. It is tried again until the lease is lost "
-                "in %.3g s: look after the engine.",
-                named(worried),
-                why,
-                max(min(claim.until for claim in worried) - self._runtime.now(), 0.0),
+            late = await renew(
+                *(self._engine, self._table, self._runtime.now, chunk, patience(chunk), limit)
             )
-        if late:
-            log.warning(
-                "in jeopardy until now, a renewal was late: %s. It came in time; look for what "
-                "stopped this process or blocked its event loop, or take a longer ttl.",
-                named(late),
-            )
+            if late:
+                log.warning(
+                    "in jeopardy until now, a renewal was late: %s. It came in time; look for what "
+                    "stopped this process or blocked its event loop, or take a longer ttl.",
+                    named(late),
+                )
 
     async def _explain(self, patience: float) -> None:
         """Ask the engine who broke the leases that were found GONE, and log it.
@@ -223,13 +186,6 @@ class Heart:
             self._table.unresigned(self._runtime.now())
 
 
-def _patience(claims: Sequence[Claim]) -> float:
-    """Return how many seconds a renewal may take: a sixth of the wait_ttl, and at most 5, so that a
-    lost request leaves time for two more attempts.
-    """
-    return min(5.0, min(claim.shape.wait_ttl for claim in claims) / 6.0)
-
-
 async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
     """Set `claim.broken` if the engine has a record of who broke the claim."""
     try:
@@ -238,16 +194,6 @@ async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
         log.info("why the lease on %s is lost could not be read: %s", named([claim]), error)
         return
     claim.broken = next((each for each in history(records) if each.id == claim.id), None)
-
-
-def named(claims: Sequence[Claim]) -> str:
-    """Return the names and tokens of the first NAMED leases, for a log message."""
-    names = [
-        f"{claim.shape.name!r} ({'token' if claim.shape.exclusive else 'ticket'} {claim.ticket})"
-        for claim in claims[:NAMED]
-    ]
-    more = f" and {len(claims) - NAMED} more" if len(claims) > NAMED else ""
-    return ", ".join(names) + more
 
 
 def announce(claim: Claim) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from lockfast.claims.claim import Claim
 from lockfast.errors import Loss
 from lockfast.runtime.base import Event
 from lockfast.runtime.mutex import Mutex
+
+T = TypeVar("T")
 
 
 class Notices:
@@ -21,6 +24,14 @@ class Notices:
         self._lost: list[Claim] = []
         self._dropped: list[Claim] = []
         self._wanted: list[Claim] = []
+
+    def inside(self) -> bool:
+        """Return whether the caller has interrupted a method of the table in this thread."""
+        return self._lock.inside()
+
+    async def aside(self, wait: Coroutine[Any, Any, T]) -> T:
+        """Await `wait` with the mutex released, because the heart needs the table to end it."""
+        return await self._lock.aside(wait)
 
     def on_lost(self, claim: Claim, callback: Callable[[], object]) -> None:
         """Make the heart call `callback` when the lease is lost, or now if it already is."""

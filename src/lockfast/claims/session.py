@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lockfast.claims.claim import Claim
-from lockfast.claims.heart import Heart, named
+from lockfast.claims.heart import Heart
 from lockfast.claims.ids import Ids
 from lockfast.claims.phases import ENDED
+from lockfast.claims.renewing import named
+from lockfast.claims.stand_in import StandIn
 from lockfast.claims.table import Table
 from lockfast.errors import (
     ClientClosed,
@@ -78,6 +80,7 @@ class Session:
         self.__dict__.pop("engine", None)
         self.table = Table()
         self.heart: Heart | None = None
+        self.stand_in: StandIn | None = None
         self._starting = Mutex()
         self.new_id = Ids().new
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
@@ -107,6 +110,7 @@ class Session:
                 self.table.rouse = engine.rouse
                 weakref.finalize(self, engine.rouse).atexit = False
                 self._opened = engine
+                self._begin_standing_in(engine)
             heart = self.heart
             if heart is None or not heart.beating:
                 if heart is not None:
@@ -116,6 +120,15 @@ class Session:
                 engine.rouse()  # a heart that was replaced wakes up, notices it, and ends
                 if self.heart is heart:  # else a signal handler has started another
                     heart.start()
+
+    def _begin_standing_in(self, engine: Engine) -> None:
+        """Start the thread that renews while the event loop is blocked, if the engine allows it."""
+        replace = getattr(engine, "stand_in", None)
+        if replace is not None and self.stand_in is None:
+            stand_in = StandIn(replace, self.table, self.runtime, weakref.ref(self))
+            self.stand_in = stand_in
+            weakref.finalize(self, stand_in.rouse).atexit = False
+            stand_in.start()
 
     @staticmethod
     def deadline(now: float, until: float | None, life: float) -> float:
@@ -174,6 +187,8 @@ class Session:
                 # before the handler returns. Then do not wait for the heart: it ends afterwards.
                 rest = 0.0 if self.table.inside() else max(end - self.runtime.now(), 0.1)
                 await heart.end(rest)
+            if self.stand_in is not None:
+                await self.stand_in.end(max(end - self.runtime.now(), 0.1))
 
     async def _part(self, engine: Engine, leaving: Sequence[Claim], end: float) -> None:
         """Resign claims until the engine answers, or until `end`. Log those that it may still have.
@@ -213,4 +228,6 @@ class Session:
         self.runtime.forget()
         if self._opened is not None:
             self._opened.reset()
+        if self.stand_in is not None:
+            self.stand_in.forget()
         self._begin()

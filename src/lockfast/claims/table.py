@@ -12,18 +12,17 @@ run. The first loss that is recorded stands.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from lockfast.claims.claim import NEVER, Claim
-from lockfast.claims.departures import Departures
+from lockfast.claims.lateness import Lateness
 from lockfast.claims.phases import ASKING, ENDED, HELD, WAITING
 from lockfast.claims.schedule import BEATS
 from lockfast.errors import ClientClosed, Loss
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
-T = TypeVar("T")
 WELCOME = 0.01  # seconds by which the first renewal of a woken holder lets its work go first,
 PLENTY = 1.0  # if the claim is valid for at least this many seconds
 
@@ -42,7 +41,7 @@ class Work(NamedTuple):
     """The shortest renewal interval, in seconds, of the claims that are not due now."""
 
 
-class Table(Departures):
+class Table(Lateness):
     """The claims of one client by id, with their schedule and their notifications. Thread-safe."""
 
     def __init__(self) -> None:
@@ -70,14 +69,6 @@ class Table(Departures):
         with self._lock:
             return self._owners.holding(owner)
 
-    def inside(self) -> bool:
-        """Return whether the caller has interrupted a method of the table in this thread."""
-        return self._lock.inside()
-
-    async def aside(self, wait: Coroutine[Any, Any, T]) -> T:
-        """Await `wait` with the mutex released, because the heart needs the table to end it."""
-        return await self._lock.aside(wait)
-
     def register(self, claim: Claim, now: float) -> None:
         """Add a claim, before its first copy is sent."""
         with self._lock:
@@ -89,6 +80,8 @@ class Table(Departures):
             due = lane[claim] = now + lane.interval
             if due < self._planned:
                 self._hurry(due)
+            if lane.interval < self._watched:
+                self._alert()
 
     def answered(self, claim: Claim, sent: float, standing: Standing | None, now: float) -> None:
         """Process the reply to a claim. `standing` is None if the id is dead."""
@@ -168,24 +161,25 @@ class Table(Departures):
                     if overdue and claim.phase is HELD:
                         late.append(claim)
                 elif standing is not None:
-                    worried += self._unanswered(claim, now)
+                    worried += self._unanswered(claim, sent, now)
                 elif claim.phase is HELD:
                     self._lose(claim, Loss.GONE)
                 elif claim.phase is WAITING:
                     self._end(claim)
         return worried, late
 
-    def unanswered(self, claims: Iterable[Claim], now: float) -> list[Claim]:
+    def unanswered(self, claims: Iterable[Claim], sent: float, now: float) -> list[Claim]:
         """Process a renewal that failed: schedule a retry, at the latest when the lease expires.
 
         Return the claims that are in jeopardy from now on.
         """
         with self._lock:
-            return [each for claim in claims for each in self._unanswered(claim, now)]
+            return [each for claim in claims for each in self._unanswered(claim, sent, now)]
 
     def plan(self) -> float | None:
         """Return until when the heart may sleep (None: no limit). Earlier appointments rouse it."""
         with self._lock:
+            self._taken = ()
             self._planned = NEVER  # first: an interruption that registers a claim must rouse
             following = 0.0 if self._lost or self._wanted else self._pulse.next()
             planned = NEVER if following is None else following
@@ -203,6 +197,7 @@ class Table(Departures):
                 due = self._attend(batch, now)
                 if due:
                     renew.append(due)
+            self._taken, self._worked = renew, now
             lost, self._lost = self._lost, []
             lost = [claim for claim in lost if claim.loss is not Loss.RELEASED]
             dropped, self._dropped = self._dropped, []
@@ -251,8 +246,10 @@ class Table(Departures):
             return
         self._keep(claim, now)
 
-    def _unanswered(self, claim: Claim, now: float) -> list[Claim]:
+    def _unanswered(self, claim: Claim, sent: float, now: float) -> list[Claim]:
         pause = min(claim.shape.wait_ttl / 12.0, 1.0)
+        if claim.phase is HELD and claim.kept > sent:
+            return []  # the loop was blocked since then, and the stand-in has renewed the claim
         if claim.phase is HELD:
             news = [] if claim.unsure else [claim]
             claim.doubt(now)

@@ -38,6 +38,8 @@ class Validity:
 
     until: float
     """The claim is valid until then."""
+    kept: float
+    """When the last request was sent that extended it."""
     worry: float
     """The claim is in jeopardy from then on."""
     unsure: bool
@@ -55,6 +57,7 @@ class Validity:
         until = sent + left * (1.0 - DRIFT)
         if until > self.until:
             self.until = until
+            self.kept = sent
             self.worry = sent + left / 2.0  # by then one renewal has failed or is overdue
 
     def extend(self, sent: float, left: float, now: float) -> bool:
@@ -78,6 +81,14 @@ class Validity:
             else:
                 self.loss = Loss.UNREACHABLE if self.unsure else Loss.EXPIRED
         return self.loss is not None
+
+    def due(self, now: float, beats: float) -> bool:
+        """Return whether a holder's renewal is due: one of `beats` in the time that it was given.
+
+        It is not if the claim is lost or expired, or if `at_most` is over.
+        """
+        over = self.loss is not None or now >= min(self.until, self.limit)
+        return not over and now - self.kept >= (self.until - self.kept) / beats
 
     def lose(self, reason: Loss) -> None:
         """Record a loss. If there is one already, its reason stays."""

@@ -207,6 +207,10 @@ class MemoryEngine:
             best=Level.EFFICIENCY,
         )
 
+    def stand_in(self) -> MemoryEngine:
+        """Return a blocking engine on the same memory."""
+        return MemoryEngine(self._memory, Threads(self._memory.clock).bell())
+
     def reset(self) -> None:
         """Replace the mutex after a fork: a thread that the child does not have may hold it."""
         self._memory.lock = Mutex()

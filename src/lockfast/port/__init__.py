@@ -17,7 +17,7 @@ the engine's clock. No other time crosses the port.
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Engine
+from lockfast.port.engine import Engine, Renewer, Replaceable
 from lockfast.port.limits import (
     CLOSING,
     LONGEST,
@@ -54,6 +54,8 @@ __all__ = [
     "Entry",
     "Kind",
     "Page",
+    "Renewer",
+    "Replaceable",
     "ServerTime",
     "Shape",
     "Standing",

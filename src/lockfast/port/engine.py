@@ -10,6 +10,40 @@ from lockfast.port.ask import Ask
 from lockfast.port.replies import Page, Standing, Wake
 
 
+class Renewer(Protocol):
+    """The part of a blocking engine that renews the claims of an asyncio engine."""
+
+    async def renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        """Do what `Engine.renew` does, and never suspend. The asyncio engine may be renewing the
+        same claims at the same time.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Drop every connection in a forked child, as `Engine.reset` does."""
+        ...
+
+    async def close(self) -> None:
+        """Close its own connections, and nothing that belongs to the asyncio engine."""
+        ...
+
+
+class Replaceable(Protocol):
+    """An asyncio engine whose claims can be renewed while its event loop is blocked.
+
+    `stand_in` is optional. Without it, a loop that is blocked for longer than a ttl loses leases.
+    """
+
+    def stand_in(self) -> Renewer:
+        """Return a blocking renewer of this engine's claims. It connects on its first use.
+
+        Another thread than that of the event loop calls this.
+        """
+        ...
+
+
 class Engine(Protocol):
     """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
 

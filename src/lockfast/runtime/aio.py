@@ -11,6 +11,7 @@ from typing import Any
 
 from lockfast.errors import WrongLoop
 from lockfast.runtime.base import Clock, Crowded, T, now
+from lockfast.runtime.threads import HeartThread
 
 
 class TaskEvent:
@@ -235,6 +236,25 @@ class Aio:
     def heart(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartTask:
         """Make the task of a heart. It is not started yet."""
         return HeartTask(main)
+
+    def beside(self, main: Callable[[], Coroutine[object, object, None]]) -> HeartThread | None:
+        """Make a thread that runs beside the loop. It is not started yet.
+
+        None on a clock of the caller's: it may be virtual, as in a lab or a simulation, where a
+        thread in real time would make every run different.
+        """
+        return HeartThread(main) if self.now is now else None
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Have the loop call `callback` soon, from any thread. False if the loop does not run."""
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            return False
+        try:
+            loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # it was closed just now
+            return False
+        return True
 
 
 _going_on: set[asyncio.Task[None]] = set()

@@ -127,6 +127,16 @@ class Runtime(Protocol):
         """Make a thread or task that runs `main` beside the callers. It is not started yet."""
         ...
 
+    def beside(self, main: Callable[[], Coroutine[object, object, None]]) -> Running | None:
+        """Make a thread that runs `main`, also while callers block the event loop. It is not
+        started yet. None if there is no event loop, or if the clock is not the real one.
+        """
+        ...
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Have the event loop call `callback` soon. False if no loop runs. From any thread."""
+        ...
+
     def ends(self, error: BaseException) -> bool:
         """Return whether an error that a callback raised is meant to end the running task."""
         ...

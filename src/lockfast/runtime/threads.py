@@ -233,6 +233,13 @@ class Threads:
         """Make the thread of a heart. It is not started yet."""
         return HeartThread(main)
 
+    def beside(self, _main: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Return None: the heart is a thread already, and no caller can block it."""
+
+    def post(self, _callback: Callable[[], object]) -> bool:
+        """Return False: there is no event loop."""
+        return False
+
     def forget(self) -> None:
         """Do nothing: this runtime keeps nothing of the parent."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import lockfast
-from lockfast.claims.heart import CHUNK
+from lockfast.claims.renewing import CHUNK
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 

@@ -92,7 +92,7 @@ class Walk:
             self.table.renewed([self.claim], self.now, [reply], self.now)
 
     def unanswered(self) -> None:
-        self.table.unanswered([self.claim], self.now)
+        self.table.unanswered([self.claim], self.now, self.now)
 
     def lose(self) -> None:
         self.table.lose(self.claim, Loss.GONE)

@@ -20,9 +20,15 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     login = login_of(target)
     base = base_of(target.options)
 
+    def blocking() -> ThreadTransport:
+        return ThreadTransport(login, Threads(runtime.now))
+
     def open_engine() -> Engine:
-        if isinstance(runtime, Threads):
-            return EtcdEngine(ThreadTransport(login, runtime), base)
-        return EtcdEngine(AioTransport(login, runtime), base)
+        transport = (
+            ThreadTransport(login, runtime)
+            if isinstance(runtime, Threads)
+            else AioTransport(login, runtime)
+        )
+        return EtcdEngine(transport, base, blocking)
 
     return open_engine

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lockfast.engines.etcd import break_records, guarantees, inspection
 from lockfast.engines.etcd.claim_transaction import form_of
@@ -12,14 +11,15 @@ from lockfast.engines.etcd.claiming import MOST, Attempt, together
 from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.queues import Places
+from lockfast.engines.etcd.renewals import Renewals
 from lockfast.engines.etcd.sessions import Sessions
+from lockfast.engines.etcd.stand_in import StandIn
+from lockfast.engines.etcd.threads import ThreadTransport
 from lockfast.engines.etcd.transport import Transport
 from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, EVERYONE, Ask, Page, Standing, Wake
-
-log = logging.getLogger("lockfast")
 
 CALM = 0.1  # seconds before chores that have failed are tried again
 
@@ -27,8 +27,12 @@ CALM = 0.1  # seconds before chores that have failed are tried again
 class EtcdEngine:
     """The etcd engine of one client."""
 
-    def __init__(self, transport: Transport, base: int) -> None:
-        """Connect to nothing yet. The engine adds `base` to every ticket."""
+    def __init__(
+        self, transport: Transport, base: int, blocking: Callable[[], ThreadTransport]
+    ) -> None:
+        """Connect to nothing yet. The engine adds `base` to every ticket. `blocking` makes the
+        transport of its stand-in.
+        """
         self._transport = transport
         self._now = transport.now
         self._base = base
@@ -36,6 +40,8 @@ class EtcdEngine:
         self._own = OwnClaims(transport, self._sessions)
         self._listener = Listener(transport, base)
         self._places = Places(self._own, self._listener, base)
+        self._renewals = Renewals(self._own, self._places, transport.now)
+        self._blocking = blocking
         self._begun = self._told = False
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -71,65 +77,27 @@ class EtcdEngine:
 
     async def _begin(self, deadline: float) -> None:
         """Delete expired claims. At the first claim, wake `listen`, which has had nothing to do."""
-        await self._prune(deadline)
+        await self._renewals.prune(deadline)
         if not self._begun:
             self._begun = True
             self._transport.rouse()
 
-    async def _prune(self, deadline: float) -> None:
-        """Delete this client's claims whose time is over.
-
-        They are not renewed any more, even if the deletion fails. It is then tried again later, and
-        its failure keeps no other claim from being made or renewed.
-        """
-        if self._now() < self._own.soonest:
-            return
-        try:
-            await self._places.prune(deadline)
-        except EngineRefused as error:
-            log.warning(
-                "etcd refused to delete expired claims, and waiters are blocked by them: %s", error
-            )
-        except EngineError:
-            return
-
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend the claims, and return their standings.
+        """Extend the claims, and return their standings."""
+        return await self._renewals.renew(asks, deadline)
 
-        One keepalive extends all claims that share a lease. One read of their queues follows, and
-        proves that the present leader has extended the lease: see `session`.
-        """
-        now = self._now()
-        own, places = self._own, self._places
-        await self._prune(deadline)
-        known = {ask.id: mine for ask in asks if (mine := own.get(ask.id)) is not None}
-        seen = await own.extend(list(known.values()), now, deadline)
-        alive = [mine for mine in known.values() if not mine.session.dead]
-        places.gone(mine.id for mine in known.values() if mine.session.dead)
-        looked = places.tell(alive, seen, now)
-        standings: dict[str, Standing | Exception] = {
-            mine.id: said for mine, said in zip(alive, looked, strict=True) if said is not None
-        }
-        risen = {
-            mine: said
-            for mine, said in zip(alive, looked, strict=True)
-            if isinstance(said, Standing) and said.granted
-        }
-        failed = await own.promote(risen, now, deadline)
-        places.gone(id_ for id_, error in failed.items() if error is None)
-        for mine, said in risen.items():
-            standings[mine.id] = failed.get(mine.id) or said._replace(left=mine.until - now)
-        # A claim that was deleted after its queue was read is gone, though the read shows it.
-        return [standings.get(ask.id) if own.get(ask.id) else None for ask in asks]
+    def stand_in(self) -> StandIn:
+        """Return a blocking renewer of this engine's claims, with a connection of its own."""
+        return StandIn(self._blocking(), self._sessions, self._own, self._listener, self._base)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove the claims for good, in one round trip."""
         own = self._own
         if doubt:
             own.bury(asks)
-        await self._prune(deadline)
+        await self._renewals.prune(deadline)
         removed = await own.delete(
             [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
         )
@@ -165,7 +133,7 @@ class EtcdEngine:
             if wakes:
                 return wakes, 0.0
             now = self._now()
-            await self._prune(now + 1.0)
+            await self._renewals.prune(now + 1.0)
             await self._sessions.tend(now)
         except EngineError:
             return wakes, self._now() + CALM

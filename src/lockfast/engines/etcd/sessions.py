@@ -199,7 +199,7 @@ class Sessions:
         session.dead = True
         self._by_lease.pop(session.lease, None)
         if self._by_size.get(session.size) is session:
-            del self._by_size[session.size]
+            self._by_size.pop(session.size, None)  # the stand-in may have found it gone as well
 
     def next(self) -> float:
         """Return when the next keepalive of any session is due."""

@@ -14,6 +14,7 @@ from lockfast.engines.postgres.connection import failed, unconnected
 from lockfast.engines.postgres.engine import PostgresEngine
 from lockfast.engines.postgres.threads import ThreadTransport
 from lockfast.engines.postgres.url import LIBPQ, Address
+from lockfast.engines.same_url import stand_in
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
@@ -101,7 +102,10 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     def open_engine() -> Engine:
         kind = ThreadTransport if isinstance(runtime, Threads) else AioTransport
         transport = kind(address, ear, runtime.bell(), runtime.turns(AT_ONCE), runtime.now)
-        return PostgresEngine(transport, runtime.now, base)
+        engine = PostgresEngine(transport, runtime.now, base)
+        if isinstance(runtime, Aio):
+            engine.stand_in = stand_in(opener, target, runtime)
+        return engine
 
     return open_engine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -14,7 +14,7 @@ from lockfast.engines.pushes import CALM, before
 from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Page, Standing, Wake
+from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Engine, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 GLANCE = 0.5  # seconds between reads of the waiters' standings, where no notifications arrive
@@ -23,6 +23,10 @@ MARGIN = int(TOMB_MARGIN * UNITS)
 
 class PostgresEngine:
     """The engine of one client on a PostgreSQL database."""
+
+    stand_in: Callable[[], Engine]
+    """Makes a blocking engine for the same URL, which can renew this engine's claims, because only
+    the server knows which claims live. `opener` sets it for asyncio."""
 
     def __init__(self, transport: Transport, clock: Clock, base: int) -> None:
         """Connect to nothing yet. `base` is added to the clock in new tickets."""

@@ -9,6 +9,7 @@ from lockfast.engines.redis.aio import AioTransport
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.threads import ThreadTransport
 from lockfast.engines.redis.url import OPTIONS, login_of, topology_of, weaknesses
+from lockfast.engines.same_url import stand_in
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -27,6 +28,9 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
             login, runtime.now
         )
-        return RedisEngine(transport, make_topology(), runtime.now, base, weak)
+        engine = RedisEngine(transport, make_topology(), runtime.now, base, weak)
+        if isinstance(runtime, Aio):
+            engine.stand_in = stand_in(opener, target, runtime)
+        return engine
 
     return open_engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,16 @@ from lockfast.engines.redis.transport import UNITS, Address, Transport, code
 from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.guarantees import Finding
-from lockfast.port import Ask, ServerTime, Standing, Wake
+from lockfast.port import Ask, Engine, ServerTime, Standing, Wake
 from lockfast.runtime.base import Clock
 
 
 class RedisEngine(Inspection):
     """The Redis engine of one client."""
+
+    stand_in: Callable[[], Engine]
+    """Makes a blocking engine for the same URL, which can renew this engine's claims, because only
+    the server knows which claims live. `opener` sets it for asyncio."""
 
     def __init__(
         self,

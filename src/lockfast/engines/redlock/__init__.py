@@ -10,6 +10,7 @@ from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.installation import PATIENCE, make_members
 from lockfast.engines.redlock.threads import ThreadTransport
 from lockfast.engines.redlock.url import read
+from lockfast.engines.same_url import stand_in
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import now
@@ -51,6 +52,9 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
         transport = (ThreadTransport if isinstance(runtime, Threads) else AioTransport)(
             nodes, login, runtime.now
         )
-        return RedlockEngine(transport, runtime.now, runtime.sleep, base, weak)
+        engine = RedlockEngine(transport, runtime.now, runtime.sleep, base, weak)
+        if isinstance(runtime, Aio):
+            engine.stand_in = stand_in(opener, target, runtime)
+        return engine
 
     return open_engine

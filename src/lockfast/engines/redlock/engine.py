@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,13 +16,17 @@ from lockfast.engines.redlock.inspection import highest_of, one_name, one_page, 
 from lockfast.engines.redlock.requests import ask_all
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.port import EVERYONE, Ask, Engine, Page, Standing, Wake
 
 CALM = 0.1  # seconds between attempts to subscribe
 
 
 class RedlockEngine(Claiming):
     """The Redlock engine of one client."""
+
+    stand_in: Callable[[], Engine]
+    """Makes a blocking engine for the same URL, which can renew this engine's claims, because only
+    the server knows which claims live. `opener` sets it for asyncio."""
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float

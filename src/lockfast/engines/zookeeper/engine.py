@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kazoo.protocol.serialization import Delete, GetChildren
+from kazoo.protocol.serialization import Delete
 
 from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
@@ -12,27 +12,24 @@ from lockfast.engines.zookeeper.break_records import Records
 from lockfast.engines.zookeeper.failures import SessionLost, out_of_bounds
 from lockfast.engines.zookeeper.inspection import Show
 from lockfast.engines.zookeeper.listener import Listener
-from lockfast.engines.zookeeper.messages import listed
-from lockfast.engines.zookeeper.nodes import Line
-from lockfast.engines.zookeeper.own_claims import OwnClaim, OwnClaims
+from lockfast.engines.zookeeper.own_claims import OwnClaims
 from lockfast.engines.zookeeper.pool import Pool
-from lockfast.engines.zookeeper.proof import CaughtUp, Proof
 from lockfast.engines.zookeeper.reaper import Reaper
 from lockfast.engines.zookeeper.recipe import Recipe
+from lockfast.engines.zookeeper.renewals import CHUNK, Found, Renewals, StandIn
 from lockfast.engines.zookeeper.resigning import Resigning
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.standing import Look
+from lockfast.engines.zookeeper.threads import ThreadTransport
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
-from lockfast.errors import EngineError, EngineUnavailable, KindMismatch
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Bell
 
 IO = 5.0  # seconds after which an unanswered read is given up
-CHUNK = 64  # requests under way at once
-RECENT = 0.02  # of the timeout: for so long, one proof serves all chunks of a renewal
-Found = Standing | Exception | None
 
 
 class ZooKeeperEngine:
@@ -51,6 +48,7 @@ class ZooKeeperEngine:
         self._look = self._listener.look
         self._pool = Pool(address, transport, self._listener)
         self._recipe = Recipe(transport, self._base, self._own, self._reaper, self._look)
+        self._renewals = Renewals(transport, self._own, self._recipe, self._look)
         self._resigning = Resigning(address.root, transport, self._own, self._pool, self._recipe)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -86,93 +84,16 @@ class ZooKeeperEngine:
 
     async def renew(self, asks: Sequence[Ask], deadline: float) -> list[Found]:
         """Extend claims: a transaction or `sync` for each chunk, and a list for each name."""
-        found: list[Found] = [None] * len(asks)
-        sessions: dict[Session, list[tuple[int, OwnClaim]]] = {}
-        for place, ask in enumerate(asks):
-            mine = self._own.get(ask.id)
-            if mine is not None:
-                sessions.setdefault(mine.session, []).append((place, mine))
-        left = len(sessions)
-        # A session with a silent server must not keep others from being renewed. So it comes last,
-        # and no session gets more than its share of the time.
-        for session in sorted(sessions, key=lambda each: each.silent):
-            all_mine, now = sessions[session], self._now()
-            end = now + max(deadline - now, 0.0) / left
-            left -= 1
-            for start in range(0, len(all_mine), CHUNK):
-                await self._renew(session, all_mine[start : start + CHUNK], found, end)
-        return found
+        return await self._renewals.renew(asks, deadline)
 
-    async def _renew(
-        self,
-        session: Session,
-        chunk: list[tuple[int, OwnClaim]],
-        found: list[Found],
-        deadline: float,
-    ) -> None:
-        try:
-            if not session.usable:  # do not wait: other sessions have claims to renew too
-                session.check()
-            folders = dict.fromkeys(mine.folder for _, mine in chunk)
-            for folder in folders:
-                await self._recipe.prune(folder, deadline, session)
-            sent = self._now()
-            proof = self._proof(session, chunk, sent)
-            lists = {
-                folder: session.send(self._transport, GetChildren(folder, None))
-                for folder in folders
-            }
-            await proof.settle(deadline)
-        except SessionLost:
-            return
-        except EngineError as error:
-            for place, _ in chunk:
-                found[place] = error
-            return
-        lines: dict[str, Line | Exception] = {}
-        for folder, reply in lists.items():
-            try:
-                lines[folder] = await listed(self._transport, session, folder, reply, deadline)
-            except (EngineError, SessionLost) as error:
-                lines[folder] = error
-        for place, mine in chunk:
-            line = lines[mine.folder]
-            found[place] = (
-                await self._renew_one(mine, line, sent, deadline)
-                if isinstance(line, Line)
-                else line
-            )
-
-    def _proof(
-        self, session: Session, chunk: list[tuple[int, OwnClaim]], sent: float
-    ) -> Proof | CaughtUp:
-        """Prove that the session lives, unless the proof for an earlier chunk is recent. Always
-        prove it if a claim's node is not known: a claim missing in the list must really be gone.
+    def stand_in(self) -> StandIn:
+        """Return a blocking renewer. It uses the same sessions, which kazoo's threads keep alive
+        while the event loop is blocked, and waits for their replies in its own thread.
         """
-        known = all(mine.child is not None for _, mine in chunk)
-        recent = known and sent < session.anchor + RECENT * session.timeout
-        return (CaughtUp if recent else Proof)(self._transport, session, chunk[0][1].folder)
-
-    async def _renew_one(self, mine: OwnClaim, line: Line, sent: float, deadline: float) -> Found:
-        try:
-            if not await self._look.identified(mine, line, deadline):
-                self._own.take(mine)
-                return None
-            await self._recipe.admit(mine, line, deadline)
-            place = line.place(mine.child or "")
-            shape = mine.ask.shape
-            granted = place is not None and place < line.granted
-            until = sent + (shape.ttl if granted else shape.wait_ttl)
-            if not self._own.extend(mine, until, self._now()):
-                return None
-            standing = await self._look.standing(mine, line, sent, deadline)
-        except SessionLost:
-            return None
-        except (EngineError, KindMismatch) as error:
-            return error
-        if standing is not None and standing.granted:
-            self._own.tell(mine, self._now())
-        return standing
+        transport = ThreadTransport(self._now)
+        look = Look(transport, self._own, self._listener.worth_a_look)
+        recipe = Recipe(transport, self._base, self._own, self._reaper, look)
+        return StandIn(transport, self._own, recipe, look)
 
     async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
         """Remove claims for good. With `doubt`, also refuse later copies of them."""

@@ -30,7 +30,7 @@ class Listener:
         self._transport = transport
         self._own = own
         self._base = base
-        self.look = Look(transport, own, self._worth_a_look)
+        self.look = Look(transport, own, self.worth_a_look)
         self._pushes: deque[Wake] = deque()
         self._dirty: dict[tuple[Session, str], None] = {}
 
@@ -66,9 +66,10 @@ class Listener:
                 if mine.ask.shape.exclusive:  # no other claim fits beside it
                     self._bell.ring()
                     return
-        self._worth_a_look(session, folder)
+        self.worth_a_look(session, folder)
 
-    def _worth_a_look(self, session: Session, folder: str) -> None:
+    def worth_a_look(self, session: Session, folder: str) -> None:
+        """Have `listen` read a queue. Any thread may call this."""
         self._dirty[session, folder] = None
         self._bell.ring()
 

@@ -1,8 +1,8 @@
 """The reaper: a thread that removes expired claims whose session is still alive.
 
-A heart that hangs in a callback, or an event loop that is blocked, renews nothing. kazoo's thread
-still keeps their session alive, and would keep their claims for ever. So the reaper has a thread of
-its own, with asyncio too.
+A heart that hangs in a callback renews nothing, and neither does an event loop that was stopped.
+kazoo's thread still keeps their session alive, and would keep their claims for ever. So the reaper
+has a thread of its own, with asyncio too.
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ pytest.register_assert_rewrite(
 
 from lockfast.testing.contract.client.aio_body import BodyContract
 from lockfast.testing.contract.client.at_most import AtMostContract
+from lockfast.testing.contract.client.blocked_loop import (
+    BlockedLoopContract,
+    BlockedSharedContract,
+)
 from lockfast.testing.contract.client.bodies import WithContract
 from lockfast.testing.contract.client.callbacks import CallbackContract
 from lockfast.testing.contract.client.crowd import CrowdContract
@@ -88,6 +92,7 @@ class ClientContract(
     WithContract,
     PatienceContract,
     RenewalContract,
+    BlockedLoopContract,
     LossContract,
     FaultContract,
     CallbackContract,
@@ -117,6 +122,7 @@ class QueueShapeContract(
     QueuePatienceContract,
     ReadWriteContract,
     SemaphoreContract,
+    BlockedSharedContract,
     ContendedContract,
     DeadlockContract,
     TogetherMismatchContract,
@@ -130,6 +136,8 @@ __all__ = [
     "Actor",
     "AtMostContract",
     "Bench",
+    "BlockedLoopContract",
+    "BlockedSharedContract",
     "BodyContract",
     "CallbackContract",
     "CandidacyContract",

@@ -122,8 +122,11 @@ class RenewalContract(Contract):
     async def test_trap_17_the_first_question_after_a_pause_is_answered_truly(
         self, stage: Stage
     ) -> None:
-        """The heart is kept from its work by a callback, and in asyncio the loop with it."""
-        client, ttl = stage.client(), stage.brief
+        """The heart is kept from its work by a callback, and in asyncio the loop with it. The way
+        to the engine has no stand-in, as if the whole process was stopped.
+        """
+        client, _ = stage.shaky_client()
+        ttl = stage.brief
         questions = ("state", "loss", "ensure", "remaining", "release")
         acquired = (acquire(client.lock(each, ttl=ttl)) for each in questions)
         leases = dict(zip(questions, await stage.mode.together(*acquired), strict=True))

@@ -1,0 +1,89 @@
+"""One renewal request: sends it, records the replies in the table, and logs what is in jeopardy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from lockfast.claims.claim import Claim
+from lockfast.claims.table import Table
+from lockfast.errors import EngineError
+from lockfast.port import Renewer
+from lockfast.runtime.base import Clock
+
+log = logging.getLogger("lockfast")
+NAMED = 5  # leases that a warning names
+CHUNK = 64  # claims per renewal request, so that a wake waits for at most one such request
+
+
+def patience(claims: Sequence[Claim]) -> float:
+    """Return how many seconds a renewal may take: a sixth of the wait_ttl, and at most 5, so that a
+    lost request leaves time for two more attempts.
+    """
+    return min(5.0, min(claim.shape.wait_ttl for claim in claims) / 6.0)
+
+
+def chunks(batches: Sequence[Sequence[Claim]]) -> list[Sequence[Claim]]:
+    """Split batches of claims into requests, the shortest ttl first.
+
+    One server of an ensemble, or one shard, may not answer while the others do. Waiting for it must
+    not cost a lease of a short ttl that another server would renew.
+    """
+    ordered = sorted(batches, key=lambda batch: batch[0].shape.wait_ttl)
+    return [
+        batch[start : start + CHUNK] for batch in ordered for start in range(0, len(batch), CHUNK)
+    ]
+
+
+async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
+    engine: Renewer,
+    table: Table,
+    clock: Clock,
+    claims: Sequence[Claim],
+    most: float,
+    limit: float,
+) -> list[Claim]:
+    """Renew claims in one request. Return those that were in jeopardy until now, because this
+    renewal was late.
+
+    `most`, `limit`: the seconds that the request may take. It may take twice the `limit` if it is
+    late already.
+    """
+    sent = clock()
+    over = [claim for claim in claims if sent >= claim.limit]
+    if over:  # `at_most` of these ended after the beat began
+        table.postpone(over, sent)
+        claims = [claim for claim in claims if sent < claim.limit]
+        if not claims:
+            return []
+    # Early, a short deadline leaves time for another attempt. Later, the connection may be too
+    # slow for that deadline, so it is doubled.
+    early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
+    deadline = sent + min(most, limit if early else 2.0 * limit)
+    late: list[Claim] = []
+    try:
+        standings = await engine.renew([claim.ask for claim in claims], deadline)
+    except EngineError as error:
+        worried, why = table.unanswered(claims, sent, clock()), str(error)
+    else:
+        worried, late = table.renewed(claims, sent, standings, clock())
+        why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
+    if worried:
+        log.warning(
+            "in jeopardy, a renewal failed: %s: %s. It is tried again until the lease is lost "
+            "in %.3g s: look after the engine.",
+            named(worried),
+            why,
+            max(min(claim.until for claim in worried) - clock(), 0.0),
+        )
+    return late
+
+
+def named(claims: Sequence[Claim]) -> str:
+    """Return the names and tokens of the first NAMED leases, for a log message."""
+    names = [
+        f"{claim.shape.name!r} ({'token' if claim.shape.exclusive else 'ticket'} {claim.ticket})"
+        for claim in claims[:NAMED]
+    ]
+    more = f" and {len(claims) - NAMED} more" if len(claims) > NAMED else ""
+    return ", ".join(names) + more
