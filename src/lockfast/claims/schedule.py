@@ -22,8 +22,9 @@ class Schedule(Notices):
         self._planned = NEVER
         """Until when the heart sleeps. -NEVER if it is awake, or was roused."""
         self._missed = -NEVER
-        """When `EVERYONE` came last. The push of a grant may have been lost before. So a claim that
-        was sent before, and whose reply says that it waits, is asked about again."""
+        """When a wake came last that does not say who was granted. The push of a grant may have
+        been lost before. So a claim that was sent before, and whose reply says that it waits, is
+        asked about again."""
 
     def hasten(self, claim: Claim, now: float) -> None:
         """Make the heart renew a lease at once."""

@@ -138,6 +138,8 @@ class Table(Lateness):
                     self._pulse.appoint(found, now + pause)
                 elif found.phase is HELD and not wake.granted:
                     self._pulse.appoint(found, now)  # its connection ended, or was restored
+                elif not wake.granted:
+                    self._missed = now  # its reply is still to come: ask about it again then
 
     def renewed(
         self,

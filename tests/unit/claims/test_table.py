@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 
+import pytest
+
 import lockfast
 from lockfast import aio
 from lockfast.claims.claim import Claim
@@ -63,13 +65,14 @@ def test_a_push_that_doubts_a_holder_has_it_renewed_at_once() -> None:
     assert table.work(0.2).renew == [[claim]]
 
 
-def test_a_waiter_whose_reply_comes_after_everyone_is_asked_about_again_at_once() -> None:
+@pytest.mark.parametrize("wake", [EVERYONE, Wake(ASK.id, granted=False)])
+def test_a_waiter_whose_reply_comes_after_a_vague_wake_is_asked_about_again(wake: Wake) -> None:
     # The grant may have been pushed before the subscription, and after the reply was made.
     table, lease = Table(), Lease()
     claim = Claim(ASK, 1, weakref.ref(lease))
     table.register(claim, 0.0)
     claim.copies = 1
-    table.wake([EVERYONE], 0.2)
+    table.wake([wake], 0.2)
     table.answered(claim, 0.1, Standing(1, granted=False, left=10.0, ahead=1), 0.3)
     assert table.work(0.3).renew == [[claim]]
     table.renewed([claim], 0.3, [Standing(1, granted=False, left=10.0, ahead=1)], 0.4)
