@@ -51,7 +51,7 @@ def test_mutants_are_switched_in_before_the_code_is_read() -> None:
         *("no tombstone in doubt", "a wiped node that joins at once"),
         *("mark without the claim's id", "short waits"),
     ]
-    env = {"LOCKFAST_MUTANT": ";".join(names), "PYTHONPATH": str(ROOT)}
+    env = {"LOCKFAST_MUTANT": ";".join(names), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     argv = [sys.executable, "-c", SWITCH]
     said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60)
     assert said.stdout == "True True True 0.4\n"

@@ -130,7 +130,6 @@ def test_the_public_names_are_these() -> None:
     assert sorted(lockfast.__all__) == [
         "Break",
         "Candidacy",
-        "KindMismatch",
         "Client",
         "ClientClosed",
         "Deadlock",
@@ -143,6 +142,7 @@ def test_the_public_names_are_these() -> None:
         "Guarantees",
         "Holder",
         "INJECTED",
+        "KindMismatch",
         "Leader",
         "Lease",
         "LeaseLost",

@@ -29,6 +29,7 @@ FIELDS = [
     "ttl",
     "value",
     "left",
+    "kind",
     "weight",
     "capacity",
     "id",
