@@ -425,13 +425,13 @@ def test_trap_47_a_late_create_does_not_come_to_life_after_its_resignation(
 
 
 def test_a_blocked_loop_does_not_hold_its_lock_for_ever(ensemble: ZooKeeperEnsemble) -> None:
-    # kazoo's thread keeps the session while the heart, a task of the loop, cannot renew.
+    # Nothing renews it after `at_most`, but kazoo's thread keeps its session: the reaper ends it.
     ensemble.start()
     url = f"{ensemble.url}/blocked"
 
     async def main() -> None:
         async with aio.connect(url) as client:
-            lease = await client.lock("x", ttl=1.0).acquire()
+            lease = await client.lock("x", ttl=1.0, at_most=0.1).acquire()
             with lockfast.connect(url) as other:
                 began = time.monotonic()
                 following = other.lock("x", ttl=8.0).acquire(timeout=SOON)  # blocks the loop
