@@ -18,7 +18,7 @@ CONSTANTS
   TokenIf     \* who has a fencing token: "kind": locks. "whole": whoever weighs its own capacity
 
 AllShapes == {<<"lock", 1, 1>>, <<"semaphore", 1, 1>>, <<"semaphore", 2, 2>>,
-              <<"semaphore", 3, 1>>, <<"semaphore", 3, 2>>}
+              <<"semaphore", 3, 1>>}
 
 VARIABLES
   ticket, shape, \* of each claim; ticket 0 before it is made
