@@ -48,8 +48,8 @@ def install(url: str, *, role: str | None = None) -> None:
 
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
-        EngineRefused: The password is wrong, a right is missing, there is no such role, or a later
-            version of lockfast has installed a schema of a higher format.
+        EngineRefused: The password is wrong, a right or the role is missing, or a later version of
+        lockfast has installed the schema.
 
     """
     target = parse(url)
