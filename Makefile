@@ -42,7 +42,7 @@ $(VENV)/quick: Makefile requirements-dev.txt pyproject.toml | $(BIN)/python
 	command -v redis-server >/dev/null || scripts/install-servers redis-server
 	touch $@
 
-quick: $(VENV)/quick ## After every edit, in two minutes: unit tests, the contract on memory and Redis, types
+quick: $(VENV)/quick ## After every edit, in about a minute: unit tests, the contract on memory and Redis, types
 	$(BIN)/ruff check -q
 	@$(BIN)/mypy $(TYPES) & types=$$!; \
 	$(BIN)/python -m pytest -q -n 8 $(FEWER) $(addprefix --ignore=,$(NOT_QUICK)) $(QUICK); tests=$$?; \
