@@ -29,6 +29,7 @@ from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD
 from lockfast.claims.renewing import chunks, named, patience, renew
 from lockfast.claims.table import Table
+from lockfast.errors import Loss
 from lockfast.port import Renewer
 from lockfast.runtime.base import Runtime
 
@@ -165,7 +166,8 @@ class StandIn:
             kept |= dict.fromkeys(await self._renew())
             self._signed(self._runtime.now() + LATE * shortest)
         back = self._back or self._runtime.now()
-        held = [claim for claim in kept if claim.loss is None]
+        # A lease may have been released by now, if the loop was blocked at the end of its body.
+        held = [claim for claim in kept if claim.loss in {None, Loss.RELEASED}]
         if held and back - since >= WORTH_SAYING * shortest:
             log.warning(
                 "the event loop was blocked for %.3g s or more. Another thread has renewed the "

@@ -226,6 +226,19 @@ def test_a_block_in_the_middle_of_a_renewal_costs_nothing(
     assert [each for each in said if "the event loop was blocked" in each] == said
 
 
+def test_a_block_at_the_end_of_a_body_is_reported_though_the_release_comes_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as client, client.lock("x", ttl=TTL):
+            block(2 * TTL)
+
+    with caplog.at_level(logging.WARNING, "lockfast"):
+        asyncio.run(main())
+    (said,) = [each.getMessage() for each in caplog.records if "blocked for" in each.getMessage()]
+    assert "'x'" in said
+
+
 def test_only_what_is_held_and_wanted_is_renewed() -> None:
     async def play() -> None:
         async with aio.connect(engine=Spied) as client, aio.connect(engine=Spied) as other:
