@@ -20,8 +20,12 @@ CAPTION = re.compile(r"^:caption: (\S+)$", re.MULTILINE)
 INSTALL = "pip install "
 LOGGED = re.compile(
     r"the lease on '[^']+' \(token \d+\) is lost: .*|'[^']+' was (taken|broken) from .*"
+    r"|the event loop was blocked for [\d.]+ s or more\. .*"
 )
-"""What lockfast logs of a loss. Python prints it in a program that configures no logging."""
+"""What lockfast logs of a loss, and of a blocked event loop.
+
+Python prints it in a program that configures no logging.
+"""
 
 
 class Page(NamedTuple):
@@ -63,7 +67,7 @@ def read(path: Path) -> Page:
 
 
 def complaints(stderr: str) -> str:
-    """Give what a page's program wrote to stderr, but for losses: some pages show them."""
+    """Give what a program wrote to stderr, but for what its page shows: a loss, a blocked loop."""
     return "\n".join(line for line in stderr.splitlines() if not LOGGED.fullmatch(line))
 
 
