@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import hiredis
 import pytest
@@ -251,38 +251,72 @@ def test_redlock_bears_a_message_that_is_no_id_and_a_list_that_is_none(mode: str
         stage.mode.run(play())
 
 
-def _fed(parser: Parser, pieces: Iterable[bytes]) -> None:
+def _feed(parser: Parser, data: bytes) -> object:
+    parser.feed(data)
+    return parser.gets()
+
+
+WAYS: list[Callable[[Parser, bytes], object]] = [_feed, Parser.read]
+
+
+def _fed(parser: Parser, way: Callable[[Parser, bytes], object], pieces: Iterable[bytes]) -> None:
     for piece in pieces:
-        parser.feed(piece)
-        assert parser.gets() is MISSING
+        assert way(parser, piece) is MISSING
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("split", [1, 3, 7, 11])
-def test_the_head_of_a_huge_array_is_refused_however_it_is_cut(split: int) -> None:
+def test_the_head_of_a_huge_array_is_refused_however_it_is_cut(
+    split: int, way: Callable[[Parser, bytes], object]
+) -> None:
     parser, head = Parser(), b"*2\r\n*1000000000\r\n"
     pieces = [head[start : start + split] for start in range(0, len(head), split)]
     with pytest.raises(hiredis.ProtocolError, match="999999"):
-        _fed(parser, pieces)
+        _fed(parser, way, pieces)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("cut", range(1, 13))
+def test_the_head_of_a_huge_array_is_refused_when_it_begins_behind_a_reply(
+    cut: int, way: Callable[[Parser, bytes], object]
+) -> None:
+    parser, head = Parser(), b"*1000000000\r\n"
+    assert way(parser, b"+OK\r\n" + head[:cut]) == b"OK"
+    assert not parser.idle
+    with pytest.raises(hiredis.ProtocolError, match="999999"):
+        _fed(parser, way, [head[cut:]])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_array_without_end_is_refused_although_each_piece_is_a_whole_part(
+    way: Callable[[Parser, bytes], object],
+) -> None:
+    part = b"$65536\r\n%b\r\n" % (b"x" * 65536)
+    with pytest.raises(hiredis.ProtocolError, match="more than 16777216 bytes"):
+        _fed(Parser(), way, [b"*999\r\n", *[part] * 300])
 
 
 def test_a_reply_without_end_is_refused_before_it_costs_much() -> None:
     parser = Parser()
-    parser.feed(b"+")
+    assert parser.read(b"+") is MISSING
     began = time.process_time()
     with pytest.raises(hiredis.ProtocolError, match="more than"):
-        _fed(parser, (b"\r" * max(65536, parser.unfinished) for _ in range(100)))
+        _fed(parser, Parser.read, (b"\r" * max(65536, parser.unfinished) for _ in range(100)))
     assert time.process_time() - began < 2.0
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("split", [1, 5, 64, 65536])
-def test_a_name_that_looks_like_the_head_of_an_array_is_read(split: int) -> None:
+def test_a_name_that_looks_like_the_head_of_an_array_is_read(
+    split: int, way: Callable[[Parser, bytes], object]
+) -> None:
     text = b"job\r\n*1000000000\r\n" * 10
     raw = b"*2\r\n$%d\r\n%b\r\n+OK\r\n" % (len(text), text)
     parser = Parser()
     for start in range(0, len(raw), split):
-        parser.feed(raw[start : start + split])
-        reply = parser.gets()
+        reply = way(parser, raw[start : start + split])
     assert reply == [text, b"OK"]
+    assert parser.idle
 
 
 def test_an_id_that_somebody_else_has_written_is_neither_shown_nor_sent() -> None:

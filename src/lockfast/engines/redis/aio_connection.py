@@ -131,17 +131,20 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass replies to their receivers, in the order of the requests."""
         self._heard = self._loop.time()
-        gets, pending = self._reader.gets, self._pending
+        reader, pending = self._reader, self._pending
         try:
-            self._reader.feed(data)
-            while (reply := gets()) is not MISSING:
+            reply = reader.read(data)
+            while reply is not MISSING:
                 if type(reply) is hiredis.PushNotification and not self._confirms(reply):
                     self._on_push(reply)
-                    continue
-                self._answers += 1
-                future = pending.popleft()
-                if future is not None and not future.done():
-                    future.set_result(reply)
+                else:
+                    self._answers += 1
+                    future = pending.popleft()
+                    if future is not None and not future.done():
+                        future.set_result(reply)
+                if reader.idle:
+                    return
+                reply = reader.gets()
         except Exception as error:  # noqa: BLE001  # the parser raises many types, and no caller catches them
             self.drop(f"not the Redis protocol: {error}")
 

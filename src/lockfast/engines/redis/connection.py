@@ -30,7 +30,6 @@ class Connection:
     __slots__ = (
         "_feed",
         "_gets",
-        "_more",
         "_now",
         "_poll",
         "_reader",
@@ -60,7 +59,6 @@ class Connection:
         self._now = clock
         self._reader = Parser()
         self._gets, self._feed = self._reader.gets, self._reader.feed
-        self._more = self._reader.has_data
         sock = dial(address, deadline, clock)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -86,9 +84,8 @@ class Connection:
         left = deadline - self._now()
         if not self._poll(left * 1000 if left > LEAST else LEAST * 1000):
             raise TimeoutError("no answer in time")
-        self._feed(self._recv(65536))
-        reply = self._gets()
-        if reply is MISSING or type(reply) is PUSH or self._more():
+        reply = self._reader.read(self._recv(65536))
+        if reply is MISSING or type(reply) is PUSH or not self._reader.idle:
             return self._rest(reply, deadline)
         return reply
 
