@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -317,6 +318,17 @@ def test_a_name_that_looks_like_the_head_of_an_array_is_read(
         reply = way(parser, raw[start : start + split])
     assert reply == [text, b"OK"]
     assert parser.idle
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_data_is_not_kept_when_its_reply_is_complete(
+    way: Callable[[Parser, bytes], object],
+) -> None:
+    """It kept the memory that asyncio receives into, and each read needed new memory."""
+    parser, data = Parser(), b"+a line of %d\r\n" % 7
+    unused = sys.getrefcount(data)
+    assert way(parser, data) == b"a line of 7"
+    assert sys.getrefcount(data) == unused
 
 
 def test_an_id_that_somebody_else_has_written_is_neither_shown_nor_sent() -> None:
