@@ -112,8 +112,9 @@ def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
             holder, waiter = sound.ask(ttl=60), sound.ask(ttl=60)
             await sound.claim(holder)
             await sound.claim(waiter)
-            with pytest.raises(EngineRefused, match="NOPERM"):
-                await poor.resign(waiter)
+            if lacking not in {"hset", "zadd"}:  # a resignation needs neither
+                with pytest.raises(EngineRefused, match="NOPERM"):
+                    await poor.resign(waiter)
             with pytest.raises(EngineRefused, match="NOPERM"):
                 await poor.claim(poor.ask(ttl=60))
             first, second = await sound.renew(holder, waiter)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any, Protocol, cast
 
 import hiredis
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             keep_alive(sock)
-        self._heard = self._loop.time()
+        self._heard = monotonic()
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self, *, heart: bool) -> bool:
@@ -86,12 +87,12 @@ class Connection(asyncio.Protocol):
         """
         if self._pending:
             return heart and self.silent()
-        return self._loop.time() - self._heard > FRESH
+        return monotonic() - self._heard > FRESH
 
     def silent(self) -> bool:
         """Return whether a request has been waiting for a reply for more than a second."""
         since = max(self._heard, self._asked)
-        return bool(self._pending) and self._loop.time() - since > DOUBT
+        return bool(self._pending) and monotonic() - since > DOUBT
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, in one write with all others of this turn of the loop."""
@@ -105,7 +106,7 @@ class Connection(asyncio.Protocol):
             self._fail(pending, "the connection ended", sent=False)
             return
         if not self._pending:
-            self._asked = self._loop.time()
+            self._asked = monotonic()
         self._pending.extend(pending)
         if not self._out:
             self._loop.call_soon(self._flush)
@@ -130,7 +131,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass replies to their receivers, in the order of the requests."""
-        self._heard = self._loop.time()
+        self._heard = monotonic()
         reader, pending = self._reader, self._pending
         try:
             reply = reader.read(data)

@@ -91,16 +91,17 @@ if ARGV[4] == '0' and (q.held < q.members or q.granted + mine.weight > mine.capa
   local head = q.head or first(q)
   return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
 end
+permit(q, true, true) -- also what its release needs: a claim that cannot be removed would block others
 if q.unwritten then -- turn the sole holder into a queue of one claim
-  permit(q.order, q.records)
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)
 end
 redis.call('SET', KEYS[2], ticket)
-append(q, mine, now + mine.wait)
-advance(q, id)
-if q.frontier >= mine.ticket then
-  touch(q, mine, now)
+-- If others wait, the first of them does not fit yet: every script that could change this has called
+-- 'advance'. So this claim is granted now only if nobody waits.
+if q.held == q.members then
+  grant(q, mine)
 end
+append(q, mine, now + life(q, mine))
 save(q, now)
-return standing(q, id, now, mine)
+return standing(q, id, now, mine, true)

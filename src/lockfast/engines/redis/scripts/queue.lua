@@ -37,6 +37,7 @@ local function digits(number)
 end
 
 local LONGEST = 86400000 -- ms that a claim lives at most without a renewal
+local LOCK = '1' -- the kind whose claims all have a capacity of one
 
 -- Return a claim and its record. The claim is false or nil if the record is missing or unreadable.
 local function find(q, id)
@@ -44,12 +45,15 @@ local function find(q, id)
   return record and claim_of(id .. ' ' .. record), record
 end
 
--- Raise an error, before anything is written, if this user may not run a command that comes later.
--- Redis before 7.0 cannot check this.
-local function permit(order, records)
+-- Raise an error, before anything is written, if this user may not run a command that comes later. 'adds'
+-- and 'removes' tell which commands come: each check costs as much as a command. 'open' has checked all of
+-- them if claims have expired. Redis before 7.0 cannot check this.
+local function permit(q, adds, removes)
   local may = redis.acl_check_cmd
-  if may and not (may('ZADD', order, '0', '') and may('ZREM', order, '') and may('HSET', records, '', '')
-                  and may('HDEL', records, '') and may('PEXPIREAT', order, '0')) then
+  if may and not q.permitted
+     and not (may('PEXPIREAT', q.order, '0')
+              and (not adds or (may('ZADD', q.order, '0', '') and may('HSET', q.records, '', '')))
+              and (not removes or (may('ZREM', q.order, '') and may('HDEL', q.records, '')))) then
     error({err = 'NOPERM this user has no permissions to run ZADD, ZREM, HSET, HDEL and PEXPIREAT in scripts'})
   end
 end
@@ -119,7 +123,6 @@ local function open(lock, order, records, raw, now)
     q.members = 0 -- a part was evicted, or deleted by hand: no claim can be found in the rest
     return q
   end
-  permit(order, records)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', order, digits(-now), '(0')) do
     local claim = expiring(q, member)
     if claim == UNREADABLE then
@@ -136,6 +139,10 @@ local function open(lock, order, records, raw, now)
       end
     end
     q.changed = true
+  end
+  if q.changed or #q.expired > 0 then
+    permit(q, true, true)
+    q.permitted = true
   end
   return q
 end
@@ -158,21 +165,29 @@ local function first(q)
   return q.head
 end
 
+-- Count a claim as granted, if it fits its own capacity. All claims ahead of it must be granted.
+local function grant(q, claim)
+  if q.granted + claim.weight > claim.capacity then
+    return false
+  end
+  if q.held == 0 then
+    q.head = claim
+  end
+  q.granted = q.granted + claim.weight
+  q.held = q.held + 1
+  q.frontier = claim.ticket
+  return true
+end
+
 -- Grant the next waiters while each fits its own capacity, and publish a message to each. 'mine' is the id
 -- of the caller's claim. It gets no message, because the reply tells its standing.
 local function advance(q, mine)
-  while q.held < q.members do
+  while q.held < q.members and not (q.kind == LOCK and q.held > 0) do
     local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
     local claim = id and find(q, id) -- no id: a record has another ticket than the order
-    if not claim or q.granted + claim.weight > claim.capacity then
+    if not claim or not grant(q, claim) then
       break -- an unreadable claim blocks the queue until it expires, because its weight is unknown
     end
-    if q.held == 0 then
-      q.head = claim
-    end
-    q.granted = q.granted + claim.weight
-    q.held = q.held + 1
-    q.frontier = claim.ticket
     if id ~= mine then
       redis.pcall('PUBLISH', 'lockfast:' .. string.sub(id, 1, 22), id .. ' ' .. first(q).digits)
     end
@@ -204,13 +219,16 @@ local function save(q, now)
   redis.call('SET', q.lock, state, 'PXAT', digits(latest))
 end
 
-local function standing(q, id, now, claim)
-  -- Another program may have removed a member, or changed its score. Every number must stay within the
-  -- bounds that a client accepts, because one that is out of bounds makes it distrust all of the server's
-  -- replies.
-  local left = -(redis.call('ZSCORE', q.order, '~' .. id) or 0) - now
-  left = math.max(math.min(left, life(q, claim)), 0)
-  local ahead = math.max((redis.call('ZRANK', q.order, id) or 0) - q.members, 0)
+-- Return the standing of a claim. 'added': this script has just added it.
+local function standing(q, id, now, claim, added)
+  local left, ahead = life(q, claim), q.members - 1
+  if not added then
+    -- Another program may have removed a member, or changed its score. Every number must stay within the
+    -- bounds that a client accepts, because one that is out of bounds makes it distrust all of the server's
+    -- replies.
+    left = math.max(math.min(-(redis.call('ZSCORE', q.order, '~' .. id) or 0) - now, left), 0)
+    ahead = math.max((redis.call('ZRANK', q.order, id) or 0) - q.members, 0)
+  end
   local head = first(q)
   if claim.ticket <= q.frontier then
     return {claim.digits, 1, left, ahead, math.max(q.members - q.held, 0), head.digits, -1}

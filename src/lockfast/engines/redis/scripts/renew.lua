@@ -42,7 +42,8 @@ for _, i in ipairs(queued) do
   local fine, result = pcall(function()
     local q = queues[lock]
     if not q then
-      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- only this may fail
+      q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- only this and
+      permit(q, true, false) -- this may fail
       -- If the clock went back, 'prune' may need memory: see PEXPIRE below. 'save' corrects this expiry.
       if q.changed then
         redis.call('PEXPIRE', lock, ARGV[i * 2])
