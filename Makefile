@@ -64,7 +64,7 @@ ON_UVLOOP := LOCKFAST_TEST_LOOP=uvloop $(TRIES) -n 3 -k 'asyncio or Bodies'
 UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 # And its blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched.
-ON_GEVENT := $(TRIES) --gevent -q -k threads
+ON_GEVENT := $(TRIES) --gevent -q -k threads --each
 
 test: ## Run the tests, on real servers that they start themselves
 	$(TRIES) -n 4 $(addprefix --ignore=,$(ALONE))

@@ -1,7 +1,8 @@
 """Run pytest, and what failed again, alone: python -m tests.tries
 
-Options come first: `-n` for how many tests run at once at the first try, `--gevent` to run on
-gevent. All further arguments are pytest's.
+`-n`: how many tests run at once at the first try. `--gevent`: run on gevent. `--each`: files that
+run at once at the first try, each in a process of its own, where xdist cannot be used. All other
+arguments are pytest's.
 
 What failed beside other tests is run again, alone. What failed alone has failed, unless the
 hypervisor had taken the processors away meanwhile (tests/stolen.py): then it is run again, at most
@@ -29,22 +30,42 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tries", allow_abbrev=False)
     parser.add_argument("-n", type=int, default=0, metavar="PROCESSES")
     parser.add_argument("--gevent", action="store_true")
+    parser.add_argument("--each", nargs="+", default=[], metavar="FILE")
     asked, rest = parser.parse_known_args(argv)
     patch = ["-m", "gevent.monkey", "--module", "pytest"] if asked.gevent else ["-m", "pytest"]
     pytest = [sys.executable, *patch, *rest]
     crowd = ["-n", str(asked.n), *SHARED] if asked.n else []
+    # Each run knows from its cache what failed in it.
+    runs = [[*pytest, "-o", f"cache_dir={_cache(file)}", file] for file in asked.each] or [pytest]
     before = len(stolen.recorded())
-    status = subprocess.run([*pytest, *crowd], check=False).returncode
+    started = [subprocess.Popen([*run, *crowd]) for run in runs]
+    statuses = [each.wait() for each in started]
+    beside = bool(asked.n) or len(runs) > 1
+    ended = [
+        _again(run, status, None if beside else before)
+        for run, status in zip(runs, statuses, strict=True)
+    ]
+    return max(ended)
+
+
+def _again(pytest: list[str], status: int, before: int | None) -> int:
+    """Run what failed again, until it has passed or failed for good, and return pytest's status.
+
+    `before`: how many failures were on record before it ran alone, or None: it ran beside others.
+    """
     for number in range(1, TRIES):
-        shares = stolen.recorded()[before:]
-        alone = number > 1 or not crowd
-        if status != SOME_FAILED or (alone and min(shares, default=0.0) < stolen.QUIET):
+        quiet = before is not None and min(stolen.recorded()[before:], default=0.0) < stolen.QUIET
+        if status != SOME_FAILED or quiet:
             break
         print(f"==> what failed is run again, try {number + 1} of {TRIES}", flush=True)  # noqa: T201  # for who reads the log
         time.sleep(PAUSE * number)
-        before += len(shares)
+        before = len(stolen.recorded())
         status = subprocess.run([*pytest, *AGAIN], check=False).returncode
     return status
+
+
+def _cache(file: str) -> str:
+    return str(stolen.BUILD / "caches" / file.replace("/", "."))
 
 
 if __name__ == "__main__":

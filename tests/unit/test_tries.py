@@ -58,3 +58,20 @@ def test_a_failure_counts_unless_other_tests_or_a_thief_can_have_caused_it(
 
 def test_what_is_no_tests_failure_is_not_tried_again(tmp_path: Path) -> None:
     assert tries.main(["-q", str(tmp_path / "nowhere.py")]) == 4
+
+
+def test_files_run_at_once_and_what_failed_in_each_is_run_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stolen, "BUILD", tmp_path / "build")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    files = []
+    for name, times in (("one", 0), ("two", 1), ("three", 2)):
+        file = tmp_path / f"test_{name}.py"
+        file.write_text(FAILS.format(times=times, share=9, record=str(stolen.FAILURES)), "utf-8")
+        files.append(file)
+    given = [str(file) for file in files]
+    assert tries.main(["-q", "-c", str(tmp_path / "pytest.ini"), "--each", *given]) == 1
+    counts = [len(file.with_suffix(".count").read_text("utf-8")) for file in files]
+    assert counts == [1, 2, 2]
+    assert {len(file.with_suffix(".other").read_text("utf-8")) for file in files} == {1}
