@@ -46,7 +46,9 @@ def acquisitions(folder: Path) -> list[Record]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path) -> None:
     result = Run(scenario(engine, "c0ff680"), 1, 2.0, tmp_path, say=print).run()
-    assert result["violations"] == []
+    # A leader of the one version may lead until the end, and those of the other are refused.
+    wrong = [each for each in result["violations"] if each["checker"] != "recovers"]
+    assert wrong == []
     tried = acquisitions(tmp_path)
     assert any(each.outcome is Outcome.OK and not theirs(each) for each in tried)
     refused = [each for each in tried if each.outcome is Outcome.NO and each.value != "busy"]
