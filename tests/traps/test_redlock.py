@@ -68,6 +68,27 @@ def test_trap_32_what_was_accepted_without_an_answer_is_freed_there_too(
     stage.mode.run(play())
 
 
+@pytest.mark.parametrize("ending", ["the connection ends later", "the connection stays silent"])
+def test_trap_32_a_release_that_a_node_never_got_is_repeated_by_an_idle_client(
+    servers: RedlockSet, proxies: list[Proxy], stage: Stage, ending: str
+) -> None:
+    """A majority had confirmed it, and nobody noticed that the connection to this node ended."""
+
+    async def play() -> None:
+        client = stage.client()
+        lease = await acquire(client.lock("x", ttl=60.0))
+        await stage.mode.until(lambda: all(map(has, servers.nodes)), "held everywhere")
+        proxies[3].cut()
+        await release(lease)
+        proxies[3].heal()
+        if ending == "the connection ends later":
+            await stage.mode.sleep(0.1)
+            proxies[3].reset()
+        await stage.mode.until(lambda: not any(map(has, servers.nodes)), "freed everywhere")
+
+    stage.mode.run(play())
+
+
 def test_trap_32_a_release_that_a_node_missed_is_told_again_when_it_is_back(
     servers: RedlockSet, proxies: list[Proxy], stage: Stage
 ) -> None:

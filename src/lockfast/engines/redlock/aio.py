@@ -117,6 +117,7 @@ class AioTransport:
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
+        self.owing: Callable[[], object] = bool
         self._now = clock
         self._loop = asyncio.get_running_loop()
         redis = self._redis = RedisAio(login, clock, self._ended)
@@ -163,6 +164,10 @@ class AioTransport:
                 connection.put(packet, *[Slot(gathering, index)] * count)
         if gathering is not None:
             await gathering.wait()
+
+    def catch_up(self) -> bool:
+        """Do nothing, since the event loop notices late replies and the end of a connection."""
+        return False
 
     def _send_later(
         self, index: int, packet: bytes, count: int, gathering: Gathering | None, *, heart: bool

@@ -29,6 +29,7 @@ class Bundles:
         self.nodes = nodes
         self.late: Callable[[int, Any], object] = ignored
         self.lost: Callable[[int], object] = bool
+        self.owing: Callable[[], object] = bool
         self._login = login
         self._now = clock
         self._begin()
@@ -41,6 +42,8 @@ class Bundles:
         """Nodes that were not reached: when to try again, the length of this pause, and why."""
         self._given_up: dict[Address, float] = {}
         """When `forget` was called for a node. Connections opened before are not used any more."""
+        self._noted = False
+        """Whether `owing` was called since the last `catch_up`."""
         self._closed = threading.Event()
         self._bell = ThreadBell(self._now)
 

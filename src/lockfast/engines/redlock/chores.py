@@ -67,6 +67,8 @@ class Chores:
         self._recent: deque[tuple[float, bytes]] = deque(maxlen=MOST)
         self._lost: set[int] = set()
         self._joins: dict[int, Join] = {}
+        self._look: float | None = None
+        """When to read late replies, if some are due."""
         self._due = 0.0
         self._end = 0.0
         """When the present call of `do` must return."""
@@ -81,6 +83,13 @@ class Chores:
         if node not in self._lost:
             self._due = self._now() if not self._lost else self._due
             self._lost.add(node)
+
+    def owing(self) -> None:
+        """Note that nodes have not answered yet. A release is over when a majority has confirmed
+        it. If the connection to another node ends then, `do` must notice that and repeat it.
+        """
+        self._look = self._now() + SOON
+        self._transport.rouse()
 
     def met(self, node: int, key: bytes) -> None:
         """Note that a node is no member. `key` is the key of a mark that it lacks."""
@@ -97,9 +106,13 @@ class Chores:
         This takes at most half of the time until the deadline. A heart that waited longer for a
         stalled node would be too late to renew a short lease.
         """
-        if not self._lost and not self._joins:
+        if not self._lost and not self._joins and self._look is None:
             return None
         now = self._now()
+        if self._look is not None and now >= self._look:
+            self._look = None  # before the look: another thread may ask for the next one
+            if self._transport.catch_up():
+                self._look = now + SOON
         free = PATIENCE if deadline is None else min(PATIENCE, max(deadline - now, 0.0) / 2)
         self._end = now + free
         if self._lost and now >= self._due:
@@ -110,6 +123,8 @@ class Chores:
         times = [join.due for join in list(self._joins.values())]
         if self._lost:
             times.append(self._due)
+        if self._look is not None:
+            times.append(self._look)
         return min(times, default=None)
 
     async def _tell_again(self, now: float) -> None:

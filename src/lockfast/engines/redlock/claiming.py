@@ -53,6 +53,7 @@ class Claiming:
         self._channel: str | None = None
         self._told: set[str] = set()
         self._chores = Chores(transport, clock)
+        transport.owing = self._chores.owing
         self._refusals = Refusals(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:

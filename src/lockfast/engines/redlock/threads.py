@@ -50,7 +50,28 @@ class ThreadTransport(Bundles):
             self._scrap(bundle)
             raise
         if not heart:
+            owing = any(line.owed for line in bundle.values())
             self._bundles.append(bundle)
+            if owing and not self._noted:
+                self._noted = True
+                self.owing()
+
+    def catch_up(self) -> bool:
+        """Read late replies on the bundles that no thread is using."""
+        self._noted = False  # before the bundles are read: a thread may leave another one behind
+        now = self._now()
+        for _ in range(len(self._bundles)):
+            try:
+                bundle = self._bundles.pop(0)
+            except IndexError:  # threads have taken them meanwhile
+                break
+            for index, address in enumerate(self.nodes):
+                line = bundle.get(address)
+                if line is not None and line.owed:
+                    self._caught_up(bundle, index, line, now)
+            self._noted = self._noted or any(line.owed for line in bundle.values())
+            self._bundles.append(bundle)
+        return self._noted
 
     def _exchange(
         self,

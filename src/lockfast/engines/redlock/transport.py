@@ -43,6 +43,9 @@ class Transport(Protocol):
     """Called with a node's index and a reply that arrived when nobody waited for it any more."""
     lost: Callable[[int], object]
     """Called when a node's connection ended, since the last requests may not have arrived."""
+    owing: Callable[[], object]
+    """Called when `scatter` has returned before every node had answered, and nothing will notice if
+    the connection ends now. `catch_up` must then be called. Not called again before that."""
 
     async def scatter(
         self,
@@ -69,6 +72,12 @@ class Transport(Protocol):
 
     async def pause(self, deadline: float | None) -> None:
         """Wait until `rouse` is called or the deadline passes."""
+
+    def catch_up(self) -> bool:
+        """Read late replies on connections that nobody uses. Call `lost` for each that has ended,
+        or has been silent for long. Return whether replies are still due.
+        """
+        ...
 
     def forget(self, address: Address) -> None:
         """Stop using all connections to a node, since its name may lead to another server now."""
