@@ -17,7 +17,7 @@ def rows(text: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines]
 
 
-LIST, _, REST = PAGE.read_text("utf-8").partition("## A number for every grant")
+LIST, _, REST = PAGE.read_text("utf-8").partition("## Fencing tokens")
 READ = {name.split(" ")[0]: (at, where) for name, at, where in rows(LIST)}
 """What was read: at which version, and in which files."""
 ON_PYPI = {"redis-py": "redis"}
