@@ -107,7 +107,7 @@ pages: ## Follow the README and every how-to page from the wheel, in empty envir
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
 
 pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on
-	$(BIN)/python scripts/pythons.py
+	$(BIN)/python scripts/pythons.py $(PYTHONS)
 
 clean: ## Remove what builds and checks leave behind; .venv stays
 	rm -rf build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
