@@ -99,6 +99,11 @@ def test_the_entry_names_no_other_anchor() -> None:
         assert set(re.findall(r"\(see:\s([^ ()]+)\)", entry.text)) <= set(ENTRIES)
 
 
+def test_every_reason_of_a_loss_is_explained() -> None:
+    for reason in lockfast.Loss:
+        assert f"| `{reason.name}` | {reason.value} |" in ENTRIES["lease-lost"].text
+
+
 def test_every_exit_code_has_an_entry() -> None:
     for code in set(Code) - {Code.DONE}:
         assert f"Exit code {code}" in ENTRIES[f"exit-{code}"].title
