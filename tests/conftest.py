@@ -2,11 +2,12 @@
 
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lockfast.errors import LockfastError
 from tests.order import order
 from tests.stolen import LOOK, Watch, record, wait_quiet
 
@@ -60,3 +61,20 @@ def pytest_runtest_makereport(
     if report.failed:
         record(item.nodeid, item.stash[WATCH].share())
     return report
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_error_quotes_the_reference_of_another() -> Iterator[None]:
+    """Fail where a message quotes `str()` of an error of lockfast: it would have two references.
+
+    In every test, because the places that quote are those where servers fail, in every engine.
+    """
+    init = LockfastError.__init__
+
+    def checked(self: LockfastError, message: str = "") -> None:
+        assert "(see: " not in message, f"quote its `message`, or use `quoted`: {message}"
+        init(self, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LockfastError, "__init__", checked)
+        yield

@@ -1,15 +1,25 @@
 """The exceptions that lockfast raises. All of them derive from `LockfastError`.
 
 Where an engine's driver has raised an error of its own, that error is the `__cause__`.
+
+The text of each exception ends with a reference to its entry in docs/troubleshooting.md. It is part
+of `str(error)` and not a note (PEP 678), because a log line, a mail of cron and the command line
+show one line and no traceback. It is the last part, in parentheses, so that it is never in the way
+of the message, and programs that find addresses in text do not take the parenthesis for a part of
+it. Messages that quote another error of lockfast quote its `message`, which has no reference.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import ClassVar
 
 from lockfast.breaks import Break
 from lockfast.plain import plain
 
+# The address of the documentation, with a slash at its end. While there is no site it is empty, and
+# the text of an exception names the anchor of its entry alone.
+SITE = ""
 LONGEST = 4_000  # characters of a message that are kept: escaping a megabyte would take a second
 
 
@@ -26,19 +36,41 @@ class Loss(Enum):
 
 
 class LockfastError(Exception):
-    """The base class of all exceptions that lockfast raises."""
+    """The base class of all exceptions that lockfast raises.
+
+    `str(error)` is the message and a reference to the entry of the exception on the page
+    "Troubleshooting". `anchor` is the name of that entry, and `message` the text without it.
+    """
+
+    anchor: ClassVar[str] = "lockfast-error"
 
     def __init__(self, message: str = "") -> None:
         """Keep the first LONGEST characters of the message. It may quote a long server error."""
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}...")
 
     def __str__(self) -> str:
-        """Return the message as one printable line, because it quotes text of other processes."""
+        """Return the message, and where to read about it, in one line."""
+        return f"{self.message} {self.reference()}".lstrip()
+
+    @property
+    def message(self) -> str:
+        """The message as one printable line, because it quotes text of other processes."""
         return plain(super().__str__())
+
+    @classmethod
+    def reference(cls) -> str:
+        """Return the last part of the text: where to read about errors of this class."""
+        page = f"{SITE}troubleshooting.html#" if SITE else ""
+        return f"(see: {page}{cls.anchor})"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all attributes. Python's default would call `__init__` with the message alone."""
         return _restored, (type(self), self.args), self.__dict__
+
+
+def quoted(error: object) -> str:
+    """Return the text of an error without its reference, to be quoted by the message of another."""
+    return error.message if isinstance(error, LockfastError) else str(error)
 
 
 def _restored(kind: type[LockfastError], args: tuple[object, ...]) -> LockfastError:
@@ -52,6 +84,8 @@ class NotAcquired(LockfastError, TimeoutError):
 
     `name` is the lock, `waited` the seconds spent waiting, and `holder` describes its holder.
     """
+
+    anchor = "not-acquired"
 
     def __init__(self, name: str, waited: float, holder: str) -> None:
         """Take the lock's name, the seconds waited, and a description of the holder."""
@@ -70,6 +104,8 @@ class LeaseLost(LockfastError):
     Stop working on the protected resource. To continue, acquire the lock again. `reason` is the
     cause of the loss. `broken` describes the break, if an operator broke the lock.
     """
+
+    anchor = "lease-lost"
 
     def __init__(self, name: str, ticket: int, reason: Loss, broken: Break | None = None) -> None:
         """Take the lock's name, the ticket of the lost lease, and why it was lost.
@@ -93,6 +129,8 @@ class StaleToken(LockfastError):
     The lease is lost. Stop, and acquire the lock again to continue.
     """
 
+    anchor = "stale-token"
+
     def __init__(self, name: str, token: int, current: int) -> None:
         """Take the lock's name, the rejected token, and the highest token that the guard saw."""
         self.name = name
@@ -111,6 +149,8 @@ class Unguarded(LockfastError, RuntimeError):
     ended. Or the resource cannot be guarded where it is, for example on a network filesystem.
     """
 
+    anchor = "unguarded"
+
 
 class Deadlock(LockfastError):
     """The wait could never end, because it depends on the waiter itself.
@@ -118,6 +158,8 @@ class Deadlock(LockfastError):
     The waiter holds the lock, or a lock for which the holder waits, directly or through others. Or
     it waits in a callback, in the thread or task that renews all leases of its client.
     """
+
+    anchor = "deadlock"
 
     def __init__(self, message: str, claim: str = "") -> None:
         """Take the message, and the id of the claim that the waiter holds and the others wait for.
@@ -130,6 +172,8 @@ class Deadlock(LockfastError):
 
 class KindMismatch(LockfastError, ValueError):
     """The name is in use for another kind of lock: lock, read/write lock or semaphore."""
+
+    anchor = "kind-mismatch"
 
     def __init__(self, name: str, asked: str, ruling: str) -> None:
         """Take the name, the kind that was requested, and the kind of the claims that exist."""
@@ -145,17 +189,25 @@ class KindMismatch(LockfastError, ValueError):
 class GuaranteeMissing(LockfastError):
     """The engine's guarantees are weaker than the level that `connect(url, require=...)` named."""
 
+    anchor = "guarantee-missing"
+
 
 class ClientClosed(LockfastError, RuntimeError):
     """The client was closed. Call `connect()` to get a new one."""
+
+    anchor = "client-closed"
 
 
 class WrongLoop(LockfastError, RuntimeError):
     """An asyncio client was used from a second event loop. Each event loop needs its own client."""
 
+    anchor = "wrong-loop"
+
 
 class EngineError(LockfastError):
     """The engine did not answer, or it answered with an error."""
+
+    anchor = "engine-error"
 
 
 class EngineUnavailable(EngineError, ConnectionError):
@@ -163,6 +215,8 @@ class EngineUnavailable(EngineError, ConnectionError):
 
     `sent` is True if the engine may have received and applied the request.
     """
+
+    anchor = "engine-unavailable"
 
     def __init__(self, message: str, *, sent: bool) -> None:
         """Take the message, and whether the request may have reached the engine.
@@ -175,3 +229,5 @@ class EngineUnavailable(EngineError, ConnectionError):
 
 class EngineRefused(EngineError):
     """The engine rejected the request: permissions, memory, its version or its configuration."""
+
+    anchor = "engine-refused"

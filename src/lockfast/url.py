@@ -86,10 +86,10 @@ def parse(url: str | None) -> Target:
     Several hosts are separated by commas. Raises `ValueError` if it is not a URL of an engine.
     """
     url = url if url is not None else _from_environment()
+    if url is None or url == "":
+        raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL or LOCKFAST_URL_FILE")
     if not isinstance(url, str):
         raise TypeError(f"url is a str, such as redis://localhost:6379/0, not {url!r}")
-    if not url:
-        raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL or LOCKFAST_URL_FILE")
     if "://" not in url:
         raise ValueError("that is not a URL: it has no ://. An example: redis://localhost:6379/0")
     parts = _split(url)

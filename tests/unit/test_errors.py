@@ -1,10 +1,12 @@
-"""Errors cross process boundaries: a worker's pool sends them to its parent."""
+"""Errors cross process boundaries, and their text says where to read about them."""
 
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -19,6 +21,7 @@ from lockfast import (
     Loss,
     NotAcquired,
     StaleToken,
+    errors,
 )
 
 ERRORS: list[LockfastError] = [
@@ -58,4 +61,51 @@ def test_a_message_is_short_however_much_a_server_says() -> None:
     assert time.monotonic() - began < 0.05
     assert len(pickle.dumps(error)) < 20_000
     assert str(error).startswith("etcd at h: ")
-    assert str(error).endswith("...")
+    assert error.message.endswith("...")
+    assert str(error).endswith("... (see: engine-unavailable)")  # the reference is not cut off
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
+def test_the_text_ends_with_the_name_of_the_entry_on_the_page(error: LockfastError) -> None:
+    assert str(error) == f"{error.message} (see: {error.anchor})"
+    assert error.args == (error.message,)
+
+
+def test_with_a_site_the_text_ends_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = LeaseLost("x", 7, Loss.GONE)
+    sent = pickle.dumps(error)
+    monkeypatch.setattr(errors, "SITE", "https://docs.example/en/0.1/")
+    end = " (see: https://docs.example/en/0.1/troubleshooting.html#lease-lost)"
+    for each in (error, pickle.loads(sent)):  # noqa: S301  # our own
+        assert str(each) == error.message + end
+
+
+def test_an_error_without_a_message_still_says_where_to_read() -> None:
+    assert str(LockfastError()) == "(see: lockfast-error)"
+
+
+def test_a_class_of_another_package_refers_to_the_entry_of_its_base() -> None:
+    class Throttled(EngineUnavailable):
+        """An engine's own."""
+
+    assert str(Throttled("later", sent=False)) == "later (see: engine-unavailable)"
+
+
+def test_the_reference_is_in_log_lines_tracebacks_and_groups_of_exceptions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = NotAcquired("x", 1.5, "somebody")
+    logging.getLogger("app").error("no report today: %s", error)
+    assert caplog.messages == [f"no report today: {error.message} (see: not-acquired)"]
+    group = ExceptionGroup("two jobs failed", [error, KeyError("x")])
+    for each in (error, group, group.subgroup(NotAcquired)):
+        assert each is not None
+        shown = "".join(traceback.format_exception(each))
+        assert shown.count("(see: not-acquired)") == 1
+
+
+def test_an_error_that_quotes_another_has_one_reference() -> None:
+    inner = EngineUnavailable("no answer", sent=True)
+    outer = EngineUnavailable(f"2 of 5 nodes answered: {errors.quoted(inner)}", sent=True)
+    assert str(outer) == "2 of 5 nodes answered: no answer (see: engine-unavailable)"
+    assert errors.quoted(ValueError("no number")) == "no number"

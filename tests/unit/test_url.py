@@ -23,6 +23,16 @@ def test_hosts_credentials_path_and_options() -> None:
     assert (target.path, target.options) == ("/main/2", {"db": "4"})
 
 
+@pytest.mark.parametrize("url", [None, ""])
+def test_without_a_url_the_error_names_the_ways_to_give_one(
+    url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOCKFAST_URL", "LOCKFAST_URL_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="no URL: pass one to connect"):
+        lockfast.connect(url)
+
+
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(parse("redis://:secret@h"))
 

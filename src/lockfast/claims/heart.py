@@ -122,7 +122,7 @@ class Heart:
         for claim in work.wanted:
             wanted, claim.wanted = claim.wanted, ()
             if claim.loss is None:
-                call(claim, wanted, "a callback on waiters for")
+                call(claim, wanted, "a callback on waiters for %r failed")
         self.calling = False
         for claim in work.dropped:
             claim.account()
@@ -207,13 +207,16 @@ def announce(claim: Claim) -> None:
         )
         claim.account()
     callbacks, claim.callbacks = claim.callbacks, ()
-    call(claim, callbacks, "a callback on the loss of")
+    call(claim, callbacks, "a callback on the loss of %r failed")
 
 
-def call(claim: Claim, callbacks: Sequence[Callable[[], object]], what: str) -> None:
-    """Run callbacks in the context in which the lease was acquired."""
+def call(claim: Claim, callbacks: Sequence[Callable[[], object]], said: str) -> None:
+    """Run callbacks in the context in which the lease was acquired.
+
+    Log `said`, with the name of the lock, if one fails.
+    """
     for callback in callbacks:
         try:
             claim.context.run(callback)
         except BaseException:  # sys.exit() in a callback must not skip the next callback
-            log.exception("%s %r failed", what, claim.shape.name)
+            log.exception(said, claim.shape.name)

@@ -23,7 +23,7 @@ from lockfast.cli.commands import (
 )
 from lockfast.cli.dash_dash import Wrapping
 from lockfast.cli.engine_url import Url, UrlFile, chosen
-from lockfast.cli.exit_codes import Code, Misconfigured, code_of
+from lockfast.cli.exit_codes import Code, code_of
 from lockfast.cli.flags import FlaggedCommand, FlaggedGroup
 from lockfast.cli.render.help_text import manual
 from lockfast.cli.render.stderr import keep_log_quiet, say
@@ -92,7 +92,7 @@ def launch(argv: Sequence[str] | None = None) -> int:
         return Code.USAGE
     except typer.Abort:
         return Code.USAGE
-    except (LockfastError, Misconfigured, ValueError) as error:
+    except (LockfastError, ValueError) as error:
         say(str(error))
         return code_of(error)
     return int(code or Code.DONE)

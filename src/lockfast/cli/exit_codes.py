@@ -9,13 +9,16 @@ from lockfast.errors import (
     EngineUnavailable,
     GuaranteeMissing,
     LeaseLost,
+    LockfastError,
     NotAcquired,
     StaleToken,
 )
 
 
-class Misconfigured(Exception):
+class Misconfigured(LockfastError):
     """There is no URL, the URL or its file is invalid, or the engine's driver is not installed."""
+
+    anchor = "misconfigured"
 
 
 class Code(IntEnum):

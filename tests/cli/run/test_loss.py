@@ -154,6 +154,6 @@ def test_a_holder_whose_lock_is_broken_names_who_broke_it_and_why(url: str, fami
         assert program.wait() == 76
         assert re.search(
             rf"the lease on '{NAME}' was not kept, so lockfast ended the command: it was broken by "
-            rf".*{re.escape(socket.gethostname())}.*: web-3 hangs\n$",
+            rf".*{re.escape(socket.gethostname())}.*: web-3 hangs \(see: lease-lost\)\n$",
             program.stderr,
         ), program.stderr

@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             waited = f"after {error.waited:.3g} s" if wait else "now"
             say(
                 f"{error.name!r} is busy {waited}, the command was not run: held by "
-                f"{error.holder}. To wait longer, say -w SECONDS."
+                f"{error.holder}. To wait longer, say -w SECONDS. {error.reference()}"
             )
         return conflict
     except Interrupted as end:

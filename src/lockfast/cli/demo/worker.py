@@ -76,7 +76,7 @@ def main(url: str) -> None:
         try:
             answer = [word, getattr(worker, word)(*args)]
         except lockfast.LockfastError as error:
-            answer = [type(error).__name__, str(error)]
+            answer = [type(error).__name__, error.message]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     worker.close()

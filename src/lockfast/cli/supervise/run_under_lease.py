@@ -175,7 +175,8 @@ class Keeper:
             drive(explained(lease._session, lease.claim))  # noqa: SLF001  # reads who broke the lock
             # Without a loss, the lease has not ended yet: the command was ended before.
             why = self._cause.value if lease.loss is None else lease.claim.why()
-            say(f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}")
+            said = f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}"
+            say(f"{said} {LeaseLost.reference()}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):
             number = os.WTERMSIG(report.status)

@@ -246,7 +246,7 @@ class Attempt:
         permit that nobody uses.
         """
         if isinstance(error, EngineUnavailable):
-            raise EngineUnavailable(str(error), sent=True) from error
+            raise EngineUnavailable(error.message, sent=True) from error
         if error is not None:
             self._places.gone([mine.id])
             await self._own.reject(mine.id, mine.key, self._deadline)

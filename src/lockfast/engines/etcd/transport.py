@@ -198,7 +198,7 @@ class Transport(ABC):
                 raise Malformed("a token that no header can carry")
         except EngineUnavailable as error:
             # The request that needs the login was not sent.
-            raise EngineUnavailable(str(error), sent=False) from error
+            raise EngineUnavailable(error.message, sent=False) from error
         self._metadata = (LEADER, ("token", token))
         self._strange = False
 

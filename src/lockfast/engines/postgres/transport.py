@@ -138,7 +138,7 @@ class Transport(ABC):
                 try:
                     link = await self._connect(address, place, share)
                 except EngineUnavailable as error:
-                    found.append(str(error))
+                    found.append(error.message)
                     continue
                 self._good[address] = place
                 return link

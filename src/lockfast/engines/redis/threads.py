@@ -89,7 +89,7 @@ async def heard(
     except Exception as error:
         del hearts[address]
         ear.sock.close()
-        raise EngineUnavailable(f"Redis at {address}: {error}", sent=False) from error
+        raise EngineUnavailable(f"Redis at {address}: {reason(error)}", sent=False) from error
     pushes, ear.pushes = ear.pushes, []
     return pushes
 

@@ -91,7 +91,7 @@ class Sentinels:
             try:
                 reply = await call(sentinel, packet)
             except EngineError as error:
-                why = error
+                why = error.message
                 continue
             try:
                 host, port = reply
@@ -138,7 +138,7 @@ class Cluster:
             try:
                 reply = await call(node, command("CLUSTER", "SLOTS"))
             except EngineError as error:
-                why = error
+                why = error.message
                 # Make a new list each time, because several threads may run this at once.
                 self._seeds = [*(seed for seed in self._seeds if seed != node), node]
                 continue

@@ -20,7 +20,7 @@ import hiredis
 from lockfast.engines.redis.keys import command
 from lockfast.engines.server_clock import ServerClock
 from lockfast.engines.tls import Tls
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineRefused, EngineUnavailable, quoted
 from lockfast.url import Secret
 
 UNITS = 1000  # per second: the scripts return the server's time in ms
@@ -142,7 +142,7 @@ def keep_alive(sock: Sock) -> None:
 
 def reason(error: BaseException) -> str:
     """Return an error's message, or the name of its type if it has none, like a timeout."""
-    return str(error) or type(error).__name__
+    return quoted(error) or type(error).__name__
 
 
 def code(error: hiredis.ReplyError) -> str:

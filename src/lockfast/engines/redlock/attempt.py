@@ -141,7 +141,7 @@ class Poll(Ballot):
                 return error
         reached = self.nodes - self.silent - len(self.failed)
         strange = f", {len(self.strangers)} of them no members" if self.strangers else ""
-        why = f": {self.errors[0]}" if self.errors else ""
+        why = f": {self.errors[0].message}" if self.errors else ""
         return EngineUnavailable(
             f"{reached} of {self.nodes} Redis nodes answered{strange}, "
             f"{self.quorum} are needed{why}",
@@ -184,7 +184,7 @@ class Extension:
             return granted(token, ttl, self.behind)
         if self._no > self._nodes - self._quorum:
             return None
-        why = f": {self._errors[0]}" if self._errors else ""
+        why = f": {self._errors[0].message}" if self._errors else ""
         return EngineUnavailable(
             f"{self._yes} of {self._nodes} Redis nodes have renewed it, {self._quorum} are needed"
             + why,
@@ -236,7 +236,7 @@ class Departure:
         refusals = [each for each in self._errors if not isinstance(each, EngineUnavailable)]
         if len(refusals) > self._nodes - self._quorum:
             return refusals[0]
-        why = f": {self._errors[0]}" if self._errors else ""
+        why = f": {self._errors[0].message}" if self._errors else ""
         return EngineUnavailable(
             f"fewer than {self._quorum} of {self._nodes} Redis nodes confirmed the release{why}",
             sent=True,

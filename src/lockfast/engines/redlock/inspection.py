@@ -28,7 +28,7 @@ from lockfast.engines.redis.scripts import RECORD
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.scripts import INSPECT
 from lockfast.engines.redlock.transport import Answer, Transport
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineUnavailable, quoted
 from lockfast.port import RECORDS, Entry, Kind, Page
 
 SHOWN = 1000  # claims of one lock that are shown
@@ -190,7 +190,7 @@ async def _majority(
 
     await transport.scatter([request] * size, count, deadline, hear)
     if len(answers) < quorum(size):
-        why = f": {errors[0]}" if errors else ""
+        why = f": {quoted(errors[0])}" if errors else ""
         raise EngineUnavailable(f"{len(answers)} of {size} Redis nodes answered{why}", sent=True)
     return answers
 

@@ -54,6 +54,8 @@ class PartlyApplied(LockfastError):
     `failed` is the index of the failed command, `replies` are the replies to those before it.
     """
 
+    anchor = "partly-applied"
+
     def __init__(self, name: str, failed: int, replies: Sequence[Any], error: Exception) -> None:
         """Take the lock's name, the failed command's index, the replies before it and its error."""
         self.name = name
