@@ -67,7 +67,7 @@ UVLOOP := tests/contract/test_redis.py tests/contract/test_postgres.py
 ON_GEVENT := $(TRIES) --gevent -q -k threads --each
 
 test: ## Run the tests, on real servers that they start themselves
-	$(TRIES) -n 4 $(addprefix --ignore=,$(ALONE))
+	$(TRIES) -n 4 --durations=30 $(addprefix --ignore=,$(ALONE))
 	$(TRIES) $(ALONE)
 	$(ON_UVLOOP) $(UVLOOP)
 	$(ON_GEVENT) $(UVLOOP)
