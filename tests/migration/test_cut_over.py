@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 import lockfast
-from tests.migration import peers
 from tests.migration.page import programs
 from tests.migration.pair import check_waits, queued
 from tests.migration.peers import Peer
 from tests.migration.worker import Worker
 
 BEFORE, BOTH, AFTER = "Before", "Deploy 1", "After"
-
-
-@pytest.fixture(scope="module", params=["redis-py", "python-redis-lock", "kazoo", "pg", "flock"])
-def peer(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Peer]:
-    start: dict[str, Callable[[], AbstractContextManager[Peer]]] = {
-        "redis-py": peers.redis_py,
-        "python-redis-lock": peers.python_redis_lock,
-        "kazoo": peers.kazoo,
-        "pg": peers.advisory,
-        "flock": lambda: peers.flock(tmp_path_factory.mktemp("flock")),
-    }
-    with start[request.param]() as peer:
-        yield peer
 
 
 @pytest.mark.parametrize(
