@@ -103,7 +103,7 @@ docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 .PHONY: pages pythons
-pages: ## Follow the README and every how-to page from the wheel, in empty environments
+pages: ## Follow the README, every how-to page and every migration page from the wheel, in empty environments
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
 
 pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on

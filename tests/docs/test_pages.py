@@ -1,4 +1,4 @@
-"""The README and the how-to pages, as a new user meets them.
+"""The README, the how-to pages and the migration pages, as a new user meets them.
 
 Each page is followed in an empty environment that has our wheel and what the page's own lines
 install, and nothing else.
@@ -15,13 +15,16 @@ import pytest
 from tests.docs.empty import Wheelhouse
 from tests.docs.page import ROOT, Page, read
 from tests.docs.reader import Reader
-from tests.servers import Postgres, Redis, free_port
+from tests.servers import Postgres, Redis, ZooKeeper, free_port
 
-HOW_TO = ROOT / "docs" / "how-to"
+FOLDERS = [ROOT / "docs" / "how-to", ROOT / "docs" / "migrate"]
 PAGES = [
     read(path)
-    for path in (ROOT / "README.md", *sorted(HOW_TO.glob("*.md")))
-    if path != HOW_TO / "index.md"
+    for path in (
+        ROOT / "README.md",
+        *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
+    )
+    if path.name != "index.md"
 ]
 pytestmark = pytest.mark.timeout(400)  # the first one downloads everything that pages install
 DATABASE = "PostgreSQL database `app`"
@@ -50,7 +53,10 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
             "6379": str(server.port),
             "8000": str(free_port()),
             "lockfast demo": "lockfast demo --fast",
+            "/tmp/": f"{tmp_path}/",  # noqa: S108  # the pages'
         }
+        if "2181" in text:
+            swaps["2181"] = str(stack.enter_context(ZooKeeper()).port)
         if DATABASE in text:
             postgres = stack.enter_context(Postgres())
             postgres.command("CREATE DATABASE app")

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.docs.page import complaints
-from tests.servers import ObjectStore, Postgres, Redis
+from tests.servers import ObjectStore, Postgres, Redis, ZooKeeper
 from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,8 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     "redlock://h1,h2,h3,h4,h5": lambda stack: url_of(
         *(stack.enter_context(Redis()) for _ in range(5))
     ),
+    "localhost:2181": lambda stack: stack.enter_context(ZooKeeper()).address,
+    "/tmp/": lambda stack: f"{stack.enter_context(TemporaryDirectory())}/",  # noqa: S108  # the pages'
 }
 """What the pages write, and how to start what is meant."""
 DATABASE = "postgresql://localhost/app"
