@@ -44,9 +44,10 @@ class Ending:
     def release(self) -> None:
         """Release the lease. A second call has no effect.
 
-        Raises `LeaseLost`, once, if the lease was lost before. Raises `EngineError` if the engine
-        has not confirmed the release. Then you can call it again, and lockfast keeps trying in the
-        background.
+        Raises:
+            LeaseLost: The lease was lost before. It is raised once.
+            EngineError: The engine has not confirmed the release. You can call it again, and
+                lockfast keeps trying in the background.
         """
         coroutine = None
         try:
@@ -83,7 +84,18 @@ class Ending:
 
 
 class Lease(LeaseCore, Ending):
-    """One acquisition of a lock. Call `release()`, or use the lease in a `with` statement."""
+    """One acquisition of a lock. Call `release()`, or use the lease in a `with` statement.
+
+    lockfast renews it in the background until it is released or lost.
+
+    Example:
+        ::
+
+            with client.lock("report", ttl=10) as lease:
+                for page in range(3):
+                    lease.ensure_held()  # raises LeaseLost if another process may hold the lock
+                    print("writing page", page, "with token", lease.token)
+    """
 
     __slots__ = ()
 
@@ -106,13 +118,6 @@ class Lock(LockCore[Lease]):
     queue = blocking(LockCore[Lease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Lease:
-        """Wait until the lock is granted, and return the lease. Keep it, and release it at the end.
-
-        - `timeout`: seconds to wait; None waits for ever. It defaults to the lock's own timeout.
-
-        Raises `NotAcquired` if the time is over, `Deadlock` if the wait could never end, and
-        `EngineError` if the engine cannot be reached or rejects the request.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> Lease:
@@ -126,8 +131,25 @@ class Lock(LockCore[Lease]):
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function, so that every call holds the lock.
 
-        Placeholders in the lock's name are filled from the arguments. A parameter named `lease`
-        receives the lease.
+        Args:
+            function: A plain function. Placeholders in the lock's name are filled from the
+                arguments of each call. A parameter named `lease` receives the lease.
+
+        Returns:
+            A function with the same parameters. It raises what `acquire` and `release` raise.
+
+        Raises:
+            TypeError: It is a coroutine function, a generator or a class, or a placeholder has no
+                parameter.
+
+        Example:
+            ::
+
+                @client.lock("invoice:{number}", ttl=10)
+                def pay(number, lease=lockfast.INJECTED):
+                    print("paying invoice", number, "with token", lease.token)
+
+                pay(42)
         """
         template = Template(self.name, _plain(function))
 
@@ -193,10 +215,6 @@ class MultiLock(MultiLockCore[Lease, MultiLease]):
     try_acquire = blocking(MultiLockCore[Lease, MultiLease]._try_acquire)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> MultiLease:
-        """Wait until all locks are granted, and return their leases. If it raises, none is held.
-
-        The timeout and the exceptions are those of `Lock.acquire`.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> MultiLease:
@@ -226,11 +244,6 @@ class RLock(RLockCore[RLease]):
     queue = blocking(LockCore[RLease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> RLease:
-        """Wait until the lock is granted, unless this thread holds it, and return a lease.
-
-        The timeout and the exceptions are those of `Lock.acquire`. Raises `LeaseLost` if this
-        thread held the lock and has lost it.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> RLease:
@@ -266,7 +279,6 @@ class Election(ElectionCore[Lease]):
     leader = blocking(ElectionCore[Lease]._leader)
 
     def observe(self, every: float = 1.0) -> Iterator[Leader]:
-        """Yield the present leader, and then each new one. It polls every `every` seconds."""
         observer = Observer(self, self._session, every)  # here, so that a mistake raises at once
         return (drive(observer.following()) for _ in count())
 
@@ -277,13 +289,4 @@ class Election(ElectionCore[Lease]):
         *,
         value: str = "",
     ) -> Candidacy:
-        """Return a candidacy, which campaigns in the background while its `with` block lasts.
-
-        - `on_gain`: called with the lease when this process becomes the leader.
-        - `on_lose`: called when it is not the leader any more, for whatever reason, and also after
-          `on_gain` has raised an exception.
-        - `value`: a text that all clients can read while this process leads.
-
-        For example, start a scheduler in `on_gain` and stop it in `on_lose`.
-        """
         return Candidacy(self, self._session, on_gain, on_lose, value)

@@ -52,9 +52,11 @@ class CandidacyCore(Generic[L]):
         """The lease while this candidate leads, else None."""
 
     def start(self) -> None:
-        """Begin to campaign, in a background thread or task.
+        """Begin to campaign, in a background thread or task. The `with` statement calls this.
 
-        Raises `RuntimeError` while an earlier campaign of this candidacy has not ended.
+        Raises:
+            RuntimeError: An earlier campaign of this candidacy has not ended.
+            ClientClosed: The client was closed.
         """
         self._session.enter()
         if self._campaigning is self._session.table:  # a forked child has another table

@@ -26,11 +26,39 @@ class RWLock(NotALock, Generic[K]):
         self._make = make
 
     def read(self) -> K:
-        """Return the lock for readers. Its leases have a `fence_floor`, but no token."""
+        """Return the lock for readers, which many clients can hold at once.
+
+        Returns:
+            A lock. Its leases have a `fence_floor`, but no token.
+
+        Raises:
+            TypeError: An argument of `rwlock` has the wrong type.
+            ValueError: The name or a number is out of range.
+
+        Example:
+            ::
+
+                with client.rwlock("catalogue", ttl=10).read() as lease:
+                    print("reading with ticket", lease.ticket, "and no writer writes")
+        """
         return self._make(1)
 
     def write(self) -> K:
-        """Return the exclusive lock for writers. Its leases have a token."""
+        """Return the exclusive lock for writers.
+
+        Returns:
+            A lock. Its leases have a fencing token.
+
+        Raises:
+            TypeError: An argument of `rwlock` has the wrong type.
+            ValueError: The name or a number is out of range.
+
+        Example:
+            ::
+
+                with client.rwlock("catalogue", ttl=10).write() as lease:
+                    print("writing with token", lease.token)
+        """
         return self._make(SHARED)
 
     def __repr__(self) -> str:

@@ -49,8 +49,8 @@ def install(url: str, *, role: str | None = None) -> None:
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
         EngineRefused: The password is wrong, a right or the role is missing, or a later version of
-        lockfast has installed the schema.
-
+            lockfast has installed the schema.
+        ValueError: The URL is not one of PostgreSQL, or has an option that does not exist.
     """
     target = parse(url)
     target.take(*LIBPQ, *OURS)
