@@ -27,7 +27,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!lockfast\.).*"),
     ("py:class", r"lockfast\.(?!Client|Lease|Lock|aio|errors|guarantees).*"),
-    ("py:class", r"lockfast\.aio\.(body|facade)\..*"),
+    ("py:class", r"lockfast\.aio\.(body|election|facade)\..*"),
+    ("py:exc", r"(?!lockfast\.)\w+\..*"),
 ]
 # In docstrings `x` is code, as it is in Markdown.
 default_role = "code"
@@ -51,7 +52,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _with_commands)
 
 
-# The first parameters of classes that only lockfast makes. The reference shows how to get one instead.
+# The first parameters of classes that only lockfast makes. Readers get one from a method.
 _INTERNAL = re.compile(r"\((session|lock|election|entry|name: str, make)\b")
 
 

@@ -1,25 +1,28 @@
-"""The docstrings of the public API: what the reference shows, and the sections of each."""
+"""The docstrings that the reference shows, and the sections of each."""
 
 from __future__ import annotations
 
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-SHOWN = re.compile(
-    r"^ *\.\. auto(?P<kind>module|class|function|method):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)",
+DIRECTIVE = re.compile(
+    r"^ *\.\. auto(?P<kind>module|class|function|method):: (?P<name>\S+)\n"
+    r"(?P<options>(?: +:.*\n)*)",
     re.MULTILINE,
 )
 SECTION = re.compile(
     r"^(Args|Attributes|Example|Raises|Returns|Yields):\n((?:(?: .*)?\n)+)", re.MULTILINE
 )
 ENTRY = re.compile(r"^    (\w+):", re.MULTILINE)
+"""The name of a parameter or an exception. That of another package has a dot in it."""
 BLOCK = re.compile(r"::\n\n((?:(?:        .*)?\n)+)")
 
 
@@ -35,15 +38,14 @@ class Documented(NamedTuple):
         return "".join(found[2] for found in SECTION.finditer(self.text) if found[1] == title)
 
     @property
-    def examples(self) -> list[str]:
-        """The programs of the example section."""
-        return [inspect.cleandoc(block) for block in BLOCK.findall(self.section("Example"))]
+    def example(self) -> str:
+        """The programs of the example section, as one."""
+        return "\n".join(map(textwrap.dedent, BLOCK.findall(self.section("Example"))))
 
     @property
-    def parameters(self) -> list[inspect.Parameter]:
+    def parameters(self) -> list[str]:
         """The parameters that its docstring must describe."""
-        given = inspect.signature(self.thing).parameters.values()
-        return [each for each in given if each.name != "self" and not each.name.startswith("_")]
+        return [name for name in inspect.signature(self.thing).parameters if name != "self"]
 
 
 def public() -> dict[str, Documented]:
@@ -51,28 +53,21 @@ def public() -> dict[str, Documented]:
     found: dict[str, Documented] = {}
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         owner = ""
-        for each in SHOWN.finditer(page.read_text("utf-8")):
-            name = each["name"]
-            if each["kind"] == "class":
-                owner = name
-            elif each["kind"] == "method":
-                name = f"{owner}.{name}"
-            found |= {one.name: one for one in _below(name, each["options"])}
+        for each in DIRECTIVE.finditer(page.read_text("utf-8")):
+            name = f"{owner}.{each['name']}" if each["kind"] == "method" else each["name"]
+            owner = name if each["kind"] == "class" else owner
+            shown = _below(name, pkgutil.resolve_name(name), each["options"])
+            found |= {one.name: one for one in shown}
     return found
 
 
-def _below(name: str, options: str) -> Iterator[Documented]:
-    thing = pkgutil.resolve_name(name)
+def _below(name: str, thing: Any, options: str) -> Iterator[Documented]:  # noqa: ANN401  # any
     if isinstance(thing, ModuleType):
         if ":no-members:" not in options:
-            listed = getattr(thing, "__all__", None) or [
-                key
-                for key, value in vars(thing).items()
-                if key[0] != "_" and getattr(value, "__module__", "") == name
-            ]
-            for key in listed:
-                if inspect.isroutine(getattr(thing, key)) or inspect.isclass(getattr(thing, key)):
-                    yield from _below(f"{name}.{key}", ":members:")
+            for key in getattr(thing, "__all__", _own(thing)):
+                value = getattr(thing, key)
+                if inspect.isroutine(value) or inspect.isclass(value):
+                    yield from _below(f"{name}.{key}", value, options)
         return
     yield Documented(name, thing, f"{inspect.getdoc(thing) or ''}\n")
     if inspect.isclass(thing) and ":members:" in options:
@@ -81,9 +76,23 @@ def _below(name: str, options: str) -> Iterator[Documented]:
                 yield Documented(f"{name}.{key}", value, f"{inspect.getdoc(value) or ''}\n")
 
 
-def _shown(owner: type, key: str, value: Callable[..., object], options: str) -> bool:
+def _own(module: ModuleType) -> list[str]:
+    """Return the public names that a module without `__all__` defines itself."""
+    return [
+        key
+        for key, value in vars(module).items()
+        if key[0] != "_" and getattr(value, "__module__", "") == module.__name__
+    ]
+
+
+def _shown(owner: type, key: str, value: object, options: str) -> bool:
+    """Return whether autodoc shows a method of a class, by the options of the directive."""
+    listed = re.search(r":members: (.+)", options)
+    left_out = re.search(r":exclude-members: (.+)", options)
+    if (listed and key not in listed[1]) or (left_out and key in left_out[1].split(", ")):
+        return False
     if key.startswith("_"):
-        return key == "__call__" and "__call__" in options
+        return key == "__call__" and key in options
     if ":inherited-members:" in options and not issubclass(owner, (tuple, Enum, Exception)):
         return (getattr(value, "__module__", None) or "").startswith("lockfast")
     return key in vars(owner)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from lockfast.aio.election import AsyncElection
 from lockfast.aio.facade import (
-    AsyncElection,
     AsyncLease,
     AsyncLock,
     AsyncMultiLease,

@@ -6,14 +6,12 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from lockfast.aio.body import WATCHING, Acquiring, Ending, acquiring, pending
+from lockfast.aio.body import WATCHING, Acquiring, Ending, pending
 from lockfast.claims.release import lost
 from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
-from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.election import ElectionCore, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
@@ -127,7 +125,17 @@ class AsyncSkip(OnlyDecorates):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T | None]]:
-        """Decorate a coroutine function. If the lock is busy, a call returns None without it."""
+        """Decorate a coroutine function. If the lock is busy, a call returns None without it.
+
+        Args:
+            function: A coroutine function, as for `AsyncLock`.
+
+        Returns:
+            A coroutine function with the same parameters.
+
+        Raises:
+            TypeError: The function cannot be decorated, as for `AsyncLock`.
+        """
         template = Template(self._lock.name, _coroutine(function))
 
         @wraps(function)
@@ -241,49 +249,3 @@ class AsyncRLock(RLockCore[AsyncRLease]):
         return lease
 
     __aexit__ = Leaving(AsyncRLease.__aexit__)
-
-
-class AsyncCandidacy(CandidacyCore[AsyncLease]):
-    """A candidate that campaigns in a background task, as long as its `async with` block lasts."""
-
-    withdraw = CandidacyCore[AsyncLease]._withdraw
-
-    async def __aenter__(self) -> Self:
-        """Begin to campaign."""
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Withdraw the candidacy, and resign if it leads."""
-        await self.withdraw()
-
-
-class AsyncObserver(Observer):
-    """The asynchronous iterator that `AsyncElection.observe` returns."""
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    __anext__ = Observer.following
-
-
-class AsyncElection(ElectionCore[AsyncLease]):
-    """A leader election, for asyncio."""
-
-    __slots__ = ()
-
-    campaign = acquiring(ElectionCore[AsyncLease]._campaign)
-    leader = ElectionCore[AsyncLease]._leader
-
-    def observe(self, every: float = 1.0) -> AsyncObserver:
-        return AsyncObserver(self, self._session, every)
-
-    def run(
-        self,
-        on_gain: Callable[[AsyncLease], object],
-        on_lose: Callable[[], object],
-        *,
-        value: str = "",
-    ) -> AsyncCandidacy:
-        return AsyncCandidacy(self, self._session, on_gain, on_lose, value)

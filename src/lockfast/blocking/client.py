@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from lockfast.blocking.election import Candidacy, Election
 from lockfast.blocking.facade import (
-    Candidacy,
-    Election,
     Lease,
     Lock,
     MultiLease,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutinefunction
-from itertools import count
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lockfast.claims.release import give_up
 from lockfast.errors import LockfastError, NotAcquired
-from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.election import ElectionCore, Leader, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
@@ -170,7 +167,17 @@ class Skip(OnlyDecorates):
         self._lock = lock
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Decorate a function. If the lock is busy, a call returns None without running it."""
+        """Decorate a function. If the lock is busy, a call returns None without running it.
+
+        Args:
+            function: A plain function, as for `Lock`.
+
+        Returns:
+            A function with the same parameters.
+
+        Raises:
+            TypeError: The function cannot be decorated, as for `Lock`.
+        """
         template = Template(self._lock.name, _plain(function))
 
         @wraps(function)
@@ -253,40 +260,3 @@ class RLock(RLockCore[RLease]):
         return lease
 
     __exit__ = Leaving(RLease.__exit__)
-
-
-class Candidacy(CandidacyCore[Lease]):
-    """A candidate that campaigns in a background thread, for as long as its `with` block lasts."""
-
-    withdraw = blocking(CandidacyCore[Lease]._withdraw)
-
-    def __enter__(self) -> Self:
-        """Begin to campaign."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Withdraw the candidacy, and resign if it leads."""
-        self.withdraw()
-
-
-class Election(ElectionCore[Lease]):
-    """A leader election, for threads."""
-
-    __slots__ = ()
-
-    campaign = blocking(ElectionCore[Lease]._campaign)
-    leader = blocking(ElectionCore[Lease]._leader)
-
-    def observe(self, every: float = 1.0) -> Iterator[Leader]:
-        observer = Observer(self, self._session, every)  # here, so that a mistake raises at once
-        return (drive(observer.following()) for _ in count())
-
-    def run(
-        self,
-        on_gain: Callable[[Lease], object],
-        on_lose: Callable[[], object],
-        *,
-        value: str = "",
-    ) -> Candidacy:
-        return Candidacy(self, self._session, on_gain, on_lose, value)

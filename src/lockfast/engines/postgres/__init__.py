@@ -32,7 +32,11 @@ AT_ONCE = 10  # connections for callers; other callers wait, as a server has 100
 
 
 def schema() -> str:
-    """Return the SQL that `install` runs, for those who keep their migrations themselves."""
+    """Return the SQL that `install` runs, for projects that manage their migrations themselves.
+
+    Returns:
+        The statements, as one text.
+    """
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 

@@ -136,7 +136,15 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class MarkFolder(MutableMapping[str, Mark]):
-    """A folder with one file per mark, for `Door(marks=...)`. One process at a time can use it."""
+    """A folder with one file per mark, for `Door(marks=...)`. One process at a time can use it.
+
+    Args:
+        folder: The path of the folder. It is created if needed.
+
+    Raises:
+        RuntimeError: Another process uses the folder.
+        OSError: The folder cannot be created or opened.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Create the folder if needed, and lock it. Raise `RuntimeError` if it is in use."""

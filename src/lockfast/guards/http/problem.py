@@ -14,7 +14,13 @@ _STALE = "urn:lockfast:stale-token"
 
 
 class Problem(NamedTuple):
-    """A complete HTTP response."""
+    """A complete HTTP response.
+
+    Attributes:
+        status: The status code.
+        headers: Pairs of a header's name and value.
+        body: The body, in JSON.
+    """
 
     status: HTTPStatus
     headers: list[tuple[str, str]]
@@ -26,6 +32,12 @@ def problem(error: StaleToken) -> Problem:
 
     Both middlewares send it if the error reaches them. Some frameworks, such as Flask, turn every
     exception into a 500 before that. Register an error handler there that returns this response.
+
+    Args:
+        error: What a guard raised in the handler.
+
+    Returns:
+        The status, the headers and the body to send.
     """
     said = {"name": error.name, "token": str(error.token), "current": str(error.current)}
     return made(HTTPStatus.PRECONDITION_FAILED, _STALE, str(error), said)
