@@ -48,8 +48,28 @@ html_title = f"{project} {release}"
 
 def setup(app: Sphinx) -> None:
     """Show the types of each mode in signatures, and fill in the reference of the command line."""
+    app.connect("autodoc-process-docstring", _keep, priority=400)
+    app.connect("autodoc-process-docstring", _restore, priority=600)
     app.connect("autodoc-process-signature", _with_types)
     app.connect("source-read", _with_commands)
+
+
+# napoleon takes what stands before a colon in the first line of an attribute's docstring for its
+# type. These hooks, before and after napoleon, restore such a docstring.
+_sentences: dict[str, list[str]] = {}
+
+
+def _keep(*event: Any) -> None:  # noqa: ANN401  # Sphinx's
+    _, what, name, _, _, lines = event
+    if lines and lines[0].startswith("Alias for field number"):  # Python's, of a named tuple
+        lines.clear()
+    elif what in {"attribute", "data", "property"} and ": " in "".join(lines[:1]):
+        _sentences[name] = lines.copy()
+
+
+def _restore(*event: Any) -> None:  # noqa: ANN401  # Sphinx's
+    lines = event[-1]
+    lines[:] = _sentences.pop(event[2], lines)
 
 
 # The first parameters of classes that only lockfast makes. Readers get one from a method.

@@ -19,6 +19,7 @@ class Mark(NamedTuple):
     """The highest token that a guarded resource has seen, and the claim that it belongs to."""
 
     token: int
+    """The token."""
     id: str
     """The claim's id. After a split, both primaries may have given out the same token. Without the
     id, the guard would accept both holders, and one would overwrite the other's update."""
@@ -28,11 +29,15 @@ class Shown(NamedTuple):
     """The values of a lease that a guard checks. A request over HTTP carries them in a header."""
 
     name: str
+    """The name of the lock."""
     token: int
+    """The token of an exclusive lease, or the ticket of a reader."""
     id: str
+    """The id of the claim."""
     floor: int
     """The token to which it raises the mark: its own, or for a reader its `fence_floor`."""
     shared: bool
+    """Whether it is a reader's."""
 
     @property
     def seal(self) -> Mark:

@@ -31,7 +31,9 @@ class Tie(NamedTuple):
     """
 
     waiting: Holder
+    """The claim that waits."""
     blocker: Holder
+    """The claim ahead of it, which is held or waits for its turn."""
 
     def __str__(self) -> str:
         """Return the step in words."""

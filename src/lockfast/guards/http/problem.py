@@ -14,17 +14,14 @@ _STALE = "urn:lockfast:stale-token"
 
 
 class Problem(NamedTuple):
-    """A complete HTTP response.
-
-    Attributes:
-        status: The status code.
-        headers: Pairs of a header's name and value.
-        body: The body, in JSON.
-    """
+    """A complete HTTP response."""
 
     status: HTTPStatus
+    """The status code."""
     headers: list[tuple[str, str]]
+    """Pairs of a header's name and value."""
     body: bytes
+    """The body, in JSON."""
 
 
 def problem(error: StaleToken) -> Problem:
