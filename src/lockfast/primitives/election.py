@@ -111,6 +111,10 @@ class ElectionCore(Generic[L]):
         Returns:
             The candidacy. Its `lease` is None while this process does not lead.
 
+        Raises:
+            TypeError: The value is not a str.
+            ValueError: The value is too long.
+
         Example:
             ::
 
@@ -155,8 +159,7 @@ class ElectionCore(Generic[L]):
                         print("this process leads, in term", lease.token)
                         break
         """
-        if size_of(value, "a leader's value") > LONGEST_VALUE:
-            raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
+        checked_value(value)
         wait = checked_timeout(timeout)
         return await acquire(
             self._session,
@@ -204,6 +207,13 @@ class Observer:
                 self._term = leader.term
                 return leader
             await self._session.runtime.sleep(self._every)
+
+
+def checked_value(value: str) -> str:
+    """Return the value unchanged. Raise if it is not a str, or longer than 1,024 bytes."""
+    if size_of(value, "a leader's value") > LONGEST_VALUE:
+        raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
+    return value
 
 
 def _leader(entry: Entry) -> Leader:

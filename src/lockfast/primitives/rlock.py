@@ -110,7 +110,7 @@ class RLockCore(LockCore[R], Generic[R]):
             GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
             EngineError: The engine cannot be reached, or it rejects the request.
             ClientClosed: The client was closed.
-            TypeError: The timeout is not a number.
+            TypeError: The timeout is not a number, or `purpose` is not a str.
             ValueError: The timeout is negative.
 
         Example:
