@@ -89,7 +89,7 @@ def breaks(  # noqa: PLR0913  # each is an option
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise ValueError("break asks before it acts, and there is nobody to ask: say --yes")
+        raise ValueError("break asks for confirmation, and this is not a terminal: pass --yes")
     return typer.confirm("Break it?")
 
 

@@ -32,7 +32,7 @@ def read(path: Path, name: str) -> Mark | None:
         said = json.loads(text)
         mark, owner = Mark(int(said["token"]), said["id"]), said["name"]
     except Exception as error:  # deeply nested brackets raise a RecursionError
-        raise ValueError(f"{path} is not a mark of ours: nothing was written") from error
+        raise ValueError(f"{path} is not a mark of lockfast: nothing was written") from error
     if owner != name:
         raise ValueError(
             f"{path} is of the lock {owner!r}, not {name!r}: tokens of two locks do not compare"

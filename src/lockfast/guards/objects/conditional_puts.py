@@ -71,8 +71,8 @@ class ConditionalPuts:
 
     def _ignores(self, condition: str) -> EngineRefused:
         return EngineRefused(
-            f"the object store of {self._bucket!r} ignores {condition}: a guard there would refuse "
-            "nothing"
+            f"the object store of {self._bucket!r} ignores {condition}, so a guard cannot reject "
+            "stale writes there"
         )
 
     async def _write(
@@ -114,7 +114,10 @@ class ConditionalPuts:
                 return
             if status == CONFLICT:
                 await self._runtime.sleep(PAUSE)
-        raise EngineRefused(f"{TRIES} puts of {key!r} in a row met another's: is its ETag stable?")
+        raise EngineRefused(
+            f"{TRIES} puts of {key!r} in a row found that the object had changed. Check whether "
+            "the store returns another ETag for each read."
+        )
 
     def _admit(self, lease: Holder, key: str, found: Found | None) -> Mark:
         at = shown(lease)
