@@ -14,6 +14,9 @@ from lockfast.primitives.election import ElectionCore, Observer
 class AsyncCandidacy(CandidacyCore[AsyncLease]):
     """A candidate that campaigns in a background task, as long as its `async with` block lasts."""
 
+    lease: AsyncLease | None
+    """The lease while this process leads, else None."""
+
     withdraw = CandidacyCore[AsyncLease]._withdraw
 
     async def __aenter__(self) -> Self:

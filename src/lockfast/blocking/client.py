@@ -144,8 +144,8 @@ def connect(
         ::
 
             client = lockfast.connect("redis://localhost:6379", require="efficiency")
-            with client.lock("report", ttl=10):
-                print("no other process writes the report now")
+            with client.lock("report", ttl=10) as lease:
+                print("holding the lock with token", lease.token)
     """
     runtime = Threads()
     open_engine, target = choose(url, engine, runtime)

@@ -15,6 +15,9 @@ from lockfast.runtime.drive import blocking, drive
 class Candidacy(CandidacyCore[Lease]):
     """A candidate that campaigns in a background thread, for as long as its `with` block lasts."""
 
+    lease: Lease | None
+    """The lease while this process leads, else None."""
+
     withdraw = blocking(CandidacyCore[Lease]._withdraw)
 
     def __enter__(self) -> Self:

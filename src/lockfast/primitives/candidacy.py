@@ -49,7 +49,6 @@ class CandidacyCore(Generic[L]):
         self._calling: Callable[..., object] | None = None
         """The callback that runs now. The lease is released when `on_lose` has returned."""
         self.lease: L | None = None
-        """The lease while this candidate leads, else None."""
 
     def start(self) -> None:
         """Begin to campaign, in a background thread or task. The `with` statement calls this.

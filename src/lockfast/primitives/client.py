@@ -9,7 +9,8 @@ from lockfast.claims.session import Session
 from lockfast.port import Shape
 from lockfast.primitives.inspection import Inspecting
 from lockfast.primitives.lock import patience
-from lockfast.primitives.shared_locks import LockT, SharedLocks
+from lockfast.primitives.rwlock import LockT
+from lockfast.primitives.shared_locks import SharedLocks
 
 SkipT = TypeVar("SkipT")
 RLockT = TypeVar("RLockT")

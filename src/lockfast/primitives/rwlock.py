@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 from lockfast.port import SHARED
 from lockfast.primitives.not_a_lock import NotALock
 
-K = TypeVar("K")
+LockT = TypeVar("LockT")
 
 
-class RWLock(NotALock, Generic[K]):
+class RWLock(NotALock, Generic[LockT]):
     """A read lock and a write lock of one name: many readers, or one writer, hold it at a time.
 
     Requests are granted in the order of arrival, so later readers do not overtake a waiting writer.
@@ -20,12 +20,12 @@ class RWLock(NotALock, Generic[K]):
     __slots__ = ("_make", "name")
     _said = "a read/write lock is two locks: use .read() or .write() of it"
 
-    def __init__(self, name: str, make: Callable[[int], K]) -> None:
+    def __init__(self, name: str, make: Callable[[int], LockT]) -> None:
         """Take the name, and a function that returns a lock of a given weight."""
         self.name = name
         self._make = make
 
-    def read(self) -> K:
+    def read(self) -> LockT:
         """Return the lock for readers, which many clients can hold at once.
 
         Returns:
@@ -39,11 +39,11 @@ class RWLock(NotALock, Generic[K]):
             ::
 
                 with client.rwlock("catalogue", ttl=10).read() as lease:
-                    print("reading with ticket", lease.ticket, "and no writer writes")
+                    print("reading with ticket", lease.ticket)
         """
         return self._make(1)
 
-    def write(self) -> K:
+    def write(self) -> LockT:
         """Return the exclusive lock for writers.
 
         Returns:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic
 
 from lockfast.claims.session import Session
 from lockfast.port import SHARED, Kind, Shape, permits_of
-from lockfast.primitives.rwlock import RWLock
-
-LockT = TypeVar("LockT")
+from lockfast.primitives.rwlock import LockT, RWLock
 
 
 class SharedLocks(Generic[LockT]):
@@ -58,8 +56,8 @@ class SharedLocks(Generic[LockT]):
             ::
 
                 catalogue = client.rwlock("catalogue", ttl=10)
-                with catalogue.read():
-                    print("other readers can read now, and no writer can write")
+                with catalogue.read() as lease:
+                    print("reading with ticket", lease.ticket)
                 with catalogue.write() as lease:
                     print("writing with token", lease.token)
         """
@@ -107,7 +105,7 @@ class SharedLocks(Generic[LockT]):
             Let three clients at a time use a service::
 
                 with client.semaphore("mail-server", 3, ttl=10):
-                    print("at most three clients send mail now")
+                    print("sending mail with one of three permits")
         """
         shape = Shape(name, ttl, Kind.SEMAPHORE, permits_of(capacity, permits), permits)
         return self._lock(shape, timeout, purpose, 0.0, at_most)
