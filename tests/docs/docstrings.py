@@ -25,6 +25,10 @@ ENTRY = re.compile(r"^    (\w+):", re.MULTILINE)
 """The name of a parameter or an exception. That of another package has a dot in it."""
 BLOCK = re.compile(r"::\n\n((?:(?:        .*)?\n)+)")
 
+ELSEWHERE = ("lockfast.integrations.celery.database.",)
+"""Modules that only a Django project can import. The build of the documentation mocks what they
+import."""
+
 
 class Documented(NamedTuple):
     """A public function, method or class."""
@@ -56,6 +60,8 @@ def public() -> dict[str, Documented]:
         for each in DIRECTIVE.finditer(page.read_text("utf-8")):
             name = f"{owner}.{each['name']}" if each["kind"] == "method" else each["name"]
             owner = name if each["kind"] == "class" else owner
+            if name.startswith(ELSEWHERE):
+                continue
             shown = _below(name, pkgutil.resolve_name(name), each["options"])
             found |= {one.name: one for one in shown}
     return found
@@ -66,7 +72,8 @@ def _below(name: str, thing: Any, options: str) -> Iterator[Documented]:  # noqa
         if ":no-members:" not in options:
             for key in getattr(thing, "__all__", _own(thing)):
                 value = getattr(thing, key)
-                if inspect.isroutine(value) or inspect.isclass(value):
+                shown = inspect.isroutine(value) or inspect.isclass(value)
+                if shown and key not in _left_out(options):
                     yield from _below(f"{name}.{key}", value, options)
         return
     yield Documented(name, thing, f"{inspect.getdoc(thing) or ''}\n")
@@ -74,6 +81,11 @@ def _below(name: str, thing: Any, options: str) -> Iterator[Documented]:  # noqa
         for key, value in inspect.getmembers(thing, inspect.isroutine):
             if _shown(thing, key, value, options):
                 yield Documented(f"{name}.{key}", value, f"{inspect.getdoc(value) or ''}\n")
+
+
+def _left_out(options: str) -> list[str]:
+    found = re.search(r":exclude-members: (.+)", options)
+    return found[1].split(", ") if found else []
 
 
 def _own(module: ModuleType) -> list[str]:
@@ -88,8 +100,7 @@ def _own(module: ModuleType) -> list[str]:
 def _shown(owner: type, key: str, value: object, options: str) -> bool:
     """Return whether autodoc shows a method of a class, by the options of the directive."""
     listed = re.search(r":members: (.+)", options)
-    left_out = re.search(r":exclude-members: (.+)", options)
-    if (listed and key not in listed[1]) or (left_out and key in left_out[1].split(", ")):
+    if (listed and key not in listed[1]) or key in _left_out(options):
         return False
     if key.startswith("_"):
         return key == "__call__" and key in options
