@@ -39,7 +39,7 @@ class Ending:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Release the lease. A second call has no effect.
+        """Release the lease, or every lease of a `MultiLease`. A second call has no effect.
 
         Raises:
             LeaseLost: The lease was lost before. It is raised once.
