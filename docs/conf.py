@@ -1,9 +1,10 @@
 """Sphinx configuration."""
 
+import pkgutil
 import re
 from collections.abc import Iterator
-from inspect import cleandoc
-from typing import Any
+from inspect import cleandoc, iscoroutinefunction
+from typing import Any, get_args, get_origin
 
 import typer.main
 from sphinx.application import Sphinx
@@ -17,7 +18,7 @@ version = release
 author = "The lockfast authors"
 project_copyright = author
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 # A reference that leads nowhere is an error: `make docs` turns warnings into failures.
 nitpicky = True
@@ -26,12 +27,16 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!lockfast\.).*"),
     ("py:class", r"lockfast\.(?!Client|Lease|Lock|aio|errors|guarantees).*"),
-    ("py:class", r"lockfast\.aio\.(body|facade)\..*"),
+    ("py:class", r"lockfast\.aio\.(body|election|facade)\..*"),
+    ("py:exc", r"(?!lockfast\.)\w+\..*"),
 ]
 # In docstrings `x` is code, as it is in Markdown.
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+# Docstrings have the sections of Google's style, and no others.
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 # So that [text](page.md#section) links work.
 myst_heading_anchors = 3
 
@@ -42,23 +47,68 @@ html_title = f"{project} {release}"
 
 
 def setup(app: Sphinx) -> None:
-    """Show arguments in docstrings as a list, and fill in the reference of the command line."""
-    app.connect("autodoc-process-docstring", _listed)
+    """Show the types of each mode in signatures, and fill in the reference of the command line."""
+    app.connect("autodoc-process-docstring", _keep, priority=400)
+    app.connect("autodoc-process-docstring", _restore, priority=600)
+    app.connect("autodoc-process-signature", _with_types)
     app.connect("source-read", _with_commands)
 
 
-def _listed(*args: object) -> None:
-    lines = args[-1]
-    assert isinstance(lines, list)  # noqa: S101  # what Sphinx hands over
-    made: list[str] = []
-    within = False
-    for line in lines:
-        starts = re.match(r"`[\w=]+`: ", line) is not None
-        if starts and not within:
-            made.append("")  # a list begins after a paragraph
-        within = starts or (within and bool(line))
-        made.append(("* " if starts else "  ") + line if within else line)
-    lines[:] = made
+# napoleon takes what stands before a colon in the first line of an attribute's docstring for its
+# type. These hooks, before and after napoleon, restore such a docstring.
+_sentences: dict[str, list[str]] = {}
+
+
+def _keep(*event: Any) -> None:  # noqa: ANN401  # Sphinx's
+    _, what, name, _, _, lines = event
+    if lines and lines[0].startswith("Alias for field number"):  # Python's, of a named tuple
+        lines.clear()
+    elif what in {"attribute", "data", "property"} and ": " in "".join(lines[:1]):
+        _sentences[name] = lines.copy()
+
+
+def _restore(*event: Any) -> None:  # noqa: ANN401  # Sphinx's
+    lines = event[-1]
+    lines[:] = _sentences.pop(event[2], lines)
+
+
+# The first parameters of classes that only lockfast makes. Readers get one from a method.
+_INTERNAL = re.compile(r"\((session|lock|election|entry|name: str, make)\b")
+
+
+def _with_types(*event: Any) -> tuple[str | None, str | None] | None:  # noqa: ANN401  # Sphinx's
+    """Replace the type variables of a shared method by the types of the class that it is shown for.
+
+    Otherwise the reference would say that `Lock.acquire` returns `L`.
+    """
+    _, what, name, method, _, signature, returned = event
+    if what == "class" and _INTERNAL.match(signature or ""):
+        return "", None
+    owner = pkgutil.resolve_name(name.rpartition(".")[0]) if what == "method" else None
+    if not isinstance(owner, type):
+        return None
+    types = _types(owner)
+
+    def replaced(text: str | None) -> str | None:
+        return text and re.sub(r"\b[A-Z]\w*\b", lambda word: types.get(word[0], word[0]), text)
+
+    # `lockfast.aio.body.pending` makes a plain function of a coroutine function.
+    waits = owner.__module__.startswith("lockfast.aio.") and not iscoroutinefunction(method)
+    if waits and iscoroutinefunction(getattr(method, "__wrapped__", None)):
+        returned = f"Awaitable[{returned}]"
+    return replaced(signature), replaced(returned)
+
+
+def _types(owner: type) -> dict[str, str]:
+    """Return the names of the types that a class puts in the place of each type variable."""
+    found: dict[str, str] = {}
+    for base in (base for kind in owner.__mro__ for base in getattr(kind, "__orig_bases__", ())):
+        variables = getattr(get_origin(base), "__parameters__", ())
+        for variable, given in zip(variables, get_args(base), strict=False):
+            name = found.get(given.__name__, given.__name__)
+            if variable.__name__ != name:
+                found.setdefault(variable.__name__, name)
+    return found
 
 
 # The reference of the command line is made from the commands themselves, so that it lists all of

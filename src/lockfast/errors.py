@@ -82,7 +82,10 @@ def _restored(kind: type[LockfastError], args: tuple[object, ...]) -> LockfastEr
 class NotAcquired(LockfastError, TimeoutError):
     """The lock was not granted before the timeout. The caller does not hold it.
 
-    `name` is the lock, `waited` the seconds spent waiting, and `holder` describes its holder.
+    Attributes:
+        name: The name of the lock.
+        waited: Seconds that the caller has waited.
+        holder: A description of the holder, as the holder has described itself.
     """
 
     anchor = "not-acquired"
@@ -101,8 +104,13 @@ class NotAcquired(LockfastError, TimeoutError):
 class LeaseLost(LockfastError):
     """A lease ended before its holder released it. Another process may hold the lock now.
 
-    Stop working on the protected resource. To continue, acquire the lock again. `reason` is the
-    cause of the loss. `broken` describes the break, if an operator broke the lock.
+    Stop working on the protected resource. To continue, acquire the lock again.
+
+    Attributes:
+        name: The name of the lock.
+        ticket: The ticket of the lease. For an exclusive lock it is the fencing token.
+        reason: Why the lease is not held.
+        broken: Who broke the lock and why, or None if it was not broken.
     """
 
     anchor = "lease-lost"
@@ -127,6 +135,11 @@ class StaleToken(LockfastError):
     """A guard rejected a write, because it has already seen the token of a later holder.
 
     The lease is lost. Stop, and acquire the lock again to continue.
+
+    Attributes:
+        name: The name of the lock.
+        token: The token that the guard rejected.
+        current: The highest token that the guard has seen.
     """
 
     anchor = "stale-token"
@@ -157,6 +170,10 @@ class Deadlock(LockfastError):
 
     The waiter holds the lock, or a lock for which the holder waits, directly or through others. Or
     it waits in a callback, in the thread or task that renews all leases of its client.
+
+    Attributes:
+        claim: The id of the lease that the waiter holds and the others wait for. It is empty if the
+            others wait behind the waiting claim itself.
     """
 
     anchor = "deadlock"
@@ -171,7 +188,13 @@ class Deadlock(LockfastError):
 
 
 class KindMismatch(LockfastError, ValueError):
-    """The name is in use for another kind of lock: lock, read/write lock or semaphore."""
+    """The name is in use for another kind of lock: lock, read/write lock or semaphore.
+
+    Attributes:
+        name: The name.
+        asked: The kind that was requested.
+        ruling: The kind that the name is in use for.
+    """
 
     anchor = "kind-mismatch"
 
@@ -213,7 +236,9 @@ class EngineError(LockfastError):
 class EngineUnavailable(EngineError, ConnectionError):
     """The engine did not answer in time, or the connection to it failed.
 
-    `sent` is True if the engine may have received and applied the request.
+    Attributes:
+        sent: True if the engine may have received and applied the request. False if nothing can
+            have happened.
     """
 
     anchor = "engine-unavailable"

@@ -20,7 +20,17 @@ class Level(IntEnum):
 
     @classmethod
     def of(cls, said: Level | str) -> Level:
-        """Return the level for a name such as `"fenced"`. Raise `ValueError` for an unknown one."""
+        """Return the level for a name such as `"fenced"`.
+
+        Args:
+            said: The name of a level, or the level itself.
+
+        Returns:
+            The level.
+
+        Raises:
+            ValueError: There is no such level.
+        """
         if isinstance(said, Level):
             return said
         try:
@@ -59,7 +69,14 @@ class Guarantees:
     """The highest level that this kind of engine can reach in any setup."""
 
     def lacks(self, required: Level) -> str:
-        """Return advice on how to reach a required level that this setup does not reach."""
+        """Return advice on how to reach a required level that this setup does not reach.
+
+        Args:
+            required: The level that is required.
+
+        Returns:
+            One or more sentences. `GuaranteeMissing` contains them.
+        """
         level = required.name.lower()
         if self.best < required:
             return (

@@ -52,10 +52,21 @@ def instrument(
 
     A later call replaces an earlier one.
 
-    - `templates`: patterns of lock names, such as "invoice:{number}". lockfast never exports the
-      name of a lock, but the first template that matches it, or "other". The template of a
-      decorated function is known and need not be listed.
-    - `meter_provider`, `tracer_provider`: default to the global providers of OpenTelemetry.
+    Args:
+        templates: Patterns of lock names, such as `"invoice:{number}"`. lockfast never exports the
+            name of a lock, but the first template that matches it, or `"other"`. The template of a
+            decorated function is known and need not be listed.
+        meter_provider: Where metrics go. It defaults to OpenTelemetry's global provider.
+        tracer_provider: Where spans go. It defaults to OpenTelemetry's global provider.
+
+    Example:
+        ::
+
+            from lockfast import telemetry
+
+            telemetry.instrument(templates=["invoice:{number}"])
+            with client.lock("invoice:42", ttl=10):
+                print("counted as invoice:{number}")
     """
     observer.watcher = Otel(
         Templates(templates),

@@ -124,7 +124,7 @@ def test_a_permit_cannot_be_fenced(guard: FileGuard, path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "7", '{"token": "7"}', '{"token": "1e15", "id": ""}'])
 def test_a_garbled_mark_closes_the_door(guard: FileGuard, path: Path, text: str) -> None:
     path.with_name("data.json.mark").write_text(text, "utf-8")
-    with pytest.raises(ValueError, match="not a mark of ours: nothing was written"):
+    with pytest.raises(ValueError, match="not a mark of lockfast: nothing was written"):
         guard.write(writer(7), b"v")
     assert not path.exists()
 
@@ -399,7 +399,7 @@ def test_a_lock_that_is_a_symbolic_link_is_not_followed(path: Path, tmp_path: Pa
 @pytest.mark.parametrize("content", ["[" * 100_000, "7", '{"token": 1e999, "id": "", "name": "x"}'])
 def test_a_mark_that_cannot_be_read_closes_the_door(path: Path, content: str) -> None:
     path.with_name("data.json.mark").write_text(content, "ascii")
-    with pytest.raises(ValueError, match="not a mark of ours"):
+    with pytest.raises(ValueError, match="not a mark of lockfast"):
         FileGuard(path).write(writer(7), b"v")
     assert not path.exists()
 

@@ -17,9 +17,8 @@ A client serves the tasks of one event loop. Hold a lock in an `async with` bloc
 """
 
 from lockfast.aio.client import AsyncClient, connect
+from lockfast.aio.election import AsyncCandidacy, AsyncElection
 from lockfast.aio.facade import (
-    AsyncCandidacy,
-    AsyncElection,
     AsyncLease,
     AsyncLock,
     AsyncMultiLease,

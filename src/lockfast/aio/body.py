@@ -32,6 +32,16 @@ class Ending:
     def _release(self) -> Coroutine[Any, Any, None]:
         raise NotImplementedError
 
+    async def release(self) -> None:
+        """Release the lease, or every lease of a `MultiLease`. A second call has no effect.
+
+        Raises:
+            LeaseLost: The lease was lost before. It is raised once.
+            EngineError: The engine has not confirmed the release. You can call it again, and
+                lockfast keeps trying in the background.
+        """
+        raise NotImplementedError
+
     def ensure_held(self) -> None:
         """Raise `LeaseLost` unless the lease is held now."""
         raise NotImplementedError
@@ -149,3 +159,15 @@ class Acquiring(Pending[E]):
     ) -> None:
         """Release the lease."""
         await self._lease.__aexit__(kind, error, trace)
+
+
+def acquiring(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, E]],
+) -> Callable[Concatenate[S, P], Acquiring[E]]:
+    """Wrap a coroutine method so that it returns an `Acquiring`."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Acquiring[E]:
+        return Acquiring(method(self, *args, **kwargs))
+
+    return call

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Self
 
+from lockfast.aio.election import AsyncElection
 from lockfast.aio.facade import (
-    AsyncElection,
     AsyncLease,
     AsyncLock,
     AsyncMultiLease,
@@ -15,176 +16,40 @@ from lockfast.aio.facade import (
     AsyncRLock,
     AsyncSkip,
 )
-from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, Session
 from lockfast.engines import Factory, choose
-from lockfast.guarantees import Guarantees, Level
-from lockfast.port import SHARED, Kind, Shape, permits_of
-from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
-from lockfast.primitives.lock import Holder, patience
-from lockfast.primitives.rwlock import RWLock
+from lockfast.guarantees import Level
+from lockfast.port import Shape
+from lockfast.primitives.client import ClientCore
 from lockfast.runtime.aio import Aio, completed
 
 
-class AsyncClient:
-    """A client of an engine, for asyncio. Share one client among all tasks of an event loop."""
+class AsyncClient(ClientCore[AsyncLock, AsyncSkip, AsyncRLock, AsyncMultiLock, AsyncElection]):
+    """A client of an engine, for asyncio. Share one client among all tasks of an event loop.
 
-    def __init__(self, session: Session) -> None:
-        """Take a session. Programs call `connect` instead."""
-        self._session = session
+    The methods that talk to the engine are coroutines. In another event loop than the first, they
+    raise `WrongLoop`. Where an example shows `with`, write `async with` here.
 
-    @overload
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["wait", "raise"] = "wait",
-    ) -> AsyncLock: ...
+    Example:
+        ::
 
-    @overload
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["skip"],
-    ) -> AsyncSkip: ...
+            async with lockfast.aio.connect("redis://localhost:6379") as client:
+                async with client.lock("report", ttl=10) as lease:
+                    print(lease.token)
+    """
 
-    def lock(  # noqa: PLR0913  # each is a word that users look for
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["wait", "raise", "skip"] = "wait",
-    ) -> AsyncLock | AsyncSkip:
-        """Return a lock. Use it in `async with`, as a decorator, or await its `acquire()`.
-
-        The options are those of `Client.lock`.
-        """
-        timeout = patience(on_busy, timeout)
-        shape = Shape(name, ttl)
-        lock = AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_least, at_most)
-        return AsyncSkip(lock) if on_busy == "skip" else lock
-
-    def rlock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> AsyncRLock:
-        """Return a re-entrant lock: the task that holds it can acquire it again.
-
-        All acquisitions of the task share one token. The options are those of `Client.lock`.
-        """
-        return AsyncRLock(
-            self._session, AsyncRLease, Shape(name, ttl), timeout, purpose, at_most=at_most
-        )
-
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> RWLock[AsyncLock]:
-        """Return a read/write lock. Its `read()` and `write()` return the two locks."""
-        return RWLock(
-            name,
-            lambda weight: AsyncLock(
-                self._session,
-                AsyncLease,
-                Shape(name, ttl, Kind.READ_WRITE, SHARED, weight),
-                timeout,
-                purpose,
-                at_most=at_most,
-            ),
-        )
-
-    def semaphore(  # noqa: PLR0913  # each is a word that users look for
-        self,
-        name: str,
-        capacity: int,
-        *,
-        permits: int = 1,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> AsyncLock:
-        """Return a lock on `permits` of the `capacity` permits of a semaphore.
-
-        The options are those of `Client.semaphore`.
-        """
-        shape = Shape(name, ttl, Kind.SEMAPHORE, permits_of(capacity, permits), permits)
-        return AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_most=at_most)
-
-    def lock_all(
-        self,
-        *names: str,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> AsyncMultiLock:
-        """Return a lock on several names, which are acquired together, all or nothing.
-
-        If one of the leases is lost, they count as lost together.
-        """
-        return AsyncMultiLock(
-            self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose, at_most
-        )
-
-    def election(
-        self, name: str, *, ttl: float = 30.0, at_most: float | None = None
-    ) -> AsyncElection:
-        """Return a leader election. See `Client.election`."""
-        return AsyncElection(self._session, AsyncLease, name, ttl, at_most)
-
-    async def inspect(self, prefix: str = "") -> list[Holder]:
-        """Return the holders and waiters of all locks whose names begin with `prefix`.
-
-        See `Client.inspect`.
-        """
-        return await every(self._session, prefix)
-
-    async def deadlocks(self) -> list[list[Tie]]:
-        """Return all present deadlocks, among all clients of the engine. See `Client.deadlocks`."""
-        return await circles(self._session)
-
-    async def breaks(self, name: str) -> list[Break]:
-        """Return who broke a lock and why, the newest record first. See `Client.breaks`."""
-        return await broken(self._session, name)
-
-    async def revoke(self, holder: Holder, reason: str) -> bool:
-        """Break a lock: remove the claim of a holder or waiter. See `Client.revoke`."""
-        return await revoke(self._session, holder, reason)
-
-    async def guarantees(self) -> Guarantees:
-        """Read the setup of the live server, and return what the engine guarantees with it."""
-        return await self._session.guarantees()
+    inspect = ClientCore._inspect
+    deadlocks = ClientCore._deadlocks
+    breaks = ClientCore._breaks
+    revoke = ClientCore._revoke
+    guarantees = ClientCore._guarantees
 
     async def close(self) -> None:
-        """Release all leases and disconnect. This takes two seconds at most.
+        """Release all leases and disconnect, within two seconds.
 
-        If the call is cancelled, closing continues in a task of its own while the loop runs.
+        It raises no exception if the engine does not answer. It logs which locks stay taken until
+        their ttl is over. If the call is cancelled, closing continues in a task of its own while
+        the loop runs.
         """
         await completed(self._session.close())
 
@@ -201,6 +66,39 @@ class AsyncClient:
         """Close the client."""
         await self.close()
 
+    def _lock(
+        self,
+        shape: Shape,
+        timeout: float | None,
+        purpose: str,
+        at_least: float,
+        at_most: float | None,
+    ) -> AsyncLock:
+        return AsyncLock(self._session, AsyncLease, shape, timeout, purpose, at_least, at_most)
+
+    def _skip(self, lock: AsyncLock) -> AsyncSkip:
+        return AsyncSkip(lock)
+
+    def _rlock(
+        self, shape: Shape, timeout: float | None, purpose: str, at_most: float | None
+    ) -> AsyncRLock:
+        return AsyncRLock(self._session, AsyncRLease, shape, timeout, purpose, at_most=at_most)
+
+    def _multilock(
+        self,
+        names: Sequence[str],
+        ttl: float,
+        timeout: float | None,
+        purpose: str,
+        at_most: float | None,
+    ) -> AsyncMultiLock:
+        return AsyncMultiLock(
+            self._session, AsyncLease, AsyncMultiLease, names, ttl, timeout, purpose, at_most
+        )
+
+    def _election(self, name: str, ttl: float, at_most: float | None) -> AsyncElection:
+        return AsyncElection(self._session, AsyncLease, name, ttl, at_most)
+
 
 def connect(
     url: str | None = None,
@@ -209,9 +107,33 @@ def connect(
     require: Level | str | None = None,
     deadlock_after: float | None = DEADLOCK,
 ) -> AsyncClient:
-    """Return a client for an engine. It connects on first use, not here.
+    """Return a client for an engine, for asyncio. It connects on first use, not here.
 
-    The arguments are those of `lockfast.connect`.
+    Args:
+        url: The address of the engine, such as `redis://localhost:6379`. It defaults to the
+            environment variable LOCKFAST_URL, or to the content of the file that LOCKFAST_URL_FILE
+            names.
+        engine: A factory for an engine of your own, see `lockfast.engines.Factory`. It needs no
+            URL.
+        require: `"efficiency"`, `"fenced"` or `"consensus"`. The first acquisition reads the setup
+            of the live server, and raises `GuaranteeMissing` if the engine guarantees less.
+        deadlock_after: Seconds after which a waiter that holds other locks searches for a deadlock.
+            It repeats the search from time to time. None disables it.
+
+    Returns:
+        A client for the tasks of one event loop. Close it before the loop ends.
+
+    Raises:
+        ValueError: There is no URL, no engine for it, or an option or a level that does not exist.
+        TypeError: `url`, `engine` or `deadlock_after` has the wrong type.
+        ImportError: The engine's driver is not installed. The message names the extra to install.
+
+    Example:
+        ::
+
+            async with lockfast.aio.connect("redis://localhost:6379") as client:
+                async with client.lock("report", ttl=10) as lease:
+                    print(lease.token)
     """
     runtime = Aio()
     open_engine, target = choose(url, engine, runtime)

@@ -6,14 +6,12 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from lockfast.aio.body import WATCHING, Acquiring, Ending, pending
 from lockfast.claims.release import lost
 from lockfast.core.validity import State
 from lockfast.errors import NotAcquired
-from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.election import ElectionCore, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
@@ -31,6 +29,13 @@ class AsyncLease(LeaseCore, Ending):
 
     If the lease is lost in an `async with` block, lockfast cancels the body, and the block raises
     `LeaseLost`.
+
+    Example:
+        ::
+
+            lease = await client.lock("report", ttl=10).acquire(timeout=5)
+            async with lease:
+                print("writing the report with token", lease.token)
     """
 
     __slots__ = WATCHING
@@ -38,12 +43,6 @@ class AsyncLease(LeaseCore, Ending):
     wait_lost = pending(LeaseCore._wait_lost)
 
     async def release(self) -> None:
-        """Release the lease. A second call has no effect.
-
-        Raises `LeaseLost`, once, if the lease was lost before. Raises `EngineError` if the engine
-        has not confirmed the release. Then you can call it again, and lockfast keeps trying in the
-        background.
-        """
         # Not `return self._release()`: this coroutine keeps the lease alive. Otherwise
         # `await (await lock.acquire()).release()` would drop the lease before its release begins,
         # and warn of that.
@@ -68,10 +67,6 @@ class AsyncLock(LockCore[AsyncLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncLease]:
-        """Wait until the lock is granted, and return the lease. Await it, or use `async with`.
-
-        The timeout and the exceptions are those of `Lock.acquire`.
-        """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncLease:
@@ -86,7 +81,29 @@ class AsyncLock(LockCore[AsyncLease]):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate a coroutine function, so that every call holds the lock. See `Lock.__call__`."""
+        """Decorate a coroutine function, so that every call holds the lock.
+
+        Args:
+            function: A coroutine function. Placeholders in the lock's name are filled from the
+                arguments of each call. A parameter named `lease` receives the lease.
+
+        Returns:
+            A coroutine function with the same parameters. It raises what `acquire` and `release`
+            raise.
+
+        Raises:
+            TypeError: It is a plain function, a generator or a class, or a placeholder has no
+                parameter.
+
+        Example:
+            ::
+
+                @client.lock("invoice:{number}", ttl=10)
+                async def pay(number, lease=lockfast.INJECTED):
+                    print("paying invoice", number, "with token", lease.token)
+
+                await pay(42)
+        """
         template = Template(self.name, _coroutine(function))
 
         @wraps(function)
@@ -108,7 +125,17 @@ class AsyncSkip(OnlyDecorates):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T | None]]:
-        """Decorate a coroutine function. If the lock is busy, a call returns None without it."""
+        """Decorate a coroutine function. If the lock is busy, a call returns None without it.
+
+        Args:
+            function: A coroutine function, as for `AsyncLock`.
+
+        Returns:
+            A coroutine function with the same parameters.
+
+        Raises:
+            TypeError: The function cannot be decorated, as for `AsyncLock`.
+        """
         template = Template(self._lock.name, _coroutine(function))
 
         @wraps(function)
@@ -143,9 +170,6 @@ class AsyncMultiLease(MultiLeaseCore[AsyncLease], Ending):
     wait_lost = pending(MultiLeaseCore[AsyncLease]._wait_lost)
 
     async def release(self) -> None:
-        """Release all leases. A second call has no effect. The exceptions are those of
-        `AsyncLease.release`.
-        """
         await self._release()  # not `return`: see AsyncLease.release
 
     def _explain(self, error: BaseException) -> NoReturn:
@@ -165,10 +189,6 @@ class AsyncMultiLock(MultiLockCore[AsyncLease, AsyncMultiLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncMultiLease]:
-        """Wait until all locks are granted, and return their leases. If it raises, none is held.
-
-        The timeout and the exceptions are those of `Lock.acquire`.
-        """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncMultiLease:
@@ -219,10 +239,6 @@ class AsyncRLock(RLockCore[AsyncRLease]):
     def acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Acquiring[AsyncRLease]:
-        """Wait until the lock is granted, unless this task holds it, and return a lease.
-
-        The timeout and the exceptions are those of `RLock.acquire`.
-        """
         return Acquiring(self._acquire(timeout=timeout))
 
     async def __aenter__(self) -> AsyncRLease:
@@ -233,57 +249,3 @@ class AsyncRLock(RLockCore[AsyncRLease]):
         return lease
 
     __aexit__ = Leaving(AsyncRLease.__aexit__)
-
-
-class AsyncCandidacy(CandidacyCore[AsyncLease]):
-    """A candidate that campaigns in a background task, as long as its `async with` block lasts."""
-
-    withdraw = CandidacyCore[AsyncLease]._withdraw
-
-    async def __aenter__(self) -> Self:
-        """Begin to campaign."""
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Withdraw the candidacy, and resign if it leads."""
-        await self.withdraw()
-
-
-class AsyncObserver(Observer):
-    """The asynchronous iterator that `AsyncElection.observe` returns."""
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    __anext__ = Observer.following
-
-
-class AsyncElection(ElectionCore[AsyncLease]):
-    """A leader election, for asyncio."""
-
-    __slots__ = ()
-
-    leader = ElectionCore[AsyncLease]._leader
-
-    def campaign(self, value: str = "", *, timeout: float | None = None) -> Acquiring[AsyncLease]:
-        """Wait to become the leader, and return the lease. See `Election.campaign`."""
-        return Acquiring(self._campaign(value, timeout=timeout))
-
-    def observe(self, every: float = 1.0) -> AsyncObserver:
-        """Yield the present leader, and then each new one. It polls every `every` seconds."""
-        return AsyncObserver(self, self._session, every)
-
-    def run(
-        self,
-        on_gain: Callable[[AsyncLease], object],
-        on_lose: Callable[[], object],
-        *,
-        value: str = "",
-    ) -> AsyncCandidacy:
-        """Return a candidacy, which campaigns in the background while its `async with` block lasts.
-
-        The arguments are those of `Election.run`. The callbacks may be coroutine functions.
-        """
-        return AsyncCandidacy(self, self._session, on_gain, on_lose, value)

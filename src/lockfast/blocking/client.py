@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Self
 
+from lockfast.blocking.election import Candidacy, Election
 from lockfast.blocking.facade import (
-    Candidacy,
-    Election,
     Lease,
     Lock,
     MultiLease,
@@ -18,16 +18,13 @@ from lockfast.blocking.facade import (
     RLock,
     Skip,
 )
-from lockfast.breaks import Break
 from lockfast.claims.session import DEADLOCK, PARTING, Session
 from lockfast.engines import Factory, choose
-from lockfast.guarantees import Guarantees, Level
-from lockfast.port import SHARED, Kind, Shape, permits_of
-from lockfast.primitives.inspection import Tie, broken, circles, every, revoke
-from lockfast.primitives.lock import Holder, patience
-from lockfast.primitives.rwlock import RWLock
+from lockfast.guarantees import Level
+from lockfast.port import Shape
+from lockfast.primitives.client import ClientCore
 from lockfast.runtime.base import now
-from lockfast.runtime.drive import drive
+from lockfast.runtime.drive import blocking, drive
 from lockfast.runtime.threads import Threads
 
 __all__ = [
@@ -45,200 +42,29 @@ __all__ = [
 ]
 
 
-class Client:
-    """A client of an engine, for threads. Share one client in the whole process."""
+class Client(ClientCore[Lock, Skip, RLock, MultiLock, Election]):
+    """A client of an engine, for threads. Share one client in the whole process.
 
-    def __init__(self, session: Session) -> None:
-        """Take a session. Programs call `connect` instead."""
-        self._session = session
+    Example:
+        ::
 
-    @overload
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["wait", "raise"] = "wait",
-    ) -> Lock: ...
+            with lockfast.connect("redis://localhost:6379") as client:
+                with client.lock("report", ttl=10) as lease:
+                    print(lease.token)
+    """
 
-    @overload
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["skip"],
-    ) -> Skip: ...
-
-    def lock(  # noqa: PLR0913  # each is a word that users look for
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_busy: Literal["wait", "raise", "skip"] = "wait",
-    ) -> Lock | Skip:
-        """Return a lock. Use it in a `with` statement, as a decorator, or call `acquire()`.
-
-        Nothing is sent before the lock is acquired.
-
-        - `name`: the name of the lock, 1 to 512 bytes in UTF-8. In a decorator, placeholders such
-          as `"pay:{order_id}"` are filled from the arguments of each call.
-        - `ttl`: how long, in seconds, the lock stays taken after its holder crashes. lockfast
-          renews the lock automatically while the holder is alive.
-        - `timeout`: how many seconds to wait for the lock. None waits for ever.
-        - `purpose`: a text that the holder shows to other clients, for example in `NotAcquired`.
-        - `at_least`: seconds for which the lock stays taken, even if it is released sooner; at most
-          the ttl. It makes a short scheduled job run once although the machines' clocks differ. If
-          the process ends before that time, the lock stays taken until the ttl is over.
-        - `at_most`: seconds after which a holder that hangs loses the lock, counted from the grant.
-          lockfast does not renew it after that, so the lease ends at most a ttl later, with the
-          reason `Loss.AT_MOST`. None sets no limit.
-        - `on_busy`: what to do if the lock is still held after `timeout` seconds. `"wait"` and
-          `"raise"` raise `NotAcquired`. `"skip"` is for decorators: the call returns None without
-          running the function. Without a timeout, `"wait"` waits for ever, and `"raise"` and
-          `"skip"` take effect immediately.
-        """
-        timeout = patience(on_busy, timeout)
-        shape = Shape(name, ttl)
-        lock = Lock(self._session, Lease, shape, timeout, purpose, at_least, at_most)
-        return Skip(lock) if on_busy == "skip" else lock
-
-    def rlock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> RLock:
-        """Return a re-entrant lock: the thread that holds it can acquire it again.
-
-        All acquisitions of the thread share one token. The options are those of `lock`.
-        """
-        return RLock(self._session, RLease, Shape(name, ttl), timeout, purpose, at_most=at_most)
-
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> RWLock[Lock]:
-        """Return a read/write lock. Its `read()` and `write()` return the two locks.
-
-        The options are those of `lock`.
-        """
-        return RWLock(
-            name,
-            lambda weight: Lock(
-                self._session,
-                Lease,
-                Shape(name, ttl, Kind.READ_WRITE, SHARED, weight),
-                timeout,
-                purpose,
-                at_most=at_most,
-            ),
-        )
-
-    def semaphore(  # noqa: PLR0913  # each is a word that users look for
-        self,
-        name: str,
-        capacity: int,
-        *,
-        permits: int = 1,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> Lock:
-        """Return a lock on `permits` of the `capacity` permits of a semaphore.
-
-        The capacity may change while the semaphore is in use: each claim is granted by the capacity
-        that it passes, in the order of arrival. A lease of a semaphore has no token, not even if it
-        takes all permits. A crashed holder's permits are free again after the ttl. The other
-        options are those of `lock`.
-        """
-        shape = Shape(name, ttl, Kind.SEMAPHORE, permits_of(capacity, permits), permits)
-        return Lock(self._session, Lease, shape, timeout, purpose, at_most=at_most)
-
-    def lock_all(
-        self,
-        *names: str,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        purpose: str = "",
-        at_most: float | None = None,
-    ) -> MultiLock:
-        """Return a lock on several names, which are acquired together, all or nothing.
-
-        If one of the leases is lost, they count as lost together. The options are those of `lock`.
-        """
-        return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose, at_most)
-
-    def election(self, name: str, *, ttl: float = 30.0, at_most: float | None = None) -> Election:
-        """Return a leader election. The holder of its lease is the leader, the token is the term.
-
-        - `ttl`: how long, in seconds, a leader that has crashed remains the leader.
-        - `at_most`: seconds after which a term is not renewed. See `lock`.
-        """
-        return Election(self._session, Lease, name, ttl, at_most)
-
-    def inspect(self, prefix: str = "") -> list[Holder]:
-        """Return the holders and waiters of all locks whose names begin with `prefix`.
-
-        They are sorted by name, and within a name in the order of the queue. The list is read in
-        pages. A claim that changes meanwhile may appear in its old state, or not at all.
-        """
-        return drive(every(self._session, prefix))
-
-    def deadlocks(self) -> list[list[Tie]]:
-        """Return all present deadlocks, among all clients of the engine.
-
-        Each is a list of ties that form a cycle. A wait in such a cycle can never end by itself.
-        """
-        return drive(circles(self._session))
-
-    def breaks(self, name: str) -> list[Break]:
-        """Return who broke a lock and why: the last 16 records, the newest first.
-
-        The engine keeps records for a day. ZooKeeper keeps at most the last 64 records of a group
-        of names.
-        """
-        return drive(broken(self._session, name))
-
-    def revoke(self, holder: Holder, reason: str) -> bool:
-        """Break a lock: remove the claim of a holder or waiter. Return False if it is gone already.
-
-        The old holder notices at its next renewal. Until then it may still write, and only a guard
-        rejects that.
-
-        - `holder`: a result of `inspect`, or of a lock's `holders` or `queue`.
-        - `reason`: stored together with your user name, host and process id. `breaks` returns it,
-          and the old holder finds it in `LeaseLost`.
-        """
-        return drive(revoke(self._session, holder, reason))
-
-    def guarantees(self) -> Guarantees:
-        """Read the setup of the live server, and return what the engine guarantees with it."""
-        return drive(self._session.guarantees())
+    inspect = blocking(ClientCore._inspect)
+    deadlocks = blocking(ClientCore._deadlocks)
+    breaks = blocking(ClientCore._breaks)
+    revoke = blocking(ClientCore._revoke)
+    guarantees = blocking(ClientCore._guarantees)
 
     def close(self) -> None:
-        """Release all leases and disconnect. This takes two seconds at most."""
+        """Release all leases and disconnect, within two seconds.
+
+        It raises no exception if the engine does not answer. It logs which locks stay taken until
+        their ttl is over.
+        """
         drive(self._session.close())
 
     def __enter__(self) -> Self:
@@ -254,6 +80,37 @@ class Client:
         """Close the client."""
         self.close()
 
+    def _lock(
+        self,
+        shape: Shape,
+        timeout: float | None,
+        purpose: str,
+        at_least: float,
+        at_most: float | None,
+    ) -> Lock:
+        return Lock(self._session, Lease, shape, timeout, purpose, at_least, at_most)
+
+    def _skip(self, lock: Lock) -> Skip:
+        return Skip(lock)
+
+    def _rlock(
+        self, shape: Shape, timeout: float | None, purpose: str, at_most: float | None
+    ) -> RLock:
+        return RLock(self._session, RLease, shape, timeout, purpose, at_most=at_most)
+
+    def _multilock(
+        self,
+        names: Sequence[str],
+        ttl: float,
+        timeout: float | None,
+        purpose: str,
+        at_most: float | None,
+    ) -> MultiLock:
+        return MultiLock(self._session, Lease, MultiLease, names, ttl, timeout, purpose, at_most)
+
+    def _election(self, name: str, ttl: float, at_most: float | None) -> Election:
+        return Election(self._session, Lease, name, ttl, at_most)
+
 
 def connect(
     url: str | None = None,
@@ -264,14 +121,31 @@ def connect(
 ) -> Client:
     """Return a client for an engine. It connects on first use, not here.
 
-    - `url`: the address of the engine, such as `redis://localhost:6379`. It defaults to the
-      environment variable LOCKFAST_URL, or to the content of the file in LOCKFAST_URL_FILE.
-    - `engine`: a factory for an engine of your own, see `lockfast.engines.Factory`. It needs no
-      URL.
-    - `require`: "efficiency", "fenced" or "consensus". The first acquisition reads the setup of the
-      live server, and raises `GuaranteeMissing` if the engine guarantees less than that.
-    - `deadlock_after`: seconds after which a waiter that holds other locks searches for a deadlock.
-      It repeats the search from time to time. None disables it.
+    Args:
+        url: The address of the engine, such as `redis://localhost:6379`. It defaults to the
+            environment variable LOCKFAST_URL, or to the content of the file that LOCKFAST_URL_FILE
+            names.
+        engine: A factory for an engine of your own, see `lockfast.engines.Factory`. It needs no
+            URL.
+        require: `"efficiency"`, `"fenced"` or `"consensus"`. The first acquisition reads the setup
+            of the live server, and raises `GuaranteeMissing` if the engine guarantees less.
+        deadlock_after: Seconds after which a waiter that holds other locks searches for a deadlock.
+            It repeats the search from time to time. None disables it.
+
+    Returns:
+        A client for threads. Share it in the whole process, and close it at the end.
+
+    Raises:
+        ValueError: There is no URL, no engine for it, or an option or a level that does not exist.
+        TypeError: `url`, `engine` or `deadlock_after` has the wrong type.
+        ImportError: The engine's driver is not installed. The message names the extra to install.
+
+    Example:
+        ::
+
+            client = lockfast.connect("redis://localhost:6379", require="efficiency")
+            with client.lock("report", ttl=10) as lease:
+                print("holding the lock with token", lease.token)
     """
     runtime = Threads()
     open_engine, target = choose(url, engine, runtime)

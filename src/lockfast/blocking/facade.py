@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutinefunction
-from itertools import count
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lockfast.claims.release import give_up
 from lockfast.errors import LockfastError, NotAcquired
-from lockfast.primitives.candidacy import CandidacyCore
-from lockfast.primitives.election import ElectionCore, Leader, Observer
 from lockfast.primitives.lease import LeaseCore
 from lockfast.primitives.lock import Default, LockCore
 from lockfast.primitives.multilock import MultiLeaseCore, MultiLockCore
@@ -42,11 +39,12 @@ class Ending:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Release the lease. A second call has no effect.
+        """Release the lease, or every lease of a `MultiLease`. A second call has no effect.
 
-        Raises `LeaseLost`, once, if the lease was lost before. Raises `EngineError` if the engine
-        has not confirmed the release. Then you can call it again, and lockfast keeps trying in the
-        background.
+        Raises:
+            LeaseLost: The lease was lost before. It is raised once.
+            EngineError: The engine has not confirmed the release. You can call it again, and
+                lockfast keeps trying in the background.
         """
         coroutine = None
         try:
@@ -83,7 +81,18 @@ class Ending:
 
 
 class Lease(LeaseCore, Ending):
-    """One acquisition of a lock. Call `release()`, or use the lease in a `with` statement."""
+    """One acquisition of a lock. Call `release()`, or use the lease in a `with` statement.
+
+    lockfast renews it in the background until it is released or lost.
+
+    Example:
+        ::
+
+            with client.lock("report", ttl=10) as lease:
+                for page in range(3):
+                    lease.ensure_held()  # raises LeaseLost if another process may hold the lock
+                    print("writing page", page, "with token", lease.token)
+    """
 
     __slots__ = ()
 
@@ -106,13 +115,6 @@ class Lock(LockCore[Lease]):
     queue = blocking(LockCore[Lease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Lease:
-        """Wait until the lock is granted, and return the lease. Keep it, and release it at the end.
-
-        - `timeout`: seconds to wait; None waits for ever. It defaults to the lock's own timeout.
-
-        Raises `NotAcquired` if the time is over, `Deadlock` if the wait could never end, and
-        `EngineError` if the engine cannot be reached or rejects the request.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> Lease:
@@ -126,8 +128,25 @@ class Lock(LockCore[Lease]):
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function, so that every call holds the lock.
 
-        Placeholders in the lock's name are filled from the arguments. A parameter named `lease`
-        receives the lease.
+        Args:
+            function: A plain function. Placeholders in the lock's name are filled from the
+                arguments of each call. A parameter named `lease` receives the lease.
+
+        Returns:
+            A function with the same parameters. It raises what `acquire` and `release` raise.
+
+        Raises:
+            TypeError: It is a coroutine function, a generator or a class, or a placeholder has no
+                parameter.
+
+        Example:
+            ::
+
+                @client.lock("invoice:{number}", ttl=10)
+                def pay(number, lease=lockfast.INJECTED):
+                    print("paying invoice", number, "with token", lease.token)
+
+                pay(42)
         """
         template = Template(self.name, _plain(function))
 
@@ -148,7 +167,17 @@ class Skip(OnlyDecorates):
         self._lock = lock
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Decorate a function. If the lock is busy, a call returns None without running it."""
+        """Decorate a function. If the lock is busy, a call returns None without running it.
+
+        Args:
+            function: A plain function, as for `Lock`.
+
+        Returns:
+            A function with the same parameters.
+
+        Raises:
+            TypeError: The function cannot be decorated, as for `Lock`.
+        """
         template = Template(self._lock.name, _plain(function))
 
         @wraps(function)
@@ -193,10 +222,6 @@ class MultiLock(MultiLockCore[Lease, MultiLease]):
     try_acquire = blocking(MultiLockCore[Lease, MultiLease]._try_acquire)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> MultiLease:
-        """Wait until all locks are granted, and return their leases. If it raises, none is held.
-
-        The timeout and the exceptions are those of `Lock.acquire`.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> MultiLease:
@@ -226,11 +251,6 @@ class RLock(RLockCore[RLease]):
     queue = blocking(LockCore[RLease]._queue)
 
     def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> RLease:
-        """Wait until the lock is granted, unless this thread holds it, and return a lease.
-
-        The timeout and the exceptions are those of `Lock.acquire`. Raises `LeaseLost` if this
-        thread held the lock and has lost it.
-        """
         return drive(self._acquire(timeout=timeout))
 
     def __enter__(self) -> RLease:
@@ -240,50 +260,3 @@ class RLock(RLockCore[RLease]):
         return lease
 
     __exit__ = Leaving(RLease.__exit__)
-
-
-class Candidacy(CandidacyCore[Lease]):
-    """A candidate that campaigns in a background thread, for as long as its `with` block lasts."""
-
-    withdraw = blocking(CandidacyCore[Lease]._withdraw)
-
-    def __enter__(self) -> Self:
-        """Begin to campaign."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Withdraw the candidacy, and resign if it leads."""
-        self.withdraw()
-
-
-class Election(ElectionCore[Lease]):
-    """A leader election, for threads."""
-
-    __slots__ = ()
-
-    campaign = blocking(ElectionCore[Lease]._campaign)
-    leader = blocking(ElectionCore[Lease]._leader)
-
-    def observe(self, every: float = 1.0) -> Iterator[Leader]:
-        """Yield the present leader, and then each new one. It polls every `every` seconds."""
-        observer = Observer(self, self._session, every)  # here, so that a mistake raises at once
-        return (drive(observer.following()) for _ in count())
-
-    def run(
-        self,
-        on_gain: Callable[[Lease], object],
-        on_lose: Callable[[], object],
-        *,
-        value: str = "",
-    ) -> Candidacy:
-        """Return a candidacy, which campaigns in the background while its `with` block lasts.
-
-        - `on_gain`: called with the lease when this process becomes the leader.
-        - `on_lose`: called when it is not the leader any more, for whatever reason, and also after
-          `on_gain` has raised an exception.
-        - `value`: a text that all clients can read while this process leads.
-
-        For example, start a scheduler in `on_gain` and stop it in `on_lose`.
-        """
-        return Candidacy(self, self._session, on_gain, on_lose, value)

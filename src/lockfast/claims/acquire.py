@@ -190,8 +190,8 @@ def _notice(claim: Claim) -> None:
     """Log for which holder the claim waits."""
     blocker = claim.blocker
     log.info(
-        "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). The wait goes on; "
-        "lock.queue() shows the line.",
+        "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). It keeps "
+        "waiting; lock.queue() shows the queue.",
         claim.shape.name,
         NOTICE,
         claim.ticket,

@@ -29,18 +29,20 @@ _written: dict[tuple[str, str, float], tuple[float, bytes]] = {}
 
 
 class Who(NamedTuple):
-    """A holder or waiter, as it has described itself.
-
-    `worker` names its thread or task. `since` is when it asked, in seconds since 1970, by the wall
-    clock of its machine.
-    """
+    """A holder or waiter, as it has described itself."""
 
     host: str = "?"
+    """The name of its machine."""
     pid: int = 0
+    """Its process id."""
     worker: str = "?"
+    """Its thread or task."""
     service: str = ""
+    """The file name of its program."""
     purpose: str = ""
+    """The `purpose` that was passed to the lock."""
     since: float = 0.0
+    """When it asked, in seconds since 1970, by the wall clock of its machine."""
     ttl: float = 0.0
     """Seconds for which its lease lasts without a renewal. 0 if the payload does not say."""
 

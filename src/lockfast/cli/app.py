@@ -35,7 +35,7 @@ app = typer.Typer(
     cls=FlaggedGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Locks for many machines: run a command under one, see who holds what.",
+    help="Distributed locks: run a command under a lock, elect a leader, see who holds what.",
 )
 app.command("run", cls=Wrapping)(run.run)
 app.command("elect", cls=Wrapping)(elect.elect)
@@ -59,7 +59,7 @@ def _version(asked: bool) -> None:  # noqa: FBT001  # as Typer calls it
 
 Version = Annotated[
     bool,
-    typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end."),
+    typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
 ]
 for name, command in SEEING.items():
     app.command(name, cls=FlaggedCommand, help=manual(command))(command)

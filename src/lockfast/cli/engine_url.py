@@ -13,7 +13,10 @@ from lockfast.url import from_file, parse
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="LOCKFAST_URL", metavar="URL", help="The engine: redis://localhost:6379"
+        "--url",
+        envvar="LOCKFAST_URL",
+        metavar="URL",
+        help="The address of the engine, such as redis://localhost:6379.",
     ),
 ]
 
@@ -24,7 +27,7 @@ UrlFile = Annotated[
         "--url-file",
         envvar="LOCKFAST_URL_FILE",
         metavar="PATH",
-        help="A file with that URL: a password in it is not seen by `ps`.",
+        help="A file that contains the URL. `ps` does not show the password in it.",
     ),
 ]
 

@@ -50,7 +50,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="The lock's name.",
+        help="The name of the lock.",
         callback=readable,
         autocompletion=complete,
         show_default=False,
@@ -61,7 +61,7 @@ Prefix = Annotated[
     typer.Argument(
         metavar="[PREFIX]",
         callback=readable,
-        help="Only names that begin so.",
+        help="List only names that begin with PREFIX.",
         autocompletion=complete,
         show_default=False,
     ),

@@ -10,14 +10,17 @@ from lockfast.cli.names import readable
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", callback=readable, show_default=False, help="What is locked."),
+    typer.Argument(
+        metavar="NAME", callback=readable, show_default=False, help="The name of the lock."
+    ),
 ]
 Ttl = Annotated[
     float,
     typer.Option(
         "--ttl",
         metavar="SECONDS",
-        help="How long the others wait if this machine dies. Until then the lease is renewed.",
+        help="How long the lock stays taken after this machine crashes. lockfast renews it "
+        "automatically while the command runs.",
     ),
 ]
 AtMost = Annotated[
@@ -25,8 +28,8 @@ AtMost = Annotated[
     typer.Option(
         "--at-most",
         metavar="SECONDS",
-        help="Stop renewing the lease after this long. The command is ended before the lease is, "
-        "at most one ttl later.",
+        help="Stop renewing the lease after this long. lockfast ends the command before the lease "
+        "expires, at most one ttl later.",
     ),
 ]
 Grace = Annotated[
@@ -34,13 +37,14 @@ Grace = Annotated[
     typer.Option(
         "--grace",
         metavar="SECONDS",
-        help="From TERM to KILL when the lease cannot be kept: 5, or a sixth of a short ttl.",
+        help="Seconds from TERM to KILL if lockfast cannot renew the lease. The default is 5, or a "
+        "sixth of the ttl if that is less.",
     ),
 ]
 Freeze = Annotated[
     bool,
     typer.Option(
-        "--freeze", help="Stop the command while the lease has less than half of its ttl left."
+        "--freeze", help="Pause the command while the lease has less than half of its ttl left."
     ),
 ]
 KeepUrl = Annotated[

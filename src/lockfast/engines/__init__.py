@@ -47,9 +47,13 @@ class Factory(Protocol):
     def __call__(self, target: Target | None, runtime: Threads | Aio, /) -> Engine:
         """Make an engine, which connects on its first use. lockfast calls this again after a fork.
 
-        `target`: the parsed URL, or None without a URL. `target.take(...)` returns its options,
-        and raises `ValueError` for those that the engine does not know.
-        `runtime`: `Threads` for blocking callers, `Aio` for asyncio. `runtime.now` is the clock.
+        Args:
+            target: The parsed URL, or None without a URL. `target.take(...)` returns its options,
+                and raises `ValueError` for those that the engine does not know.
+            runtime: `Threads` for blocking callers, `Aio` for asyncio. `runtime.now` is the clock.
+
+        Returns:
+            The engine.
         """
         ...
 

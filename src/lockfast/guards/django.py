@@ -31,9 +31,18 @@ _open: ContextVar[frozenset[tuple[str, str]]] = ContextVar("lockfast_guarded", d
 def seal(*leases: Holder, using: str = DEFAULT_DB_ALIAS) -> None:
     """Store the token of each lease, so that the database rejects earlier holders from now on.
 
-    Call it right after acquiring, before the first read. It must be committed when it returns, so
-    it cannot be called within `atomic`: it uses `atomic(durable=True)`, which raises there. Raises
-    `StaleToken` if a later holder has been there.
+    Call it right after acquiring, before the first read. It commits a transaction of its own.
+
+    Args:
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+        using: The alias of the database.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then.
+        LeaseLost: A lease is not held any more.
+        RuntimeError: It was called within `atomic`, where nothing can be committed.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        django.db.Error: The database has failed.
     """
     try:
         with transaction.atomic(using, durable=True):
@@ -53,12 +62,32 @@ def guarded(
 ) -> Iterator[None]:
     """Run a block in `transaction.atomic`, which checks the leases first.
 
-    - `using`, `durable`: those of `transaction.atomic`.
-    - `check_lease`: see `PostgresGuard.transaction`.
+    Within another `atomic` it is a savepoint, as `atomic` is. If the database rejects the outer
+    commit, the outer block raises the error.
 
-    Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
-    written. Within another `atomic` it is a savepoint, as `atomic` is. If the database rejects the
-    outer commit, the outer block raises the error.
+    Args:
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+        using: The alias of the database, as for `transaction.atomic`.
+        durable: As for `transaction.atomic`.
+        check_lease: Also ask the lock's engine. See `PostgresGuard.transaction`.
+
+    Yields:
+        None.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        LeaseLost: A lease is not held any more.
+        Unguarded: The block has ended the transaction, or a trigger guards a row by another lock.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        django.db.Error: The database has failed.
+
+    Example:
+        ::
+
+            with client.lock("invoice:42", ttl=10) as lease:
+                seal(lease)
+                with guarded(lease):
+                    Invoice.objects.filter(pk=42).update(paid=True)
     """
     nested = transaction.get_connection(using).in_atomic_block
     allowed = _open.set(_open.get() | {(using, lease.name) for lease in leases})
@@ -126,30 +155,58 @@ def _look_again(error: Error, leases: tuple[Holder, ...], using: str) -> None:
 class Fenced:
     """A mixin for models that may only be saved and deleted within `guarded` of their own lock.
 
-    Name the lock, with fields of the model in braces::
-
-        class Invoice(Fenced, models.Model):
-            fence = "invoice:{pk}"
-
     `save()` and `delete()` raise `Unguarded` elsewhere. This finds a forgotten `guarded` early. It
     does not see `update()`, `bulk_create()` and raw SQL. The trigger of the PostgreSQL guard stops
     those too.
+
+    Example:
+        Name the lock, with fields of the model in braces::
+
+            class Bill(Fenced, models.Model):
+                fence = "bill:{pk}"
+                paid = models.BooleanField(default=False)
+
+                class Meta:
+                    app_label = "shop"
     """
 
     fence: str
     """The name of the lock, with fields of the model in braces."""
 
     def lock_name(self) -> str:
-        """Return the name of the lock that guards this row."""
+        """Return the name of the lock that guards this row.
+
+        Returns:
+            `fence`, with the fields of this object filled in.
+        """
         return self.fence.format_map(_Fields(self))
 
     def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Django's
-        """Save the object. Raise `Unguarded` outside of `guarded`."""
+        """Save the object.
+
+        Args:
+            args: Those of the model's `save`.
+            kwargs: Those of the model's `save`.
+
+        Raises:
+            Unguarded: This is not within `guarded` of the object's own lock.
+        """
         self._demand(_using(args, kwargs, 2))
         super().save(*args, **kwargs)  # type: ignore[misc]  # the model's
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # Django's
-        """Delete the object. Raise `Unguarded` outside of `guarded`."""
+        """Delete the object.
+
+        Args:
+            args: Those of the model's `delete`.
+            kwargs: Those of the model's `delete`.
+
+        Returns:
+            What the model's `delete` returns.
+
+        Raises:
+            Unguarded: This is not within `guarded` of the object's own lock.
+        """
         self._demand(_using(args, kwargs, 0))
         return super().delete(*args, **kwargs)  # type: ignore[misc]  # the model's
 

@@ -19,6 +19,7 @@ class Mark(NamedTuple):
     """The highest token that a guarded resource has seen, and the claim that it belongs to."""
 
     token: int
+    """The token."""
     id: str
     """The claim's id. After a split, both primaries may have given out the same token. Without the
     id, the guard would accept both holders, and one would overwrite the other's update."""
@@ -28,11 +29,15 @@ class Shown(NamedTuple):
     """The values of a lease that a guard checks. A request over HTTP carries them in a header."""
 
     name: str
+    """The name of the lock."""
     token: int
+    """The token of an exclusive lease, or the ticket of a reader."""
     id: str
+    """The id of the claim."""
     floor: int
     """The token to which it raises the mark: its own, or for a reader its `fence_floor`."""
     shared: bool
+    """Whether it is a reader's."""
 
     @property
     def seal(self) -> Mark:
@@ -47,7 +52,14 @@ Holder: TypeAlias = LeaseCore | Shown
 def shown(lease: Holder) -> Shown:
     """Return the values of a lease that a guard checks.
 
-    Raises `TypeError` for the permit of a semaphore, which cannot be fenced.
+    Args:
+        lease: A lease, or what `parse` of the HTTP guard returned.
+
+    Returns:
+        The name of the lock, the token and the id of the claim.
+
+    Raises:
+        TypeError: The lease is a permit of a semaphore, which cannot be fenced.
     """
     if isinstance(lease, Shown):
         return lease
@@ -64,11 +76,21 @@ def shown(lease: Holder) -> Shown:
 
 
 def admit(mark: Mark | None, at: Shown) -> Mark:
-    """Return the mark after a seal or write by `at`. Raise `StaleToken` if `at` is stale.
+    """Return the mark after a seal or a write. Raise `StaleToken` if the holder is stale.
 
     A holder writes many times, so an equal token is accepted if the claim is the same (trap 29). A
     reader raises the mark at most to its floor, because other readers with lower tickets may hold
     the lock too.
+
+    Args:
+        mark: The mark that the resource has, or None if it has none.
+        at: The values of the holder's lease.
+
+    Returns:
+        The mark to store. It equals `mark` if nothing changes.
+
+    Raises:
+        StaleToken: A later holder has been there.
     """
     if mark is None:
         return at.seal
@@ -86,6 +108,13 @@ def refused(lease: Holder, current: int) -> StaleToken:
     After a failover, the renewals of a stale holder may still succeed, so the engine would not
     report the loss. The values of a request (`Shown`) have their lease in another process: there,
     the client side of the HTTP guard marks it as LOST when it reads the response.
+
+    Args:
+        lease: A lease, or what `parse` of the HTTP guard returned.
+        current: The token of the mark.
+
+    Returns:
+        The exception to raise.
     """
     watcher = observer.watcher
     if isinstance(lease, Shown):

@@ -32,7 +32,16 @@ def seal(session: Session, *leases: Holder) -> None:
     """Store the token of each lease, so that the database rejects earlier holders from now on.
 
     Call it right after acquiring, before the first read. It commits a transaction of its own.
-    Raises `StaleToken` if a later holder has been there.
+
+    Args:
+        session: The session. It must not be in a transaction.
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        LeaseLost: A lease is not held any more.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, or the session is in a transaction.
     """
     _seal(session, leases)
 
@@ -41,10 +50,32 @@ def seal(session: Session, *leases: Holder) -> None:
 def transaction(session: Session, *leases: Holder, check_lease: bool = False) -> Iterator[Session]:
     """Run a block in a transaction that checks the leases first. It commits at the end.
 
-    - `check_lease`: see `PostgresGuard.transaction`.
+    Args:
+        session: The session. It must not be in a transaction.
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+        check_lease: Also ask the lock's engine. See `PostgresGuard.transaction`.
 
-    Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
-    written.
+    Yields:
+        The session.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        LeaseLost: A lease is not held any more.
+        Unguarded: The block has ended the transaction and sent another statement, or a trigger
+            guards a row by another lock.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, the session is in a transaction
+            already, or the block has ended the guarded one.
+
+    Example:
+        ::
+
+            engine = create_engine("postgresql+psycopg://localhost/app")
+            with Session(engine) as session, client.lock("invoice:42", ttl=10) as lease:
+                seal(session, lease)
+                with transaction(session, lease):
+                    session.execute(text("UPDATE invoices SET paid = true WHERE id = 42"))
+            engine.dispose()
     """
     block = _begin(session, leases, check_lease=check_lease)
     try:
@@ -56,7 +87,18 @@ def transaction(session: Session, *leases: Holder, check_lease: bool = False) ->
 
 
 async def async_seal(session: AsyncSession, *leases: Holder) -> None:
-    """Do the same as `seal`, for an `AsyncSession`."""
+    """Do the same as `seal`, for an `AsyncSession`.
+
+    Args:
+        session: The session. It must not be in a transaction.
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        LeaseLost: A lease is not held any more.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, or the session is in a transaction.
+    """
     await session.run_sync(_seal, leases)
 
 
@@ -64,7 +106,36 @@ async def async_seal(session: AsyncSession, *leases: Holder) -> None:
 async def async_transaction(
     session: AsyncSession, *leases: Holder, check_lease: bool = False
 ) -> AsyncIterator[AsyncSession]:
-    """Do the same as `transaction`, for an `AsyncSession`."""
+    """Do the same as `transaction`, for an `AsyncSession`.
+
+    Args:
+        session: The session. It must not be in a transaction.
+        leases: One or more leases, or what `parse` of the HTTP guard returned.
+        check_lease: Also ask the lock's engine. See `PostgresGuard.transaction`.
+
+    Yields:
+        The session.
+
+    Raises:
+        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        LeaseLost: A lease is not held any more.
+        Unguarded: The block has ended the transaction and sent another statement, or a trigger
+            guards a row by another lock.
+        TypeError: There is no lease, or a lease is a permit of a semaphore.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, the session is in a transaction
+            already, or the block has ended the guarded one.
+
+    Example:
+        ::
+
+            engine = create_async_engine("postgresql+psycopg://localhost/app")
+            async with AsyncSession(engine) as session:
+                async with client.lock("invoice:42", ttl=10) as lease:
+                    await async_seal(session, lease)
+                    async with async_transaction(session, lease):
+                        await session.execute(text("UPDATE invoices SET paid = true"))
+            await engine.dispose()
+    """
     block = await session.run_sync(_begin, leases, check_lease=check_lease)
     try:
         yield session

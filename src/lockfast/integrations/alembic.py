@@ -21,7 +21,19 @@ def locked(lock: Lock, engine: Engine, **options: Any) -> Iterator[Lease]:  # no
     the one before it. Each migration calls `lease.ensure_held()` before its transaction ends, so a
     process that has lost its lease commits nothing more.
 
-    - `options`: further arguments of `context.configure`.
+    Args:
+        lock: The lock that every process acquires before it migrates.
+        engine: The SQLAlchemy engine of the database to migrate.
+        options: Further arguments of `context.configure`.
+
+    Yields:
+        The lease.
+
+    Raises:
+        NotAcquired: The lock was not granted within its timeout.
+        LeaseLost: The lease was lost. The migration that was running is rolled back, if the
+            database can do that.
+        EngineError: The engine cannot be reached, or it rejects the request.
     """
     callbacks = to_tuple(options.pop("on_version_apply", None), default=())
     with lock as lease, engine.connect() as connection:

@@ -25,12 +25,25 @@ def leading(
 ) -> Candidacy | AsyncCandidacy:
     """Make a scheduler run jobs only while this process is the leader.
 
-    Returns a candidacy. Use it in a `with` statement, or `async with` for an `AsyncElection`, and
-    start and shut down the scheduler inside of that block. The scheduler checks the lease before
-    each round. Otherwise a process that was paused could run the jobs that came due meanwhile,
-    before it learns that it is not the leader any more.
+    The scheduler checks the lease before each round. Otherwise a process that was paused could run
+    the jobs that came due meanwhile, before it learns that it is not the leader any more.
 
-    - `value`: a text that all clients can read while this process leads.
+    Args:
+        scheduler: The scheduler. Start and shut it down inside of the candidacy's block.
+        election: The election that all processes with such a scheduler take part in.
+        value: A text that all clients can read while this process leads.
+
+    Returns:
+        A candidacy. Use it in a `with` statement, or `async with` for an `AsyncElection`.
+
+    Example:
+        ::
+
+            scheduler = BackgroundScheduler()
+            scheduler.add_job(print, "interval", ["the leader says hello"], seconds=60)
+            with leading(scheduler, client.election("scheduler", ttl=10)):
+                scheduler.start()
+                scheduler.shutdown()
     """
 
     def gained(_: object) -> None:

@@ -32,8 +32,29 @@ async def leading(
     this worker leads. `app.state.leader` is the candidacy. Its `lease` is None in workers that do
     not lead.
 
-    - `work`: a coroutine function, called with the lease.
-    - `value`: a text that all clients can read while this worker leads.
+    Args:
+        app: The application.
+        election: The election that all workers take part in.
+        work: A coroutine function. It gets the lease.
+        value: A text that all clients can read while this worker leads.
+
+    Yields:
+        The candidacy.
+
+    Example:
+        ::
+
+            async def work(lease):
+                while True:
+                    print("cleaning up with token", lease.token)
+                    await asyncio.sleep(60)
+
+            @asynccontextmanager
+            async def lifespan(app):
+                async with leading(app, client.election("cleaner", ttl=10), work):
+                    yield
+
+            app = Starlette(lifespan=lifespan)
     """
     running: list[asyncio.Task[None]] = []
 

@@ -88,9 +88,12 @@ class Engine(Protocol):
         """Remove claims for good, and wake exactly those that may now be granted. Return for each
         claim whether it was there.
 
-        `doubt`: a copy of the claim was sent and not answered, and must not be applied later. The
-        engine leaves a tombstone: it refuses the id until `TOMB_MARGIN` after the latest moment at
-        which any copy would be applied, by the server's clock (`Ask.late`).
+        Args:
+            asks: The claims.
+            deadline: When to give up, an instant of the local clock.
+            doubt: A copy of the claim was sent and not answered, and must not be applied later. The
+                engine leaves a tombstone: it refuses the id until `TOMB_MARGIN` after the latest
+                moment at which any copy would be applied, by the server's clock (`Ask.late`).
         """
         ...
 
@@ -123,8 +126,14 @@ class Engine(Protocol):
     async def record(self, name: str, claim: str, record: bytes, deadline: float) -> None:
         """Store the record of a break, one line of text of at most `RECORD` bytes.
 
-        `claim`: the id of the claim that was broken. The newest `RECORDS` of a name are kept, for
-        about a day. No decision of lockfast depends on them.
+        The newest `RECORDS` of a name are kept, for about a day. No decision of lockfast depends on
+        them.
+
+        Args:
+            name: The name of the lock.
+            claim: The id of the claim that was broken.
+            record: The line of text, in UTF-8.
+            deadline: When to give up, an instant of the local clock.
         """
         ...
 

@@ -87,7 +87,5 @@ def permits_of(capacity: int, permits: int) -> int:
     if not 1 <= capacity < SHARED:
         raise ValueError(f"a semaphore has 1 to {SHARED - 1} permits, not {capacity}")
     if not 1 <= permits <= capacity:
-        raise ValueError(
-            f"this semaphore has {capacity} permits: a claim takes 1 to {capacity}, not {permits}"
-        )
+        raise ValueError(f"permits is 1 to the semaphore's capacity of {capacity}, not {permits}")
     return capacity

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from lockfast.claims.session import Session
 from lockfast.claims.table import Table
 from lockfast.errors import ClientClosed, LockfastError, NotAcquired
-from lockfast.primitives.election import ElectionCore
+from lockfast.primitives.election import ElectionCore, checked_value
 from lockfast.primitives.lease import LeaseCore
 from lockfast.runtime.base import Event, Running
 
@@ -39,7 +39,7 @@ class CandidacyCore(Generic[L]):
         self._session = session
         self._on_gain = on_gain
         self._on_lose = on_lose
-        self._value = value
+        self._value = checked_value(value)  # here, because the campaign would fail without end
         self._withdrawn = False
         self._campaigning: Table | None = None
         """The client's table of claims while the campaign runs, else None."""
@@ -49,12 +49,13 @@ class CandidacyCore(Generic[L]):
         self._calling: Callable[..., object] | None = None
         """The callback that runs now. The lease is released when `on_lose` has returned."""
         self.lease: L | None = None
-        """The lease while this candidate leads, else None."""
 
     def start(self) -> None:
-        """Begin to campaign, in a background thread or task.
+        """Begin to campaign, in a background thread or task. The `with` statement calls this.
 
-        Raises `RuntimeError` while an earlier campaign of this candidacy has not ended.
+        Raises:
+            RuntimeError: An earlier campaign of this candidacy has not ended.
+            ClientClosed: The client was closed.
         """
         self._session.enter()
         if self._campaigning is self._session.table:  # a forked child has another table

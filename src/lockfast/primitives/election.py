@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lockfast.claims import payload
 from lockfast.claims.acquire import acquire
@@ -68,17 +69,97 @@ class ElectionCore(Generic[L]):
         """Show the name."""
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def observe(self, every: float = 1.0) -> Any:  # noqa: ANN401  # each mode has its own type
+        """Yield the present leader, and then each new one. While the engine is unreachable, wait.
+
+        Args:
+            every: Seconds between two looks at the engine.
+
+        Returns:
+            An endless iterator of leaders, by increasing terms. In asyncio, use `async for`.
+
+        Raises:
+            TypeError: `every` is not a number.
+            ValueError: `every` is not above 0.
+
+        Example:
+            ::
+
+                election = client.election("scheduler", ttl=10)
+                with election.campaign("10.0.0.5:8000"):
+                    for leader in election.observe(every=0.5):
+                        print("term", leader.term, "is led by", leader.value)
+                        break
+        """
+        raise NotImplementedError
+
+    def run(
+        self,
+        on_gain: Callable[[L], object],
+        on_lose: Callable[[], object],
+        *,
+        value: str = "",
+    ) -> Any:  # noqa: ANN401  # each mode has its own type
+        """Return a candidacy, which campaigns in the background while its `with` block lasts.
+
+        Args:
+            on_gain: Called with the lease when this process becomes the leader.
+            on_lose: Called when it is not the leader any more, for whatever reason, and also after
+                `on_gain` has raised an exception. In asyncio both may be coroutine functions.
+            value: A text of at most 1,024 bytes that all clients can read while this process leads.
+
+        Returns:
+            The candidacy. Its `lease` is None while this process does not lead.
+
+        Raises:
+            TypeError: The value is not a str.
+            ValueError: The value is too long.
+
+        Example:
+            ::
+
+                def start(lease):
+                    print("this process leads, in term", lease.token)
+
+                def stop():
+                    print("this process does not lead any more")
+
+                with client.election("scheduler", ttl=10).run(start, stop):
+                    print("the rest of the program")
+        """
+        raise NotImplementedError
+
     async def _campaign(self, value: str = "", *, timeout: float | None = None) -> L:
         """Wait to become the leader, and return the lease. Release the lease to resign.
 
-        The token of the lease is the term.
+        Args:
+            value: A text of at most 1,024 bytes that all clients can read while this one leads,
+                such as its address.
+            timeout: Seconds to wait. None waits for ever.
 
-        - `value`: a text of at most 1,024 bytes that all clients can read while this one leads,
-          such as its address.
-        - `timeout`: seconds to wait. None waits for ever. Raises `NotAcquired` when they are over.
+        Returns:
+            The lease. Its token is the term. In asyncio, `await` the call, or use it in
+            `async with`.
+
+        Raises:
+            NotAcquired: This client did not become the leader in time.
+            Deadlock: The wait could never end.
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The value is not a str, or the timeout is not a number.
+            ValueError: The value is too long, or the timeout is negative.
+
+        Example:
+            ::
+
+                with client.election("scheduler", ttl=10).campaign("10.0.0.5:8000") as lease:
+                    while not lease.wait_lost(0.1):
+                        print("this process leads, in term", lease.token)
+                        break
         """
-        if size_of(value, "a leader's value") > LONGEST_VALUE:
-            raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
+        checked_value(value)
         wait = checked_timeout(timeout)
         return await acquire(
             self._session,
@@ -91,7 +172,15 @@ class ElectionCore(Generic[L]):
         )
 
     async def _leader(self) -> Leader | None:
-        """Return the present leader, or None if there is none."""
+        """Ask the engine who leads now.
+
+        Returns:
+            The present leader, or None if there is none.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
         entries = await look(self._session, self.name)
         return next((_leader(entry) for entry in entries if entry.granted), None)
 
@@ -118,6 +207,13 @@ class Observer:
                 self._term = leader.term
                 return leader
             await self._session.runtime.sleep(self._every)
+
+
+def checked_value(value: str) -> str:
+    """Return the value unchanged. Raise if it is not a str, or longer than 1,024 bytes."""
+    if size_of(value, "a leader's value") > LONGEST_VALUE:
+        raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
+    return value
 
 
 def _leader(entry: Entry) -> Leader:

@@ -14,6 +14,7 @@ from lockfast.claims.session import IO, Session
 from lockfast.core.record import FORMAT
 from lockfast.core.wait_graph import Waits
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.guarantees import Guarantees
 from lockfast.names import checked, size_of
 from lockfast.plain import plain
 from lockfast.port import LONGEST_WAIT, Ask, Entry, Page, Shape
@@ -30,7 +31,9 @@ class Tie(NamedTuple):
     """
 
     waiting: Holder
+    """The claim that waits."""
     blocker: Holder
+    """The claim ahead of it, which is held or waits for its turn."""
 
     def __str__(self) -> str:
         """Return the step in words."""
@@ -40,10 +43,131 @@ class Tie(NamedTuple):
         )
 
 
-async def every(session: Session, prefix: str) -> list[Holder]:
-    """Return all claims on names with a prefix, sorted by name and then as in the queue."""
-    size_of(prefix, "a prefix")
-    return [Holder(entry) for entry in await _entries(session, prefix)]
+class Inspecting:
+    """The part of a client that looks at the engine, and breaks locks."""
+
+    _session: Session
+
+    async def _inspect(self, prefix: str = "") -> list[Holder]:
+        """Return the holders and waiters of all locks whose names begin with a prefix.
+
+        Args:
+            prefix: The beginning of the names. An empty prefix lists all locks of the engine.
+
+        Returns:
+            The holders and waiters, sorted by name, and within a name in the order of the queue.
+            The list is read in pages. A claim that changes meanwhile may appear in its old state,
+            or not at all.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The prefix is not a str.
+            ValueError: The prefix is not valid Unicode text.
+        """
+        size_of(prefix, "a prefix")
+        return [Holder(entry) for entry in await _entries(self._session, prefix)]
+
+    async def _deadlocks(self) -> list[list[Tie]]:
+        """Return all present deadlocks, among all clients of the engine.
+
+        Returns:
+            A list of ties for each deadlock, which form a cycle. A wait in such a cycle can never
+            end by itself.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
+        # Queues are read one by one, so a cycle that one reading shows may never have existed. One
+        # that two readings show did exist in between, as in a waiter's own search
+        # (`claims.deadlock`).
+        first = _circles(await _entries(self._session, ""))
+        if not first:
+            return []
+        again = _circles(await _entries(self._session, ""))
+        return [circle for ids, circle in again.items() if ids in first]
+
+    async def _breaks(self, name: str) -> list[Break]:
+        """Return who broke a lock, when and why.
+
+        Args:
+            name: The name of the lock.
+
+        Returns:
+            The last 16 records, the newest first. The engine keeps records for a day. ZooKeeper
+            keeps at most the last 64 records of a group of names.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The name is not a str.
+            ValueError: The name is not valid.
+        """
+        self._session.enter()
+        deadline = self._session.runtime.now() + IO
+        return history(await self._session.engine.records(checked(name), deadline))
+
+    async def _revoke(self, holder: Holder, reason: str) -> bool:
+        """Break a lock: remove the claim of a holder or waiter.
+
+        The old holder notices this at its next renewal. Until then it may still write, and only a
+        guard rejects that.
+
+        Args:
+            holder: A result of `inspect`, or of a lock's `holders` or `queue`.
+            reason: Stored together with your user name, host and process id. `breaks` returns it,
+                and the old holder finds it in `LeaseLost`.
+
+        Returns:
+            True if this call removed the claim, and False if it was gone already.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request. If
+                `EngineUnavailable.sent` is True, the claim may have been removed.
+            ClientClosed: The client was closed.
+            TypeError: The reason is not a str.
+        """
+        session = self._session
+        session.enter()
+        if not CLAIM.fullmatch(holder.id):  # an engine may put the id into a command unchecked
+            raise EngineRefused(
+                f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast"
+            )
+        shape = Shape(holder.name, LONGEST_WAIT, holder.kind, holder.capacity, holder.weight)
+        record = written(holder.id, holder.ticket, reason)
+        now = session.runtime.now()
+        ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
+        # The engine leaves a tombstone (`doubt`), because only the other client knows whether a
+        # copy of its claim is still under way.
+        (removed,) = await session.engine.resign((ask,), now + IO, doubt=True)
+        if removed:
+            log.warning("%r was taken from %s: %s", holder.name, holder.who, plain(reason))
+            await _record(session, holder, record)
+        return removed
+
+    async def _guarantees(self) -> Guarantees:
+        """Read the setup of the live server, and return what the engine guarantees with it.
+
+        Returns:
+            The level, the faults that it survives, and the settings that weaken it.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
+        return await self._session.guarantees()
+
+
+async def _record(session: Session, holder: Holder, record: bytes) -> None:
+    """Store the record of a break. If that fails, only log it: a full store must not keep an
+    operator from breaking a lock.
+    """
+    try:
+        end = session.runtime.now() + IO
+        await session.engine.record(holder.name, holder.id, record, end)
+    except EngineError as error:
+        log.warning("%r was broken, but who did it could not be stored: %s", holder.name, error)
 
 
 async def _entries(session: Session, prefix: str) -> list[Entry]:
@@ -83,19 +207,6 @@ async def _page(session: Session, prefix: str, cursor: str | None) -> Page:
         return await session.engine.inspect(prefix, cursor, exact=False)
 
 
-async def circles(session: Session) -> list[list[Tie]]:
-    """Return all deadlocks, each as a cycle of ties.
-
-    Queues are read one by one, so a cycle that one reading shows may never have existed. One that
-    two readings show did exist in between, as in a waiter's own search (`claims.deadlock`).
-    """
-    first = _circles(await _entries(session, ""))
-    if not first:
-        return []
-    again = _circles(await _entries(session, ""))
-    return [circle for ids, circle in again.items() if ids in first]
-
-
 def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]]:
     queues = {name: list(queue) for name, queue in groupby(entries, key=lambda each: each.name)}
     waiting = [entry for entry in entries if not entry.granted]
@@ -110,35 +221,3 @@ def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]
             if ties:
                 found[frozenset((tie.waiting.id, tie.blocker.id) for tie in ties)] = ties
     return found
-
-
-async def broken(session: Session, name: str) -> list[Break]:
-    """Return the recorded breaks of a lock, the newest first."""
-    session.enter()
-    return history(await session.engine.records(checked(name), session.runtime.now() + IO))
-
-
-async def revoke(session: Session, holder: Holder, reason: str) -> bool:
-    """Remove the claim of another client. Return False if it was already gone.
-
-    The engine leaves a tombstone (`doubt`), because only the other client knows whether a copy of
-    its claim is still under way. A break is recorded only if it removed the claim. If the record
-    cannot be written, that is only logged: a full store must not keep an operator from breaking a
-    lock.
-    """
-    session.enter()
-    if not CLAIM.fullmatch(holder.id):  # an engine may put the id into a command unchecked
-        raise EngineRefused(f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast")
-    shape = Shape(holder.name, LONGEST_WAIT, holder.kind, holder.capacity, holder.weight)
-    record = written(holder.id, holder.ticket, reason)
-    now = session.runtime.now()
-    ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
-    (removed,) = await session.engine.resign((ask,), now + IO, doubt=True)
-    if removed:
-        log.warning("%r was taken from %s: %s", holder.name, holder.who, plain(reason))
-        try:
-            end = session.runtime.now() + IO
-            await session.engine.record(holder.name, holder.id, record, end)
-        except EngineError as error:
-            log.warning("%r was broken, but who did it could not be stored: %s", holder.name, error)
-    return removed

@@ -57,7 +57,9 @@ class LeaseCore:
     def token(self) -> int:
         """The fencing token, which is higher than that of every earlier holder of this lock.
 
-        Raises `TypeError` for a reader or a semaphore's permit, which several hold at once.
+        Raises:
+            TypeError: The lease is a reader's, or a permit of a semaphore, which several clients
+                hold at once.
         """
         if not self.claim.shape.exclusive:
             raise TypeError(
@@ -110,6 +112,10 @@ class LeaseCore:
         """Raise `LeaseLost` unless the lease is held now.
 
         It reads the local clock and sends nothing, so it is cheap enough for every step of a loop.
+        It cannot stop a write that is already under way. A guard can.
+
+        Raises:
+            LeaseLost: The lease is lost, or was released. `reason` tells why.
         """
         claim = self.claim
         if claim.loss is not None or self._now() >= claim.until:
@@ -117,27 +123,42 @@ class LeaseCore:
             raise lost(claim)
 
     def on_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when the lease is lost, or at once if it already is.
+        """Call a function when the lease is lost, or at once if it already is.
 
         It runs in the thread (or, in asyncio, the task) that renews all leases of the client, with
-        the context variables of the acquisition. It must be quick and must not wait: `acquire()`
-        and `wait_lost()` raise `Deadlock` there.
+        the context variables of the acquisition.
+
+        Args:
+            callback: A plain function without arguments. It must be quick and must not wait:
+                `acquire()` and `wait_lost()` raise `Deadlock` there.
+
+        Raises:
+            TypeError: The callback is a coroutine function.
         """
         refuse_coroutine(callback)
         self._session.table.on_lost(self.claim, callback)
 
     def on_contended(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once, when another claim waits for this lock, for example to release it
-        early.
+        """Call a function once, when another client waits for this lock.
 
-        lockfast learns of waiters by renewals, so this may take a third of the ttl. The callback
-        runs where those of `on_lost` run, with the same limits.
+        Use it to release the lock early. lockfast learns of waiters by renewals, so this may take a
+        third of the ttl. The callback runs where those of `on_lost` run.
+
+        Args:
+            callback: A plain function without arguments. It must be quick and must not wait.
+
+        Raises:
+            TypeError: The callback is a coroutine function.
         """
         refuse_coroutine(callback)
         self._session.table.on_contended(self.claim, callback)
 
     def fenced(self, reason: Loss = Loss.FENCED) -> None:
-        """Mark the lease as LOST, because a guard rejected its token. Guards call this."""
+        """Mark the lease as LOST, because a guard rejected its token. Guards call this.
+
+        Args:
+            reason: The reason that `loss` and `LeaseLost` will give.
+        """
         self._session.table.lose(self.claim, reason)
 
     def __repr__(self) -> str:
@@ -151,7 +172,17 @@ class LeaseCore:
     async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the lease is lost or released.
 
-        Returns True when it has ended, and False when `timeout` seconds have passed before that.
+        Args:
+            timeout: Seconds to wait. None waits for ever.
+
+        Returns:
+            True when the lease has ended, and False if the timeout came first.
+
+        Raises:
+            Deadlock: A callback of lockfast called this.
+            ClientClosed: The client was closed.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is negative.
         """
         return await wait_end(self._session, (self.claim,), timeout)
 

@@ -74,6 +74,36 @@ class LockCore(Generic[L]):
         """Show the name and the ttl."""
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
 
+    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Any:  # noqa: ANN401  # each mode has its own type
+        """Wait until the lock is granted, and return the lease. Keep it, and release it at the end.
+
+        Args:
+            timeout: Seconds to wait. None waits for ever. It defaults to the lock's own timeout.
+
+        Returns:
+            The lease of this acquisition. In asyncio, `await` the call, or use it in `async with`.
+
+        Raises:
+            NotAcquired: The lock was not granted in time.
+            Deadlock: The wait could never end.
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The timeout is not a number, or `purpose` is not a str.
+            ValueError: The timeout is negative.
+
+        Example:
+            ::
+
+                lease = client.lock("report", ttl=10).acquire(timeout=5)
+                try:
+                    print("writing the report with token", lease.token)
+                finally:
+                    lease.release()
+        """
+        raise NotImplementedError
+
     def _acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK
     ) -> Coroutine[Any, Any, L]:
@@ -118,9 +148,26 @@ class LockCore(Generic[L]):
         )
 
     async def _try_acquire(self) -> L | None:
-        """Acquire the lock if it is free. Return the lease, or None if it is not free now.
+        """Acquire the lock if it is free. It does not wait for a holder.
 
-        Raises `EngineError` if the engine cannot be reached or rejects the request.
+        Returns:
+            The lease, or None if the lock is not free now.
+
+        Raises:
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+
+        Example:
+            ::
+
+                lease = client.lock("report", ttl=10).try_acquire()
+                if lease is None:
+                    print("another process writes the report")
+                else:
+                    with lease:
+                        print("writing the report with token", lease.token)
         """
         try:
             return await self._acquire(timeout=0.0)
@@ -128,15 +175,35 @@ class LockCore(Generic[L]):
             return None
 
     async def _holders(self) -> list[Holder]:
-        """Return the present holders of the lock, of all processes."""
+        """Return the present holders of the lock, of all processes.
+
+        Returns:
+            The holders, in the order of the queue. An exclusive lock has at most one.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
         return [each for each in await self._queue() if each.granted]
 
     async def _queue(self) -> list[Holder]:
-        """Return the holders and waiters of the lock, of all processes, in the order of tickets."""
+        """Return the holders and waiters of the lock, of all processes.
+
+        Returns:
+            The holders and waiters, in the order of the queue. `granted` is True for a holder.
+
+        Raises:
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
         return [Holder(entry) for entry in await look(self._session, self.name)]
 
     def release(self) -> NoReturn:
-        """Raise `TypeError`, because a lease is released, not a lock."""
+        """Raise `TypeError`, because a lease is released, not a lock.
+
+        Raises:
+            TypeError: Always. The message shows what to write instead.
+        """
         raise TypeError(
             f"the lock {self.name!r} has no release(): each acquire() returns a lease. Keep it and "
             "release it (`lease = lock.acquire()`, then `lease.release()`), or use `with lock:`."
@@ -144,7 +211,17 @@ class LockCore(Generic[L]):
 
 
 class Holder:
-    """A holder or waiter of a lock, as every client can see it."""
+    """A holder or waiter of a lock, as every client can see it.
+
+    Attributes:
+        name: The name of the lock.
+        id: The unique id of the claim.
+        ticket: The number of the claim in the lock's queue.
+        granted: True for a holder, and False for a waiter.
+        kind: The kind of lock.
+        weight: How many permits of a semaphore it takes. A reader takes 1, and a writer takes all.
+        capacity: The capacity that it asked for.
+    """
 
     __slots__ = (
         "capacity",

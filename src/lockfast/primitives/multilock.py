@@ -42,7 +42,7 @@ class MultiLeaseCore(Generic[L]):
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The fencing token of each lock, by name."""
+        """The fencing token of each lock, by the lock's name."""
         return {name: lease.token for name, lease in self.leases.items()}
 
     @property
@@ -62,12 +62,23 @@ class MultiLeaseCore(Generic[L]):
         return next((loss for loss in losses if loss is not None), None)
 
     def ensure_held(self) -> None:
-        """Raise `LeaseLost` unless all leases are held now. It sends nothing."""
+        """Raise `LeaseLost` unless all leases are held now. It sends nothing.
+
+        Raises:
+            LeaseLost: One of the leases is lost, or was released.
+        """
         for lease in self.leases.values():
             lease.ensure_held()
 
     def on_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once, when the first of the leases is lost. See `Lease.on_lost`."""
+        """Call a function once, when the first of the leases is lost. See `Lease.on_lost`.
+
+        Args:
+            callback: A plain function without arguments. It must be quick and must not wait.
+
+        Raises:
+            TypeError: The callback is a coroutine function.
+        """
         refuse_coroutine(callback)
         told: list[bool] = []
 
@@ -90,7 +101,17 @@ class MultiLeaseCore(Generic[L]):
     async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until one of the leases is lost or released.
 
-        Returns True when one has ended, and False when `timeout` seconds have passed before that.
+        Args:
+            timeout: Seconds to wait. None waits for ever.
+
+        Returns:
+            True when one has ended, and False if the timeout came first.
+
+        Raises:
+            Deadlock: A callback of lockfast called this.
+            ClientClosed: The client was closed.
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is negative.
         """
         claims = [lease.claim for lease in self.leases.values()]
         return await wait_end(self._session, claims, timeout)
@@ -144,6 +165,37 @@ class MultiLockCore(Generic[L, M]):
         """Show the names."""
         return f"<{type(self).__name__} {self.names}>"
 
+    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Any:  # noqa: ANN401  # each mode has its own type
+        """Wait until all locks are granted, and return their leases. If it raises, none is held.
+
+        Args:
+            timeout: Seconds to wait for all locks together. None waits for ever. It defaults to the
+                timeout that was passed to `lock_all`.
+
+        Returns:
+            The leases. In asyncio, `await` the call, or use it in `async with`.
+
+        Raises:
+            NotAcquired: A lock was not granted in time. Its `name` is that lock.
+            Deadlock: The wait could never end.
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The timeout is not a number, or `purpose` is not a str.
+            ValueError: The timeout is negative.
+
+        Example:
+            ::
+
+                leases = client.lock_all("account:7", "account:8", ttl=10).acquire(timeout=5)
+                try:
+                    leases.ensure_held()
+                finally:
+                    leases.release()
+        """
+        raise NotImplementedError
+
     async def _acquire(
         self, *, timeout: float | Default | None = Default.OF_LOCK, block: object = None
     ) -> M:
@@ -159,9 +211,16 @@ class MultiLockCore(Generic[L, M]):
         return found
 
     async def _try_acquire(self) -> M | None:
-        """Acquire all locks if all are free. Return the leases, or None if any is not free now.
+        """Acquire all locks if all are free. It does not wait for a holder.
 
-        Raises `EngineError` if the engine cannot be reached or rejects the request.
+        Returns:
+            The leases, or None if any of the locks is not free now. Then none is held.
+
+        Raises:
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
         """
         try:
             return await self._acquire(timeout=0.0)

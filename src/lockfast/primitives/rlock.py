@@ -66,10 +66,14 @@ class RLeaseCore(LeaseCore):
             block.keep = hold
 
     async def _release(self) -> None:
-        """Release this frame. When the last frame is released, the lock is released.
+        """Release this acquisition. Releasing the last one of a thread or task frees the lock.
 
-        A second call of the same frame has no effect. Raises `LeaseLost`, once, if the lease was
-        lost before.
+        A second call has no effect.
+
+        Raises:
+            LeaseLost: The lease was lost before. The last release raises this, once.
+            EngineError: The engine has not confirmed the release. You can call it again, and
+                lockfast keeps trying in the background.
         """
         self._frames.discard(self)
         if not self._frames:
@@ -88,6 +92,36 @@ class RLockCore(LockCore[R], Generic[R]):
     """
 
     __slots__ = ()
+
+    def acquire(self, *, timeout: float | Default | None = Default.OF_LOCK) -> Any:  # noqa: ANN401  # each mode has its own type
+        """Acquire the lock, or acquire it again if this thread or task already holds it.
+
+        Args:
+            timeout: Seconds to wait. None waits for ever. It defaults to the lock's own timeout.
+
+        Returns:
+            The lease of this acquisition. In asyncio, `await` the call, or use it in `async with`.
+
+        Raises:
+            NotAcquired: The lock was not granted in time.
+            LeaseLost: This thread or task held the lock and has lost it.
+            Deadlock: The wait could never end.
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+            TypeError: The timeout is not a number, or `purpose` is not a str.
+            ValueError: The timeout is negative.
+
+        Example:
+            ::
+
+                lock = client.rlock("account:7", ttl=10)
+                outer, inner = lock.acquire(), lock.acquire()
+                inner.release()  # the lock is still held
+                outer.release()
+        """
+        raise NotImplementedError
 
     async def _acquire(
         self,
@@ -128,7 +162,18 @@ class RLockCore(LockCore[R], Generic[R]):
         return lease
 
     async def _try_acquire(self) -> R | None:
-        """Acquire the lock if it is free, or if this thread or task holds it. Else return None."""
+        """Acquire the lock if it is free, or if this thread or task already holds it.
+
+        Returns:
+            The lease, or None if another thread, task or process holds the lock.
+
+        Raises:
+            LeaseLost: This thread or task held the lock and has lost it.
+            KindMismatch: The name is in use for another kind of lock.
+            GuaranteeMissing: The engine guarantees less than `connect(require=...)` asks for.
+            EngineError: The engine cannot be reached, or it rejects the request.
+            ClientClosed: The client was closed.
+        """
         try:
             return await self._acquire(timeout=0.0)
         except NotAcquired:

@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 from lockfast.port import SHARED
 from lockfast.primitives.not_a_lock import NotALock
 
-K = TypeVar("K")
+LockT = TypeVar("LockT")
 
 
-class RWLock(NotALock, Generic[K]):
+class RWLock(NotALock, Generic[LockT]):
     """A read lock and a write lock of one name: many readers, or one writer, hold it at a time.
 
     Requests are granted in the order of arrival, so later readers do not overtake a waiting writer.
@@ -20,17 +20,45 @@ class RWLock(NotALock, Generic[K]):
     __slots__ = ("_make", "name")
     _said = "a read/write lock is two locks: use .read() or .write() of it"
 
-    def __init__(self, name: str, make: Callable[[int], K]) -> None:
+    def __init__(self, name: str, make: Callable[[int], LockT]) -> None:
         """Take the name, and a function that returns a lock of a given weight."""
         self.name = name
         self._make = make
 
-    def read(self) -> K:
-        """Return the lock for readers. Its leases have a `fence_floor`, but no token."""
+    def read(self) -> LockT:
+        """Return the lock for readers, which many clients can hold at once.
+
+        Returns:
+            A lock. Its leases have a `fence_floor`, but no token.
+
+        Raises:
+            TypeError: An argument of `rwlock` has the wrong type.
+            ValueError: The name or a number is out of range.
+
+        Example:
+            ::
+
+                with client.rwlock("catalogue", ttl=10).read() as lease:
+                    print("reading with ticket", lease.ticket)
+        """
         return self._make(1)
 
-    def write(self) -> K:
-        """Return the exclusive lock for writers. Its leases have a token."""
+    def write(self) -> LockT:
+        """Return the exclusive lock for writers.
+
+        Returns:
+            A lock. Its leases have a fencing token.
+
+        Raises:
+            TypeError: An argument of `rwlock` has the wrong type.
+            ValueError: The name or a number is out of range.
+
+        Example:
+            ::
+
+                with client.rwlock("catalogue", ttl=10).write() as lease:
+                    print("writing with token", lease.token)
+        """
         return self._make(SHARED)
 
     def __repr__(self) -> str:

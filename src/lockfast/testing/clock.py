@@ -69,11 +69,23 @@ class Time:
         self.engines: list[LabEngine] = []
 
     def now(self) -> float:
-        """Return the time of the lab, in seconds."""
+        """Return the time of the lab.
+
+        Returns:
+            Seconds since some instant in the past.
+        """
         return real() + self._ahead
 
     async def _advance(self, seconds: float) -> None:
-        """Move the clock forward. Each client that is not paused renews its leases on the way."""
+        """Move the clock forward. Each client that is not paused renews its leases on the way.
+
+        Args:
+            seconds: How far.
+
+        Raises:
+            ValueError: It is negative.
+            AssertionError: A client is busy for more than 10 seconds, perhaps in a callback.
+        """
         if seconds < 0:
             raise ValueError("time goes forward here")
         await self.settle()  # then `due` is known for every heart
@@ -85,7 +97,11 @@ class Time:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait, in real time, until every client has done what is due."""
+        """Wait, in real time, until every client has done what is due.
+
+        Raises:
+            AssertionError: A client is busy for more than 10 seconds, perhaps in a callback.
+        """
         end = real() + PATIENCE
         # A heart may be in the middle of a beat. Only its next beat sees all that has happened.
         rounds = [(engine, engine.rounds + 2) for engine in self.engines]

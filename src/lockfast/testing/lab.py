@@ -42,7 +42,24 @@ class LabCore:
     def pause(self, client: Client | AsyncClient) -> Iterator[None]:
         """Keep a client from renewing its leases until the block ends, like a stopped process.
 
-        Raises `TypeError` if the client was not made by a lab.
+        Args:
+            client: A client of this lab.
+
+        Yields:
+            None.
+
+        Raises:
+            TypeError: The client was not made by a lab.
+            ClientClosed: The client was closed.
+
+        Example:
+            ::
+
+                with Lab() as lab:
+                    lease = lab.client.lock("job", ttl=30).acquire()
+                    with lab.pause(lab.client):
+                        lab.clock.advance(31)
+                    assert lease.state is lockfast.State.LOST
         """
         session = client._session
         session.enter()
@@ -59,6 +76,9 @@ class LabCore:
         """Take a lease away from its holder, as `lockfast break` does.
 
         The callbacks of `on_lost` have run when this returns.
+
+        Args:
+            lease: A lease of a client of this lab, or a `MultiLease`.
         """
         memory = self._memory
         leases: list[LeaseCore] = []
@@ -73,7 +93,18 @@ class LabCore:
 
 
 class Lab(LabCore):
-    """A lab for blocking code: the fixture `lockfast_lab`, or `with Lab() as lab:`."""
+    """A lab for blocking code: the fixture `lockfast_lab`, or `with Lab() as lab:`.
+
+    Attributes:
+        clock: The clock of the lab.
+
+    Example:
+        ::
+
+            with Lab() as lab, lab.client.lock("job", ttl=30) as lease:
+                lab.clock.advance(3600)
+                lease.ensure_held()  # the client has renewed it for an hour
+    """
 
     def __init__(self) -> None:
         """Start with an empty engine, at the present."""
@@ -88,7 +119,11 @@ class Lab(LabCore):
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> Client:
         """Return another client of the same engine, as another process would have.
 
-        `deadlock_after`: as in `lockfast.connect`.
+        Args:
+            deadlock_after: As for `lockfast.connect`.
+
+        Returns:
+            The client. The lab closes it.
         """
         runtime = LabThreads(self.clock.now)
         session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)
@@ -106,7 +141,19 @@ class Lab(LabCore):
 
 
 class AsyncLab(LabCore):
-    """A lab for asyncio: `async with AsyncLab() as lab:`."""
+    """A lab for asyncio: `async with AsyncLab() as lab:`.
+
+    Attributes:
+        clock: The clock of the lab. Its `advance` is a coroutine.
+
+    Example:
+        ::
+
+            async with AsyncLab() as lab:
+                async with lab.client.lock("job", ttl=30) as lease:
+                    await lab.clock.advance(3600)
+                    lease.ensure_held()
+    """
 
     def __init__(self) -> None:
         """Start with an empty engine, at the present."""
@@ -121,7 +168,11 @@ class AsyncLab(LabCore):
     def connect(self, *, deadlock_after: float | None = DEADLOCK) -> AsyncClient:
         """Return another client of the same engine, as another process would have.
 
-        `deadlock_after`: as in `lockfast.connect`.
+        Args:
+            deadlock_after: As for `lockfast.connect`.
+
+        Returns:
+            The client. The lab closes it.
         """
         runtime = LabTasks(self.clock.now)
         session = Session(lambda: self._engine(runtime.bell()), runtime, None, deadlock_after)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def lockfast_lab() -> Iterator[Lab]:
     """Return a `Lab`: a memory engine on a clock that the test moves.
 
-    It has `client`, `clock`, `connect`, `lose` and `pause`.
+    Yields:
+        The lab, with `client`, `clock`, `connect`, `lose` and `pause`. It closes its clients.
     """
     from lockfast.testing.lab import Lab  # noqa: PLC0415  # only tests that use it pay for it
 

@@ -101,7 +101,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_broken(
     with lockfast.connect(call.url) as client, client.lock("x", ttl=LONG) as lease:
         said = call("break", "x", *REASON)
         assert said.code == 64
-        assert "say --yes" in said.err
+        assert "pass --yes" in said.err
         assert [each.id for each in client.lock("x").queue()] == [lease.id]
     sys.stdin.close()
 

@@ -33,7 +33,7 @@ def test_each_command_has_examples_that_it_understands_and_its_exit_codes(
     assert "Exit codes:" in said
     if command != "demo":  # it runs an engine of its own
         assert re.search(r"^ +69  the engine cannot be reached", said, re.MULTILINE)
-        assert re.search(r"^ +78  the engine refuses us", said, re.MULTILINE)
+        assert re.search(r"^ +78  the engine rejects the request", said, re.MULTILINE)
     examples = re.findall(r"^\s+lockfast (.*)", said.partition("For example:")[2], re.MULTILINE)
     assert examples
     for example in examples:

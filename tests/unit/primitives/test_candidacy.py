@@ -38,6 +38,16 @@ def test_it_is_not_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             assert gained.wait(5.0)
 
 
+def test_a_value_that_cannot_be_published_is_refused_at_once() -> None:
+    """It failed in the background, once a second, and nobody ever led."""
+    with lockfast.connect("memory://") as client:
+        election = client.election("x")
+        with pytest.raises(ValueError, match="1024 bytes at most"):
+            election.run(lambda _: None, lambda: None, value="v" * 1025)
+        with pytest.raises(TypeError, match="a leader's value is a str"):
+            election.run(lambda _: None, lambda: None, value=7)  # type: ignore[arg-type]  # the test
+
+
 def test_a_callback_that_ends_by_a_cancellation_does_not_end_the_candidacy() -> None:
     """`task.cancel(); await task` in `on_lose` ended it, and left the leadership taken."""
     gained: list[int] = []

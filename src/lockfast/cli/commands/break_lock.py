@@ -19,15 +19,19 @@ from lockfast.plain import plain
 Reason = Annotated[
     str,
     typer.Option(
-        help="Why: it is stored, and shown to the old holder.",
+        help="Why you break the lock. It is stored, and shown to the old holder.",
         callback=readable,
         show_default=False,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Id = Annotated[
     str | None,
-    typer.Option("--id", metavar="ID", help="Which, if several hold it: an id of `who --json`."),
+    typer.Option(
+        "--id",
+        metavar="ID",
+        help="The id of the holder, from `who --json`. It is needed if the lock has several.",
+    ),
 ]
 
 
@@ -53,9 +57,9 @@ def breaks(  # noqa: PLR0913  # each is an option
 
     Exit codes:
       0   it was broken
-      1   nobody holds it, or you said no
+      1   nobody holds it, or you did not confirm
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         queue = client.lock(name).queue()
@@ -85,7 +89,7 @@ def breaks(  # noqa: PLR0913  # each is an option
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise ValueError("break asks before it acts, and there is nobody to ask: say --yes")
+        raise ValueError("break asks for confirmation, and this is not a terminal: pass --yes")
     return typer.confirm("Break it?")
 
 

@@ -12,9 +12,9 @@ from lockfast.plain import plain
 
 
 def deadlocks(context: typer.Context, *, json: Json = False) -> int:
-    """Find threads and tasks that wait for each other in a circle, on all machines.
+    """Find threads and tasks that wait for each other in a cycle, on all machines.
 
-    Programs detect their own deadlocks after a second, and the youngest claim of the circle gives
+    Programs detect their own deadlocks after a second, and the youngest waiter of the cycle gives
     way. A deadlock that stays longer has one of two causes: a program does not look for deadlocks
     (deadlock_after=None), or one of the programs cannot look, because it is stopped, or has died
     and its lease has not expired yet. The command reads all locks twice, and shows only deadlocks
@@ -28,7 +28,7 @@ def deadlocks(context: typer.Context, *, json: Json = False) -> int:
       0   there is none
       1   there is one
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         circles = client.deadlocks()

@@ -21,7 +21,8 @@ Require = Annotated[
     str | None,
     typer.Option(
         metavar="LEVEL",
-        help="Be content with this level, whatever else is found: efficiency, fenced, consensus.",
+        help="Exit with 0 if the server guarantees at least this level: efficiency, fenced or "
+        "consensus.",
         show_default=False,
     ),
 ]
@@ -46,7 +47,7 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
       0   all is well; with --require, the level is at least that
       1   something is to be changed; with --require, the level is below that
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     required = None if require is None else Level.of(require)
     with connect(context) as client:

@@ -35,7 +35,7 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
             "--value",
             metavar="TEXT",
             callback=readable,
-            help="What the others should know of a leader.",
+            help="A text that all clients can read while this process leads, such as its address.",
         ),
     ] = "",
     ttl: Ttl = 30.0,

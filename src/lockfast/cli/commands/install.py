@@ -28,7 +28,7 @@ def install(context: typer.Context) -> None:
     Exit codes:
       0   the engine is ready
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, a missing right
+      78  the engine rejects the request: a wrong password, a missing right
     """
     connect(context).close()  # raises if the URL is wrong, and sends nothing
     where = plain(address(context))

@@ -28,7 +28,7 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
     Exit codes:
       0   also if there is none
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         claims = client.inspect(prefix)

@@ -25,11 +25,16 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     command: Command,
     *,
     nonblock: Annotated[
-        bool, typer.Option("--nonblock", "-n", help="Do not wait if it is busy.")
+        bool, typer.Option("--nonblock", "-n", help="Do not wait if the lock is held.")
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", "-w", metavar="SECONDS", help="Wait so long at most."),
+        typer.Option(
+            "--timeout",
+            "-w",
+            metavar="SECONDS",
+            help="How many seconds to wait for the lock. By default, wait for ever.",
+        ),
     ] = None,
     conflict: Annotated[
         int,
@@ -39,13 +44,18 @@ def run(  # noqa: PLR0913  # each is an option that users look for
             metavar="CODE",
             min=0,
             max=255,
-            help="Exit with this instead of 75 if it is busy; with 0, say nothing.",
+            help="Exit with this code instead of 75 if the lock is held. With 0, print nothing.",
         ),
     ] = Code.BUSY,
     ttl: Ttl = 30.0,
     slots: Annotated[
         int | None,
-        typer.Option("--slots", metavar="N", min=1, help="Let N run at once, on all machines."),
+        typer.Option(
+            "--slots",
+            metavar="N",
+            min=1,
+            help="Use a semaphore: at most N commands run at once, on all machines.",
+        ),
     ] = None,
     at_least: Annotated[
         float,
@@ -65,7 +75,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
         typer.Option(
             "--purpose",
             metavar="TEXT",
-            help="What `who` and `ls` show of it; without this, the name of the command.",
+            help="A text that `who` and `ls` show. The default is the name of the command.",
         ),
     ] = None,
 ) -> int:

@@ -49,7 +49,7 @@ def watch(
     Exit codes:
       0   it was ended by Ctrl-C, or after --count looks
       69  the engine cannot be reached when it starts
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         looks = _looks(client, prefix, every, count)

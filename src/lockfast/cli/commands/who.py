@@ -29,7 +29,7 @@ def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
       0   it is held
       1   it is free
       69  the engine cannot be reached
-      78  the engine refuses us: a wrong password, no rights, no schema
+      78  the engine rejects the request: a wrong password, no rights, no schema
     """
     with connect(context) as client:
         claims = client.lock(name).queue()

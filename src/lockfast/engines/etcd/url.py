@@ -19,7 +19,7 @@ def login_of(target: Target) -> Login:
     """Return the addresses and the credentials in a URL. Raise `ValueError` if it is wrong."""
     options = target.take(*OPTIONS)
     if target.scheme not in ("etcd", "etcds"):
-        raise ValueError(f"no such way to etcd: {target.scheme}://")
+        raise ValueError(f"there is no {target.scheme}://: write etcd:// or etcds://")
     if target.path.strip("/"):
         raise ValueError(f"{target.scheme}:// has no path, and there is one: {target.path!r}")
     if ("ssl_certfile" in options) != ("ssl_keyfile" in options):

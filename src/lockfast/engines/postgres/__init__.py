@@ -32,7 +32,11 @@ AT_ONCE = 10  # connections for callers; other callers wait, as a server has 100
 
 
 def schema() -> str:
-    """Return the SQL that `install` runs, for those who keep their migrations themselves."""
+    """Return the SQL that `install` runs, for projects that manage their migrations themselves.
+
+    Returns:
+        The statements, as one text.
+    """
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 
@@ -49,8 +53,8 @@ def install(url: str, *, role: str | None = None) -> None:
     Raises:
         EngineUnavailable: The database cannot be reached, or another transaction is in the way.
         EngineRefused: The password is wrong, a right or the role is missing, or a later version of
-        lockfast has installed the schema.
-
+            lockfast has installed the schema.
+        ValueError: The URL is not one of PostgreSQL, or has an option that does not exist.
     """
     target = parse(url)
     target.take(*LIBPQ, *OURS)

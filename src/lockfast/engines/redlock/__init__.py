@@ -33,7 +33,7 @@ def install(url: str, *, lost: bool = False) -> None:
     Raises:
         EngineUnavailable: A node cannot be reached.
         EngineRefused: The login or a command is refused, or members are a minority without `lost`.
-
+        ValueError: The URL is not one of Redlock, or has an option that does not exist.
     """
     nodes, login, _ = read(parse(url))
     transport = ThreadTransport(nodes, login, now)

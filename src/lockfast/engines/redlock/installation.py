@@ -31,8 +31,8 @@ async def make_members(transport: Transport, deadline: float, *, lost: bool) -> 
     if members and not lost:
         raise EngineRefused(
             f"{members} of {len(transport.nodes)} nodes are members, and the others have lost "
-            "their data. Leases that were granted before may still be believed in: wait for the "
-            "longest ttl in use, or stop whoever holds one. Then install(url, lost=True)."
+            "their data. Clients may still hold leases that were granted before. Wait for the "
+            "longest ttl in use, or stop those clients. Then call install(url, lost=True)."
         )
     known = [mark[0] for each in marks for mark in each if mark is not None]
     clocks = [int(at) * 1_000_000 + int(micros) for _, (at, micros) in told]

@@ -24,11 +24,7 @@ class FileGuardCore:
     """The shared part of the sync and async guards."""
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
-        """Take the path of the file. Nothing is opened.
-
-        - `timeout`: seconds to wait for another writer, then `TimeoutError`. A writer that is
-          paused between its check and its rename holds the flock, and nobody can take it away.
-        """
+        """Take the path of the file. Nothing is opened."""
         self.path = Path(os.path.realpath(path))  # a rename would replace the link, not its target
         self._mark = self.path.with_name(f"{self.path.name}.mark")
         self._lock = self.path.with_name(f"{self.path.name}.lock")
@@ -40,8 +36,18 @@ class FileGuardCore:
     async def _seal(self, lease: Holder) -> None:
         """Store the token, so that the guard rejects earlier holders from now on.
 
-        Call it right after acquiring, before the first read. Raises `StaleToken` if a later holder
-        has been there.
+        Call it right after acquiring, before the first read.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            Unguarded: The file is on a network filesystem.
+            TimeoutError: Another process has been writing for the guard's `timeout`.
+            ValueError: The mark is unreadable or of another lock.
+            TypeError: The lease is a permit of a semaphore.
+            OSError: The file, its mark or its folder cannot be read or written.
         """
         await self._change(lease, lambda: None)
 
@@ -50,6 +56,18 @@ class FileGuardCore:
 
         A reader sees the old content or the new one, never a mixture. When this returns, the new
         content is on the disk.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            data: The new content.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            Unguarded: The file is on a network filesystem.
+            TimeoutError: Another process has been writing for the guard's `timeout`.
+            ValueError: The mark is unreadable or of another lock.
+            TypeError: The lease is a permit of a semaphore.
+            OSError: The file, its mark or its folder cannot be read or written.
         """
         at = shown(lease)
         await self._settle(lease, partial(self._write_now, at, data))
@@ -57,12 +75,36 @@ class FileGuardCore:
     async def _replace(self, lease: Holder, ready: str | os.PathLike[str]) -> None:
         """Move the file `ready` into the place of the guarded file, or raise `StaleToken`.
 
-        Use it for content that is too big for memory. Write `ready` to the same filesystem first.
+        Use it for content that is too big for memory.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            ready: The path of a complete file on the same filesystem.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            Unguarded: The file is on a network filesystem.
+            TimeoutError: Another process has been writing for the guard's `timeout`.
+            ValueError: The mark is unreadable or of another lock.
+            TypeError: The lease is a permit of a semaphore.
+            OSError: The file, its mark or its folder cannot be read or written.
         """
         await self._change(lease, partial(self._move, Path(ready)))
 
     async def _remove(self, lease: Holder) -> None:
-        """Delete the file if it exists, or raise `StaleToken`. Its mark stays."""
+        """Delete the file if it exists, or raise `StaleToken`. Its mark stays.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            Unguarded: The file is on a network filesystem.
+            TimeoutError: Another process has been writing for the guard's `timeout`.
+            ValueError: The mark is unreadable or of another lock.
+            TypeError: The lease is a permit of a semaphore.
+            OSError: The file, its mark or its folder cannot be read or written.
+        """
         await self._change(lease, self._unlink)
 
     async def _change(self, lease: Holder, change: Callable[[], None]) -> None:
@@ -142,6 +184,19 @@ class FileGuard(FileGuardCore):
     The mark is stored beside the file, in `NAME.mark`. On a network filesystem every method raises
     `Unguarded`, because a flock can be lost silently there, and other machines may see a rename
     late.
+
+    Args:
+        path: The path of the file. A symbolic link stands for the file that it points to.
+        timeout: Seconds to wait for another writer. A writer that is paused between its check and
+            its rename holds the flock, and no other process can take it away.
+
+    Example:
+        ::
+
+            guard = FileGuard("report.txt")
+            with client.lock("report", ttl=10) as lease:
+                guard.seal(lease)
+                guard.write(lease, b"the whole report")
     """
 
     seal = blocking(FileGuardCore._seal)
@@ -154,6 +209,18 @@ class AsyncFileGuard(FileGuardCore):
     """The same as `FileGuard`, for asyncio. The work is done in a thread.
 
     If a write is cancelled while it runs, it may still take effect.
+
+    Args:
+        path: The path of the file. A symbolic link stands for the file that it points to.
+        timeout: Seconds to wait for another writer. See `FileGuard`.
+
+    Example:
+        ::
+
+            guard = AsyncFileGuard("report.txt")
+            async with client.lock("report", ttl=10) as lease:
+                await guard.seal(lease)
+                await guard.write(lease, b"the whole report")
     """
 
     seal = FileGuardCore._seal

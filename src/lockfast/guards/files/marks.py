@@ -32,7 +32,7 @@ def read(path: Path, name: str) -> Mark | None:
         said = json.loads(text)
         mark, owner = Mark(int(said["token"]), said["id"]), said["name"]
     except Exception as error:  # deeply nested brackets raise a RecursionError
-        raise ValueError(f"{path} is not a mark of ours: nothing was written") from error
+        raise ValueError(f"{path} is not a mark of lockfast: nothing was written") from error
     if owner != name:
         raise ValueError(
             f"{path} is of the lock {owner!r}, not {name!r}: tokens of two locks do not compare"
@@ -136,7 +136,15 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class MarkFolder(MutableMapping[str, Mark]):
-    """A folder with one file per mark, for `Door(marks=...)`. One process at a time can use it."""
+    """A folder with one file per mark, for `Door(marks=...)`. One process at a time can use it.
+
+    Args:
+        folder: The path of the folder. It is created if needed.
+
+    Raises:
+        RuntimeError: Another process uses the folder.
+        OSError: The folder cannot be created or opened.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Create the folder if needed, and lock it. Raise `RuntimeError` if it is in use."""

@@ -48,9 +48,6 @@ class Events(Protocol):
 class Door:
     """Decides which requests an application may serve. Make one for each application.
 
-    `resource(method, path)` returns the name of the lock that guards a request, or None. The server
-    must choose the name. A client that chose it could choose a lock whose mark admits its token.
-
     `marks` determines the guarantee:
 
     - None: the door compares no tokens. The handler finds the token in the request, and runs a
@@ -59,19 +56,41 @@ class Door:
       rejects stale ones, also after a restart.
     - A dict: the same, but a restart or a second process does not know the marks. Advisory only.
 
-    `patience`: seconds for which a new holder waits for the running requests of earlier ones.
-
     A header proves nothing. Anybody who may send a request can write one, and a higher token raises
-    the mark for good. So the middleware must run inside of authentication, and two functions
-    restrict who may show a token, and which one:
+    the mark for good. So the middleware must run inside of authentication, and `authenticated` and
+    `verify` restrict who may show a token, and which one.
 
-    - `authenticated(request)` gets the scope (ASGI) or the environ (WSGI) of a request with a
-      token. It returns True if the sender may show a token. It must be a plain function in ASGI
-      too. If the key that it looks up is missing, let it raise `KeyError`: the middleware then runs
-      outside of authentication, and no request passes.
-    - `verify(shown)` returns whether a token that would raise the mark is held. It may be an
-      `async` function in ASGI. `held_in(client)` asks the engine. With `marks=None` it is called
-      for every token.
+    Args:
+        resource: Gets the method and the path of a request, and returns the name of the lock that
+            guards it, or None. The server must choose the name. A client that chose it could choose
+            a lock whose mark admits its token.
+        marks: Where the marks are stored: None, a `MarkFolder` or a dict, see above.
+        patience: Seconds for which a new holder waits for the running requests of earlier ones.
+        authenticated: Gets the scope (ASGI) or the environ (WSGI) of a request with a token, and
+            returns True if the sender may show a token. It must be a plain function in ASGI too. If
+            the key that it looks up is missing, let it raise `KeyError`: the middleware then runs
+            outside of authentication, and no request passes.
+        verify: Gets the values of a token that would raise the mark, or of every token with
+            `marks=None`, and returns whether it is held. It may be an `async` function in ASGI.
+            `held_in(client)` asks the engine.
+
+    Raises:
+        TypeError: `authenticated` is a coroutine function.
+
+    Example:
+        ::
+
+            from lockfast.guards.files import MarkFolder
+            from lockfast.guards.http import Door, held_in
+            from lockfast.guards.http.wsgi import FencingMiddleware
+
+            door = Door(
+                lambda method, path: f"invoice:{path.rpartition('/')[2]}",
+                marks=MarkFolder("marks"),
+                authenticated=lambda environ: environ["REMOTE_USER"] == "billing",
+                verify=held_in(client),
+            )
+            application = FencingMiddleware(application, door)
     """
 
     def __init__(

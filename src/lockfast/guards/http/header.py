@@ -28,16 +28,44 @@ _QUOTED = 100  # characters of a malformed header that the error message quotes
 
 
 def header(lease: Holder) -> str:
-    """Return the value of the `Fencing-Token` header for a lease."""
+    """Return the value of the `Fencing-Token` header for a lease.
+
+    Args:
+        lease: A lease, or what `parse` of the HTTP guard returned.
+
+    Returns:
+        The value. It never changes while the lease is held.
+
+    Raises:
+        TypeError: The lease is a permit of a semaphore.
+    """
     at = shown(lease)
     text = f'"{at.token}";id="{at.id}";name="{quote(at.name, safe="")}"'
     return f'{text};floor="{at.floor}"' if at.shared else text
 
 
 def parse(value: str) -> Shown:
-    """Return the values in a `Fencing-Token` header. Raise `ValueError` if it is malformed.
+    """Return the values in a `Fencing-Token` header. Pass them to a guard in place of a lease.
 
     The values are not verified: anybody can write a header. See `Door`.
+
+    Args:
+        value: The value of the header.
+
+    Returns:
+        The name of the lock, the token and the id of the claim.
+
+    Raises:
+        ValueError: The header is malformed.
+
+    Example:
+        ::
+
+            from lockfast.guards.http import header, parse
+
+            with client.lock("invoice:42", ttl=10) as lease:
+                shown = parse(header(lease))
+                assert (shown.name, shown.token) == ("invoice:42", lease.token)
     """
     item = _ITEM.fullmatch(value.strip())
     shortened = value[:_QUOTED]

@@ -17,8 +17,11 @@ class Problem(NamedTuple):
     """A complete HTTP response."""
 
     status: HTTPStatus
+    """The status code."""
     headers: list[tuple[str, str]]
+    """Pairs of a header's name and value."""
     body: bytes
+    """The body, in JSON."""
 
 
 def problem(error: StaleToken) -> Problem:
@@ -26,6 +29,12 @@ def problem(error: StaleToken) -> Problem:
 
     Both middlewares send it if the error reaches them. Some frameworks, such as Flask, turn every
     exception into a 500 before that. Register an error handler there that returns this response.
+
+    Args:
+        error: What a guard raised in the handler.
+
+    Returns:
+        The status, the headers and the body to send.
     """
     said = {"name": error.name, "token": str(error.token), "current": str(error.current)}
     return made(HTTPStatus.PRECONDITION_FAILED, _STALE, str(error), said)

@@ -20,7 +20,18 @@ class Fencing(AuthBase):
     """Adds the token to requests. If the server rejects it, the request raises `StaleToken`, and
     the lease is LOST.
 
-    - `auth`: another authentication to use as well, since this one takes the place of `auth`.
+    Args:
+        lease: The lease, or what `parse` of the HTTP guard returned.
+        auth: Another authentication to use as well, since this one takes the place of `auth`.
+
+    Raises:
+        TypeError: The lease is a permit of a semaphore.
+
+    Example:
+        ::
+
+            with client.lock("invoice:42", ttl=10) as lease:
+                requests.put("http://localhost:8000/invoices/42", auth=Fencing(lease))
     """
 
     def __init__(

@@ -22,8 +22,14 @@ def held_in(client: Locks) -> Verify:
     """Return a function for `Door(verify=...)` that asks the engine for a holder with that token.
 
     Id and token must be those of a present holder, so a forged token raises no mark. This costs one
-    round trip for each new holder. Pass an `AsyncClient` in an ASGI application, and a `Client` in
-    a WSGI application.
+    round trip for each new holder.
+
+    Args:
+        client: An `AsyncClient` in an ASGI application, and a `Client` in a WSGI application.
+
+    Returns:
+        A function that takes the values of a token. It returns True if a present holder has that
+        token. It raises `EngineError` if the engine cannot be reached.
     """
 
     def verify(at: Shown) -> bool | Awaitable[bool]:

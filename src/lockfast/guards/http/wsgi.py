@@ -24,6 +24,16 @@ class FencingMiddleware:
     """Rejects requests with a stale token, by the rules of its `Door`.
 
     The application finds the values of the token in `environ["lockfast.shown"]`.
+
+    Args:
+        app: The application to wrap.
+        door: The rules.
+
+    Example:
+        ::
+
+            door = Door(lambda method, path: f"invoice:{path.rpartition('/')[2]}", marks=None)
+            application = FencingMiddleware(application, door)
     """
 
     def __init__(self, app: WSGIApplication, door: Door) -> None:

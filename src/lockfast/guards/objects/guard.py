@@ -4,74 +4,51 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
 
-from botocore.exceptions import ClientError
-
-from lockfast.errors import EngineRefused, StaleToken
-from lockfast.guards.mark import Holder, Mark, admit, refused, shown
-from lockfast.guards.objects.envelope import HEAD, Envelope, pack, seal, unpack
-from lockfast.runtime.aio import Aio
+from lockfast.guards.mark import Holder, shown
+from lockfast.guards.objects.conditional_puts import CHANGED, ConditionalPuts
+from lockfast.guards.objects.envelope import Envelope
 from lockfast.runtime.drive import blocking
-from lockfast.runtime.threads import Threads
-
-TRIES = 100
-"""Attempts to write. An attempt fails if another client has written in between. If so many fail in
-a row, the store reports changes that did not happen."""
-PAUSE = 0.02  # seconds before another attempt after a 409: the store is busy with another put
-MISSING, CONFLICT, CHANGED = 404, 409, 412
-REMEMBERED = 1024  # keys for which a guard remembers its last write
 
 
-class S3(Protocol):
-    """A client of boto3 or aiobotocore."""
-
-    @property
-    def get_object(self) -> Callable[..., Any]:
-        """Read an object."""
-
-    @property
-    def put_object(self) -> Callable[..., Any]:
-        """Write an object, perhaps with a condition."""
-
-
-class Found(NamedTuple):
-    """The state of an object, and its ETag for the condition of the next put."""
-
-    envelope: Envelope
-    etag: str
-
-
-class ObjectGuardCore:
+class ObjectGuardCore(ConditionalPuts):
     """The shared part of the sync and async guards."""
 
-    _tasks: bool
-
-    def __init__(self, client: S3, bucket: str) -> None:
-        """Take the client and the name of the bucket. Nothing is sent."""
-        if hasattr(client, "__aenter__") is not self._tasks:
-            other = "ObjectGuard" if self._tasks else "AsyncObjectGuard"
-            kind = "a blocking" if self._tasks else "an asyncio"
-            raise TypeError(f"this is {kind} client: use {other}")
-        self._client = client
-        self._bucket = bucket
-        self._runtime = Aio() if self._tasks else Threads()
-        self._proven = False
-        self._known: dict[str, Found] = {}
-        """The last write of this guard to each key. The holder's next put needs no read before."""
-
     async def _get(self, key: str) -> bytes | None:
-        """Return the body of an object, or None if it does not exist or was deleted."""
+        """Return the body of an object.
+
+        Args:
+            key: The key of the object.
+
+        Returns:
+            The body, or None if the object does not exist or was deleted.
+
+        Raises:
+            ValueError: The object was not written by a guard.
+            botocore.exceptions.ClientError: The store has failed.
+        """
         found = await self._fetch(key)
         return None if found is None or found.envelope.gone else found.envelope.body
 
     async def _seal(self, lease: Holder, key: str) -> bytes | None:
         """Store the token, so that the object rejects earlier holders, and return the body.
 
-        Call it right after acquiring, instead of the first read. It rewrites the object. Returns
-        None if the object does not exist or was deleted. Raises `StaleToken` if a later holder has
-        been there.
+        Call it right after acquiring, instead of the first read. It rewrites the object.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            key: The key of the object.
+
+        Returns:
+            The body, or None if the object does not exist or was deleted.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            EngineRefused: The store ignores conditions, or reports changes without end.
+            ValueError: The object was not written by a guard, or is guarded by another lock.
+            TypeError: The lease is a permit of a semaphore.
+            botocore.exceptions.ClientError: The store has failed.
         """
         kept: bytes | None = None
 
@@ -86,7 +63,17 @@ class ObjectGuardCore:
     async def _put(self, lease: Holder, key: str, body: bytes) -> None:
         """Write an object, or raise `StaleToken` and write nothing.
 
-        Raises `EngineRefused` if the store ignores conditions.
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            key: The key of the object.
+            body: The new body.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            EngineRefused: The store ignores conditions, or reports changes without end.
+            ValueError: The object was not written by a guard, or is guarded by another lock.
+            TypeError: The lease is a permit of a semaphore.
+            botocore.exceptions.ClientError: The store has failed.
         """
         await self._write(lease, key, lambda _: body)
 
@@ -95,6 +82,17 @@ class ObjectGuardCore:
 
         It stays in the bucket as a small object with its mark. A real DELETE would delete the mark
         too, and a stale holder could then write again.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            key: The key of the object.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            EngineRefused: The store ignores conditions, or reports changes without end.
+            ValueError: The object was not written by a guard, or is guarded by another lock.
+            TypeError: The lease is a permit of a semaphore.
+            botocore.exceptions.ClientError: The store has failed.
         """
         await self._write(lease, key, lambda _: None)
 
@@ -103,7 +101,19 @@ class ObjectGuardCore:
 
         It writes the parts under new random keys first, and then a manifest at `key` that lists
         those keys. If the writer is rejected or crashes, its parts stay in the bucket, but no
-        manifest lists them. Raises `StaleToken` if a later holder has been there.
+        manifest lists them.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            key: The key of the manifest.
+            parts: The bodies, by names of your own.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            EngineRefused: The store ignores conditions, or reports changes without end.
+            ValueError: The object was not written by a guard, or is guarded by another lock.
+            TypeError: The lease is a permit of a semaphore.
+            botocore.exceptions.ClientError: The store has failed.
         """
         batch = secrets.token_hex(16)
         keys = {name: f"{key}.parts/{batch}/{number}" for number, name in enumerate(parts)}
@@ -113,9 +123,18 @@ class ObjectGuardCore:
         await self._put(lease, key, json.dumps(keys).encode())
 
     async def _get_all(self, key: str) -> dict[str, bytes] | None:
-        """Return the objects that `put_all` wrote, or None if there are none or they were deleted.
+        """Return the objects that `put_all` wrote.
 
-        Raises `KeyError` if a part is missing.
+        Args:
+            key: The key of the manifest.
+
+        Returns:
+            The bodies by name, or None if there is no manifest or it was deleted.
+
+        Raises:
+            KeyError: The manifest names an object that does not exist.
+            ValueError: The manifest was not written by a guard.
+            botocore.exceptions.ClientError: The store has failed.
         """
         manifest = await self._get(key)
         if manifest is None:
@@ -129,8 +148,14 @@ class ObjectGuardCore:
     async def _check(self, key: str) -> None:
         """Raise `EngineRefused` unless the store honours conditions.
 
-        `key` names an object that this test may overwrite. A store, or a proxy in front of it, that
-        ignores `If-Match` would accept every stale put.
+        A store, or a proxy in front of it, that ignores `If-Match` would accept every stale put.
+
+        Args:
+            key: The key of an object that this test may overwrite.
+
+        Raises:
+            EngineRefused: The store ignores conditions.
+            botocore.exceptions.ClientError: The store has failed.
         """
         for condition in ({}, {"IfNoneMatch": "*"}, {"IfMatch": '"0"'}):
             status, _ = await self._store(key, b"lockfast: are conditions honoured?", **condition)
@@ -138,129 +163,28 @@ class ObjectGuardCore:
                 raise self._ignores(next(iter(condition)))
         self._proven = True
 
-    async def _probe(self, key: str, data: bytes, **condition: str) -> None:
-        """Put `data` with a condition that is false, and raise if the store accepts it.
-
-        The first write of a guard does this, because few users call `check`. A store that honours
-        conditions changes nothing. One that ignores them stores only what would be written anyway.
-        """
-        if not self._proven:
-            status, _ = await self._store(key, data, **condition)
-            if status not in (MISSING, CONFLICT, CHANGED):
-                raise self._ignores(next(iter(condition)))
-
-    def _ignores(self, condition: str) -> EngineRefused:
-        return EngineRefused(
-            f"the object store of {self._bucket!r} ignores {condition}: a guard there would refuse "
-            "nothing"
-        )
-
-    async def _write(
-        self,
-        lease: Holder,
-        key: str,
-        change: Callable[[Envelope | None], bytes | None],
-        *,
-        whole: bool = False,
-    ) -> None:
-        """Read the object, check its mark, and put on condition that it has not changed since.
-
-        If it has changed, start again. `change` returns the new body for the present state.
-        `whole`: read the whole object and not only its first line.
-        """
-        at = shown(lease)
-        sent: Envelope | None = None
-        known = self._known.get(key)
-        if whole or known is None or known.envelope.mark != at.seal:
-            known = None  # a decision about another mark needs the present state of the object
-        for _ in range(TRIES):
-            found = known or await self._fetch(key, whole=whole)
-            known = None  # if it was out of date, the store rejects the put, and the next try reads
-            if found is not None and sent is not None and found.envelope.nonce == sent.nonce:
-                return  # the previous put was applied, but its reply was lost
-            mark = self._admit(lease, key, found)
-            body = change(None if found is None else found.envelope)
-            if whole and found is not None and mark == found.envelope.mark:
-                return  # this claim has already sealed the object
-            sent = seal(at.name, mark, body)
-            condition = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found.etag}
-            data = pack(sent)
-            await self._probe(key, data, IfMatch='"0"')
-            status, etag = await self._store(key, data, **condition)
-            if status not in (MISSING, CONFLICT, CHANGED):
-                await self._probe(key, data, IfNoneMatch="*")
-                self._proven = True
-                self._remember(key, Found(sent._replace(body=b""), etag))
-                return
-            if status == CONFLICT:
-                await self._runtime.sleep(PAUSE)
-        raise EngineRefused(f"{TRIES} puts of {key!r} in a row met another's: is its ETag stable?")
-
-    def _admit(self, lease: Holder, key: str, found: Found | None) -> Mark:
-        at = shown(lease)
-        if found is not None and found.envelope.name != at.name:
-            raise ValueError(
-                f"{key!r} is guarded by the lock {found.envelope.name!r}, not {at.name!r}: "
-                "tokens of two locks do not compare"
-            )
-        try:
-            return admit(None if found is None else found.envelope.mark, at)
-        except StaleToken as stale:
-            raise refused(lease, stale.current) from None
-
-    def _remember(self, key: str, found: Found) -> None:
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[key] = found
-
-    async def _fetch(self, key: str, *, whole: bool = True) -> Found | None:
-        read = await self._read(key, **({} if whole else {"Range": f"bytes=0-{HEAD - 1}"}))
-        return None if read is None else Found(unpack(read[0]), read[1])
-
-    async def _read(self, key: str, **how: str) -> tuple[bytes, str] | None:
-        """Return the content of an object and its ETag, or None if it does not exist."""
-        try:
-            reply: Any = self._client.get_object(Bucket=self._bucket, Key=key, **how)
-            if self._tasks:
-                reply = await reply
-            data: Any = reply["Body"].read()
-            if self._tasks:
-                data = await data
-        except ClientError as error:
-            if _status(error) != MISSING:
-                raise
-            return None
-        return data, reply["ETag"]
-
-    async def _store(self, key: str, data: bytes, **condition: str) -> tuple[int, str]:
-        """Put an object, and return the HTTP status and the ETag."""
-        try:
-            reply: Any = self._client.put_object(
-                Bucket=self._bucket, Key=key, Body=data, **condition
-            )
-            if self._tasks:
-                reply = await reply
-        except ClientError as error:
-            if not condition or _status(error) not in (MISSING, CONFLICT, CHANGED):
-                raise
-            return _status(error), ""
-        return 200, reply["ETag"]
-
-
-def _status(error: ClientError) -> int:
-    """Return the HTTP status of an error. 0 for a missing bucket, which must not look like a
-    missing object.
-    """
-    if error.response["Error"].get("Code") == "NoSuchBucket":
-        return 0
-    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
-
 
 class ObjectGuard(ObjectGuardCore):
     """Rejects writes to objects by a process that has lost its lock. For clients of boto3.
 
     Every object has a mark of its own. The store must honour `If-Match` and `If-None-Match`. The
     first write tests that, and so does `check`.
+
+    Args:
+        client: A client of boto3 for S3.
+        bucket: The name of the bucket.
+
+    Raises:
+        TypeError: It is a client of aiobotocore.
+
+    Example:
+        ::
+
+            store = boto3.client("s3", endpoint_url="http://localhost:9000")
+            guard = ObjectGuard(store, "reports")
+            with client.lock("report", ttl=10) as lease:
+                before = guard.seal(lease, "2026/report") or b""
+                guard.put(lease, "2026/report", before + b"one more line")
     """
 
     _tasks = False
@@ -275,7 +199,27 @@ class ObjectGuard(ObjectGuardCore):
 
 
 class AsyncObjectGuard(ObjectGuardCore):
-    """The same as `ObjectGuard`, for clients of aiobotocore."""
+    """Rejects writes to objects by a process that has lost its lock. For clients of aiobotocore.
+
+    Its methods are those of `ObjectGuard`, as coroutines.
+
+    Args:
+        client: A client of aiobotocore for S3.
+        bucket: The name of the bucket.
+
+    Raises:
+        TypeError: It is a client of boto3.
+
+    Example:
+        ::
+
+            session = aiobotocore.session.get_session()
+            async with session.create_client("s3", endpoint_url="http://localhost:9000") as store:
+                guard = AsyncObjectGuard(store, "reports")
+                async with client.lock("report", ttl=10) as lease:
+                    before = await guard.seal(lease, "2026/report") or b""
+                    await guard.put(lease, "2026/report", before + b"one more line")
+    """
 
     _tasks = True
 

@@ -25,7 +25,11 @@ statement on the table that comes after it."""
 
 
 def schema() -> str:
-    """Return the SQL that `install` runs, for projects that manage their migrations themselves."""
+    """Return the SQL that `install` runs, for projects that manage their migrations themselves.
+
+    Returns:
+        The statements, as one text.
+    """
     return (files(__name__) / "schema.sql").read_text(encoding="utf-8")
 
 
@@ -37,6 +41,13 @@ def install(conninfo: str, *, role: str | None = None) -> None:
         conninfo: The database, with a user that may create a schema in it.
         role: A role that may write under the guard from then on. It cannot lower a mark.
 
+    Raises:
+        psycopg.Error: The database cannot be reached, or the user lacks a right.
+
+    Example:
+        ::
+
+            install("postgresql://localhost/app")
     """
     with psycopg.connect(conninfo, autocommit=True) as connection:
         # As bytes, which psycopg's types allow besides literal strings, since this text is ours.

@@ -56,12 +56,29 @@ class ColumnsCore:
         """Assignments for the SET of that UPDATE, which raise the mark."""
 
     def add_to(self, table: str) -> Composed:
-        """Return the ALTER TABLE that adds the columns to a table."""
+        """Return the ALTER TABLE that adds the columns to a table.
+
+        Args:
+            table: The name of the table, perhaps with its schema and a dot before it.
+
+        Returns:
+            The statement, for `cursor.execute`.
+        """
         return SQL("ALTER TABLE {} {}").format(Identifier(*table.split(".")), self._new)
 
     @staticmethod
     def shown(lease: Holder) -> dict[str, object]:
-        """Return the query parameters for `where` and `set`."""
+        """Return the query parameters for `where` and `set`.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+
+        Returns:
+            Parameters to merge into those of your own statement.
+
+        Raises:
+            TypeError: The lease is a permit of a semaphore.
+        """
         at = shown(lease)
         return {
             "lockfast_token": at.token,
@@ -137,7 +154,23 @@ class AioLine:
 
 
 class Columns(ColumnsCore):
-    """Rejects stale writes to rows that have a mark in two columns of their own."""
+    """Rejects stale writes to rows that have a mark in two columns of their own.
+
+    Args:
+        token: The name of the column with the token, a bigint that is NOT NULL.
+        id: The name of the column with the claim's id, a text that is NOT NULL.
+
+    Example:
+        ::
+
+            columns = Columns()
+            with psycopg.connect("postgresql://localhost/app") as connection:
+                cursor = connection.cursor()
+                cursor.execute(columns.add_to("invoices"))
+                with client.lock("invoice:42", ttl=10) as lease:
+                    columns.update(cursor, lease, "invoices", {"id": 42}, {"paid": True})
+                    connection.commit()
+    """
 
     def update(
         self,
@@ -149,11 +182,18 @@ class Columns(ColumnsCore):
     ) -> None:
         """Update one row, in the transaction of `cursor`, unless the lease is stale.
 
-        - `key`: the columns and values that identify the row.
-        - `values`: the new values by column. A value may also be an expression of `psycopg.sql`.
+        Args:
+            cursor: A cursor of psycopg, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its schema and a dot before it.
+            key: The columns and values that identify the row.
+            values: The new values by column. A value may also be an expression of `psycopg.sql`.
 
-        Raises `StaleToken` if a later holder has been there; the lease is LOST then. Raises
-        `LookupError` if the key matches no row, or several.
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            psycopg.Error: The database has failed.
         """
         drive(self._write(ThreadLine(cursor), lease, table, key, values))
 
@@ -163,12 +203,41 @@ class Columns(ColumnsCore):
         """Store the token in the row, so that it rejects earlier holders from now on.
 
         Commit the transaction of `cursor` before the first read.
+
+        Args:
+            cursor: A cursor of psycopg, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its schema and a dot before it.
+            key: The columns and values that identify the row.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            psycopg.Error: The database has failed.
         """
         drive(self._write(ThreadLine(cursor), lease, table, key, {}))
 
 
 class AsyncColumns(ColumnsCore):
-    """The same as `Columns`, for asyncio."""
+    """The same as `Columns`, for asyncio.
+
+    Args:
+        token: The name of the column with the token, a bigint that is NOT NULL.
+        id: The name of the column with the claim's id, a text that is NOT NULL.
+
+    Example:
+        ::
+
+            columns = AsyncColumns()
+            url = "postgresql://localhost/app"
+            async with await psycopg.AsyncConnection.connect(url) as connection:
+                cursor = connection.cursor()
+                await cursor.execute(columns.add_to("invoices"))
+                async with client.lock("invoice:42", ttl=10) as lease:
+                    await columns.update(cursor, lease, "invoices", {"id": 42}, {"paid": True})
+                    await connection.commit()
+    """
 
     async def update(
         self,
@@ -178,11 +247,38 @@ class AsyncColumns(ColumnsCore):
         key: Mapping[str, object],
         values: Mapping[str, object],
     ) -> None:
-        """Update one row, unless the lease is stale. See `Columns.update`."""
+        """Update one row, unless the lease is stale. See `Columns.update`.
+
+        Args:
+            cursor: A cursor of psycopg, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its schema and a dot before it.
+            key: The columns and values that identify the row.
+            values: The new values by column. A value may also be an expression of `psycopg.sql`.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            psycopg.Error: The database has failed.
+        """
         await self._write(AioLine(cursor), lease, table, key, values)
 
     async def seal(
         self, cursor: AsyncCursor[Any], lease: Holder, table: str, key: Mapping[str, object]
     ) -> None:
-        """Store the token in the row. Commit it before the first read. See `Columns.seal`."""
+        """Store the token in the row. Commit it before the first read. See `Columns.seal`.
+
+        Args:
+            cursor: A cursor of psycopg, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its schema and a dot before it.
+            key: The columns and values that identify the row.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            psycopg.Error: The database has failed.
+        """
         await self._write(AioLine(cursor), lease, table, key, {})

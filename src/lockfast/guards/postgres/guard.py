@@ -144,8 +144,19 @@ class AsyncTransaction(Generic[Row]):
 class PostgresGuard(Generic[Row]):
     """Rejects writes to PostgreSQL by a process that has lost its lock, in the same transaction.
 
-    - `connection`: a psycopg connection, or a function that returns a context manager for one, such
-      as `pool.connection` of psycopg's pool.
+    Args:
+        connection: A psycopg connection, or a function that returns a context manager for one, such
+            as `pool.connection` of psycopg's pool.
+
+    Example:
+        ::
+
+            with psycopg.connect("postgresql://localhost/app") as connection:
+                guard = PostgresGuard(connection)
+                with client.lock("invoice:42", ttl=10) as lease:
+                    guard.seal(lease)
+                    with guard.transaction(lease) as cursor:
+                        cursor.execute("UPDATE invoices SET paid = true WHERE id = 42")
     """
 
     def __init__(
@@ -159,8 +170,16 @@ class PostgresGuard(Generic[Row]):
         """Store the token of each lease, so that the database rejects earlier holders from now on.
 
         Call it right after acquiring, before the first read. Otherwise a stale holder may still
-        write between your read and your write. It commits a transaction of its own. Raises
-        `StaleToken` if a later holder has been there.
+        write between your read and your write. It commits a transaction of its own.
+
+        Args:
+            leases: One or more leases, or what `parse` of the HTTP guard returned.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LeaseLost: A lease is not held any more.
+            TypeError: There is no lease, or a lease is a permit of a semaphore.
+            psycopg.Error: The database has failed, or the connection is in a transaction.
         """
         with self._connection() as connection:
             drive(Passage(ThreadLine(connection), leases).seal())
@@ -170,14 +189,26 @@ class PostgresGuard(Generic[Row]):
     ) -> AbstractContextManager[Cursor[Row]]:
         """Return a context manager for a transaction that checks the leases first.
 
-        `with` returns a cursor. The transaction is committed at the end of the block, and rolled
-        back if the block raises.
+        The transaction is committed at the end of the block, and rolled back if the block raises.
+        The `with` statement raises the exceptions below, not this call.
 
-        - `check_lease`: also ask the lock's engine, which must be in the same database. It then
-          cannot grant the lock to another holder before this transaction has ended.
+        Args:
+            leases: One or more leases, or what `parse` of the HTTP guard returned.
+            check_lease: Also ask the lock's engine, which must be in the same database. It then
+                cannot grant the lock to another holder before this transaction has ended.
 
-        Raises `StaleToken` if a later holder has been there. The lease is LOST then, and nothing is
-        written. Raises `Unguarded` if the block itself ends the transaction and continues.
+        Returns:
+            A context manager. `with` returns a cursor.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then, and nothing is
+                written.
+            LeaseLost: A lease is not held any more.
+            Unguarded: The block has ended the transaction and sent another statement, or a trigger
+                guards a row by another lock.
+            TypeError: There is no lease, or a lease is a permit of a semaphore.
+            psycopg.Error: The database has failed, the connection is in a transaction already, or
+                the block has ended the guarded one.
         """
         return Transaction(self._connection(), leases, check_lease=check_lease)
 
@@ -187,7 +218,23 @@ class PostgresGuard(Generic[Row]):
 
 
 class AsyncPostgresGuard(Generic[Row]):
-    """The same as `PostgresGuard`, for asyncio, over `AsyncConnection`."""
+    """Rejects writes to PostgreSQL by a process that has lost its lock. For asyncio.
+
+    Args:
+        connection: An `AsyncConnection` of psycopg, or a function that returns an asynchronous
+            context manager for one, such as `pool.connection` of psycopg's `AsyncConnectionPool`.
+
+    Example:
+        ::
+
+            url = "postgresql://localhost/app"
+            async with await psycopg.AsyncConnection.connect(url) as connection:
+                guard = AsyncPostgresGuard(connection)
+                async with client.lock("invoice:42", ttl=10) as lease:
+                    await guard.seal(lease)
+                    async with guard.transaction(lease) as cursor:
+                        await cursor.execute("UPDATE invoices SET paid = true WHERE id = 42")
+    """
 
     def __init__(
         self,
@@ -198,7 +245,17 @@ class AsyncPostgresGuard(Generic[Row]):
         self._source = connection
 
     async def seal(self, *leases: Holder) -> None:
-        """Store the token of each lease, before the first read. See `PostgresGuard.seal`."""
+        """Store the token of each lease, before the first read. See `PostgresGuard.seal`.
+
+        Args:
+            leases: One or more leases, or what `parse` of the HTTP guard returned.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            LeaseLost: A lease is not held any more.
+            TypeError: There is no lease, or a lease is a permit of a semaphore.
+            psycopg.Error: The database has failed, or the connection is in a transaction.
+        """
         async with self._connection() as connection:
             await Passage(AioLine(connection), leases).seal()
 
@@ -207,7 +264,14 @@ class AsyncPostgresGuard(Generic[Row]):
     ) -> AbstractAsyncContextManager[AsyncCursor[Row]]:
         """Return an asynchronous context manager for a transaction that checks the leases first.
 
-        See `PostgresGuard.transaction`.
+        See `PostgresGuard.transaction`, which raises the same exceptions.
+
+        Args:
+            leases: One or more leases, or what `parse` of the HTTP guard returned.
+            check_lease: Also ask the lock's engine, which must be in the same database.
+
+        Returns:
+            A context manager. `async with` returns a cursor.
         """
         return AsyncTransaction(self._connection(), leases, check_lease=check_lease)
 

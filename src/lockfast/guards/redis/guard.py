@@ -51,7 +51,10 @@ class AsyncRedis(Protocol):
 class PartlyApplied(LockfastError):
     """A command of the list failed. The commands before it stay applied: Redis has no rollback.
 
-    `failed` is the index of the failed command, `replies` are the replies to those before it.
+    Attributes:
+        name: The name of the lock.
+        failed: The index of the command that failed.
+        replies: The replies to the commands before it.
     """
 
     anchor = "partly-applied"
@@ -95,18 +98,34 @@ class RedisGuardCore:
     async def _seal(self, lease: Holder) -> None:
         """Store the token, so that this Redis rejects earlier holders from now on.
 
-        Call it right after acquiring, before the first read. Raises `StaleToken` if a later holder
-        has been there.
+        Call it right after acquiring, before the first read.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            TypeError: The lease is a permit of a semaphore.
         """
         await self._apply(lease, ())
 
     async def _apply(self, lease: Holder, commands: Sequence[Command]) -> list[Any]:
         """Apply all commands in one atomic step, or raise `StaleToken` and apply none.
 
-        Each command is a sequence of words, such as `("SET", "total", 42)`. Returns the replies as
-        Redis sends them: `SET` returns b"OK", not True. Raises `ValueError`, before anything is
-        applied, if a command is malformed. Raises `PartlyApplied` if a command fails because of the
-        data, such as a wrong type or a value that is not a number.
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            commands: Sequences of words, such as `("SET", "total", 42)`.
+
+        Returns:
+            The replies as Redis sends them. `SET` returns b"OK", not True.
+
+        Raises:
+            StaleToken: A later holder has been there. The lease is LOST then.
+            ValueError: A command is malformed, or on a cluster a key is in another slot than the
+                mark. Nothing is applied.
+            PartlyApplied: A command failed because of the data, such as a wrong type. The commands
+                before it stay applied.
+            TypeError: A command's name is not a str, or the lease is a permit of a semaphore.
         """
         at, mark, show = self._shows(lease)
         words: list[Word] = []
@@ -180,14 +199,27 @@ class RedisGuardCore:
 class RedisGuard(RedisGuardCore):
     """Rejects writes to Redis by a process that has lost its lock. For blocking clients.
 
-    - `client`: a client of redis-py or valkey-py, also a `RedisCluster`.
-    - `tag`: on a cluster, the hash tag that your keys share. It defaults to the lock's name: the
-      keys `{invoice:42}:total` and `invoice:42` are in the same slot as the mark of the lock
-      `invoice:42`.
-
     The mark is as durable as this Redis. A failover to a replica that has not received the mark, or
     a restart without saved data, resets the mark together with the data. After that a stale holder
     can write again, until the new holder uses the guard once more.
+
+    Args:
+        client: A client of redis-py or valkey-py, also a `RedisCluster`.
+        tag: On a cluster, the hash tag that your keys share. It defaults to the lock's name: the
+            keys `{invoice:42}:total` and `invoice:42` are in the same slot as the mark of the lock
+            `invoice:42`.
+
+    Raises:
+        TypeError: It is an asyncio client.
+        ValueError: The tag is empty or has a closing brace.
+
+    Example:
+        ::
+
+            guard = RedisGuard(redis.Redis.from_url("redis://localhost:6379"))
+            with client.lock("invoice:42", ttl=10) as lease:
+                guard.seal(lease)
+                guard.apply(lease, [("SET", "invoice:42:paid", 1), ("INCR", "invoices:paid")])
     """
 
     _tasks = False
@@ -203,7 +235,25 @@ class RedisGuard(RedisGuardCore):
 class AsyncRedisGuard(RedisGuardCore):
     """Rejects writes to Redis by a process that has lost its lock. For asyncio clients.
 
-    The arguments and limits are those of `RedisGuard`.
+    Its limits are those of `RedisGuard`.
+
+    Args:
+        client: An asyncio client of redis-py or valkey-py, also a `RedisCluster`.
+        tag: On a cluster, the hash tag that your keys share. See `RedisGuard`.
+
+    Raises:
+        TypeError: It is a blocking client.
+        ValueError: The tag is empty or has a closing brace.
+
+    Example:
+        ::
+
+            store = redis.asyncio.Redis.from_url("redis://localhost:6379")
+            guard = AsyncRedisGuard(store)
+            async with client.lock("invoice:42", ttl=10) as lease:
+                await guard.seal(lease)
+                await guard.apply(lease, [("SET", "invoice:42:paid", 1)])
+            await store.aclose()
     """
 
     _tasks = True

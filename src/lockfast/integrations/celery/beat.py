@@ -21,6 +21,12 @@ class LeadingScheduler(PersistentScheduler):
     Each beat has a schedule file of its own, so the followers keep theirs up to date. An entry
     counts as sent if it was due and a leader was seen alive after that. The next leader sends the
     entries that came due when there was no leader.
+
+    Example:
+        Name the election in the configuration, and start each beat with
+        `celery beat -S lockfast.integrations.celery:LeadingScheduler`::
+
+            app.conf.lockfast_beat = client.election("beat", ttl=10)
     """
 
     _candidacy: Candidacy | None = None

@@ -27,15 +27,34 @@ def once(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator for a task function. Put it below `@app.task`.
 
-    - `name`: the lock's name, filled from the arguments of the task: `"report:{day}"`. With
-      `bind=True` it can contain the message's id: `"{self.request.id}"`.
-    - `at_least`: seconds, from the start of the task, for which a copy of its message is not run.
-      Choose less than the period of a schedule, and at most the ttl. If the task fails, the lock is
-      free at once, so that its retry can run.
-    - `ttl`: how long, in seconds, the lock stays taken after a worker crashes.
-    - `on_busy`: what to do with a message while another worker has the lock. `"skip"` drops it,
-      since that worker usually runs a copy of it. `"retry"` sends it again, with the ttl as delay.
-      Then no task is lost if the other worker crashes, but a long task may run twice.
+    Args:
+        client: The client of this worker process.
+        name: The lock's name, filled from the arguments of the task: `"report:{day}"`. With
+            `bind=True` it can contain the message's id: `"{self.request.id}"`.
+        at_least: Seconds, from the start of the task, for which a copy of its message is not run.
+            Choose less than the period of a schedule, and at most the ttl. If the task fails, the
+            lock is free at once, so that its retry can run.
+        ttl: How long, in seconds, the lock stays taken after a worker crashes.
+        on_busy: What to do with a message while another worker has the lock. `"skip"` drops it,
+            since that worker usually runs a copy of it. `"retry"` sends it again, with the ttl as
+            delay. Then no task is lost if the other worker crashes, but a long task may run twice.
+
+    Returns:
+        A decorator. The task raises `LeaseLost` at its end if the lease was lost, and `EngineError`
+        if the engine cannot be reached.
+
+    Raises:
+        ValueError: `on_busy` is unknown, or a number is out of range.
+        TypeError: An argument has the wrong type. The decorator raises this if the function has no
+            parameter for a placeholder.
+
+    Example:
+        ::
+
+            @app.task
+            @once(client, "report:{day}", at_least=20, ttl=30)
+            def report(day):
+                print("writing the report of", day)
     """
     if on_busy not in {"skip", "retry"}:
         raise ValueError(f"on_busy is 'skip' or 'retry', not {on_busy!r}")

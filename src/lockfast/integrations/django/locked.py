@@ -17,6 +17,18 @@ class Locked(BaseCommand):
 
     Use it as a base class, or as a mixin in front of another command. The engine is at
     `settings.LOCKFAST_URL`, or at LOCKFAST_URL of the environment.
+
+    Example:
+        ::
+
+            class Command(Locked):
+                lock = "import:{tenant}"
+
+                def add_arguments(self, parser):
+                    parser.add_argument("tenant")
+
+                def handle(self, *args, **options):
+                    print("importing with token", self.lease.token)
     """
 
     lock: ClassVar[str]

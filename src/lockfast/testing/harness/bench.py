@@ -39,14 +39,28 @@ class Bench(ABC):
 
     @abstractmethod
     def open(self, runtime: Threads | Aio) -> Engine:
-        """Return a new engine for this runtime. Its deadlines are instants of `runtime.now`."""
+        """Return a new engine.
+
+        Args:
+            runtime: `Threads` or `Aio`. The engine's deadlines are instants of `runtime.now`.
+
+        Returns:
+            An engine that has not connected yet.
+        """
 
     @abstractmethod
     def wipe(self) -> None:
         """Remove every claim and every tombstone."""
 
     def move(self, seconds: float) -> bool:
-        """Move the engine's clock forward. Return False if that is impossible: the test waits."""
+        """Move the engine's clock forward.
+
+        Args:
+            seconds: How far.
+
+        Returns:
+            False if that is impossible. Then the test waits.
+        """
         del seconds
         return False
 
@@ -54,15 +68,32 @@ class Bench(ABC):
         """Move the engine's clock back.
 
         Only `StepBackContract`, `ClockContract` and `QueueMachine` call this.
+
+        Args:
+            seconds: How far.
+
+        Raises:
+            NotImplementedError: The bench does not override this.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move its clock by -{seconds} s")
 
     def now(self) -> float:
-        """Return the time of this process, which moves forward together with the engine's clock."""
+        """Return the time of this process, which moves forward together with the engine's clock.
+
+        Returns:
+            An instant of the local clock, in seconds.
+        """
         return base.now() + self.ahead
 
     def client(self, mode: Mode) -> client.Client | aio.AsyncClient:
-        """Return a client that runs in real time."""
+        """Return a client that runs in real time.
+
+        Args:
+            mode: Threads or asyncio.
+
+        Returns:
+            A client of the engine that `open` returns.
+        """
         return made(mode, self.open)
 
 
