@@ -9,7 +9,6 @@ import redis
 from app import URL, InvoiceLock, app  # type: ignore[import-not-found]  # the page's, by its folder
 
 
-@app.post("/slow/{invoice_id}")
 async def slow(invoice_id: int, seconds: float, lease: InvoiceLock) -> int:
     """Record whether the work was cancelled or done."""
     key = f"done:{invoice_id}"
@@ -23,10 +22,13 @@ async def slow(invoice_id: int, seconds: float, lease: InvoiceLock) -> int:
     return int(lease.token)
 
 
-@app.post("/thread/{invoice_id}")
 def thread(invoice_id: int, seconds: float, lease: InvoiceLock) -> int:
     """Record when a thread is done, which nothing can cancel."""
     time.sleep(seconds)
     with redis.Redis.from_url(URL) as data:
         data.rpush(f"done:{invoice_id}", lease.token)
     return int(lease.token)
+
+
+app.add_api_route("/slow/{invoice_id}", slow, methods=["POST"])
+app.add_api_route("/thread/{invoice_id}", thread, methods=["POST"])
