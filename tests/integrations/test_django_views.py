@@ -42,10 +42,9 @@ class Site(NamedTuple):
 @pytest.fixture(scope="module", params=["settings", "tests.integrations.atomic_settings"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     port = free_port()
-    settings = ["--settings", request.param]
     with place("django-view") as project, ExitStack() as stack:
-        project.ended([project.start("-m", "django", "migrate", *settings)])
-        argv = ["django", "runserver", "--noreload", str(port), *settings]
+        project.ended([project.start("-m", "django", "migrate", "--settings", "settings")])
+        argv = ["django", "runserver", "--noreload", str(port), "--settings", request.param]
         env = {
             "PGPORT": str(project.postgres.port),
             "PGUSER": "postgres",
