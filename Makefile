@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := alembic,apscheduler,celery,cli,django,etcd,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
+EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
 BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 

@@ -33,6 +33,8 @@ nitpick_ignore_regex = [
 # In docstrings `x` is code, as it is in Markdown.
 default_role = "code"
 autodoc_member_order = "bysource"
+# Its models cannot be imported outside of a Django project.
+autodoc_mock_imports = ["django_celery_beat"]
 autodoc_typehints_format = "short"
 # Docstrings have the sections of Google's style, and no others.
 napoleon_numpy_docstring = False

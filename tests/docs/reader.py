@@ -16,7 +16,8 @@ from tests.docs.tutorial import Step, matches
 from tests.servers import wait_until
 
 STAYS = re.compile(
-    r"celery .*(worker|beat)|.*\buvicorn |python jobs\.py|lockfast (watch|elect)\b|.* sleep 600$"
+    r"celery .*(worker|beat)|.*\buvicorn |lockfast (watch|elect)\b|.* sleep 600$"
+    r"|(\w+=\S+ )*python (jobs\.py|worker\.py|.* runserver )"
 )
 """Programs that run until the reader presses Ctrl-C."""
 LOOKS = re.compile(r"redis-cli .* (llen|lrange|get) |curl |lockfast who ")

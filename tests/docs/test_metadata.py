@@ -39,6 +39,7 @@ def test_a_page_that_search_engines_lead_to_says_how_to_install(page: str) -> No
         "lockfast.telemetry.instrument",
         "lockfast.engines.postgres.install",
         "lockfast.engines.redlock.install",
+        "lockfast.integrations.celery.database.LeadingDatabaseScheduler",
         *(
             f"lockfast.integrations.{module}"
             for module in ("alembic", "apscheduler", "celery", "django", "starlette")

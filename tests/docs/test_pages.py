@@ -52,6 +52,7 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
         swaps = {
             "6379": str(server.port),
             "8000": str(free_port()),
+            "8081": str(free_port()),
             "lockfast demo": "lockfast demo --fast",
             "/tmp/": f"{tmp_path}/",  # noqa: S108  # the pages'
         }

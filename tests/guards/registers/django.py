@@ -12,7 +12,11 @@ from lockfast.guards.django import Fenced, guarded, seal
 from lockfast.primitives.lease import LeaseCore
 
 if not settings.configured:
-    settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}})
+    settings.configure(
+        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}},
+        INSTALLED_APPS=["django_celery_beat"],  # for the tests of beats
+        USE_TZ=True,
+    )
     django.setup()
 
 
