@@ -38,7 +38,7 @@ class Claims:
         self._base = base
         self._made = 0
 
-    def claim(self, transaction: Transaction, ask: Ask) -> Claimed:
+    def claim(self, ask: Ask, transaction: Transaction) -> Claimed:
         """Append a claim, or find it by its id, and return its standing. None: the id is dead.
 
         A `KindMismatch` or an `EngineRefused` is returned and not raised: the transaction is

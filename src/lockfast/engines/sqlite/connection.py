@@ -16,16 +16,15 @@ SETTINGS = (
     # If the host loses power, the file stays intact. The last commits may be lost, but so are the
     # processes that they were for.
     "PRAGMA synchronous = NORMAL",
-    # Fewer checkpoints than by default: each one waits for the disk twice. The -wal file stays
-    # below 20 MB.
-    "PRAGMA wal_autocheckpoint = 4000",
     # The file may be from anybody: its triggers and views call no function that reaches outside.
     "PRAGMA trusted_schema = OFF",
 )
 
 
-def connected(file: DatabaseFile) -> sqlite3.Connection:
+def connected(file: DatabaseFile) -> tuple[sqlite3.Connection, tuple[int, int]]:
     """Open the database, create it if there is none, and check that it is ours.
+
+    Returns the connection, and the device and inode of the file.
 
     Raises `Busy` if another process has it, and `EngineError` if it cannot be used.
     """
@@ -35,7 +34,7 @@ def connected(file: DatabaseFile) -> sqlite3.Connection:
         connection = _opened(file)
         # Only then is it certain that the file at the path is the one that was opened.
         if before is not None and file.main() == before:
-            return connection
+            return connection, before
         connection.close()
     raise Busy
 

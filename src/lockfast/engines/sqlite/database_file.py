@@ -60,7 +60,7 @@ class DatabaseFile:
         now, other processes no longer see what this connection writes.
         """
         try:
-            stats = [os.stat(name) for name in self._names]  # noqa: PTH116  # each transaction pays
+            stats = [Path(name).stat() for name in self._names]
         except OSError:
             return None
         return tuple((each.st_dev, each.st_ino) for each in stats)
@@ -68,7 +68,7 @@ class DatabaseFile:
     def main(self) -> tuple[int, int] | None:
         """Return the device and inode of the database alone. None if there is no file."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._names[0])  # noqa: PTH116  # each transaction pays
         except OSError:
             return None
         return found.st_dev, found.st_ino

@@ -33,9 +33,16 @@ class SqliteEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and report its standing, in one transaction."""
-        (found,) = await self.claim_all((ask,), deadline)
+        self._listener.claimed(ask)
+        found = await self._transport.run(partial(self._claim, ask, deadline), deadline)
         if isinstance(found, Exception):
             raise found
+        return found
+
+    def _claim(self, ask: Ask, deadline: float) -> Claimed:
+        """Make one claim, and note whether it waits. This runs where the jobs run."""
+        found = self._store.run(partial(self._claims.claim, ask), deadline)
+        self._listener.answered(ask, found)
         return found
 
     async def claim_all(
@@ -47,7 +54,7 @@ class SqliteEngine:
         self._listener.claimed(asks[0])
 
         def work(transaction: Transaction) -> list[Claimed]:
-            return [self._claims.claim(transaction, ask) for ask in asks]
+            return [self._claims.claim(ask, transaction) for ask in asks]
 
         return await self._transport.run(partial(self._answered, work, asks, deadline), deadline)
 

@@ -13,6 +13,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from lockfast.engines.sqlite.clock import HostClock
@@ -28,6 +29,7 @@ from lockfast.runtime.mutex import Mutex
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 FIRST, LONGEST = 0.0001, 0.005  # seconds between two attempts to get the database
+OFTEN = 200_000  # µs between two looks at the files beside the database
 FORKING = 2.0  # seconds that a fork waits for a transaction to end
 _inherited: dict[tuple[int, int] | None, sqlite3.Connection] = {}
 """Connections of the parent, in a child that was forked without a warning. They are never closed.
@@ -53,7 +55,9 @@ class Store:
         self._lock = Mutex()
         self._later: list[Work[object]] = []
         self._connection: sqlite3.Connection | None = None
+        self._main: tuple[int, int] | None = None
         self._identity: Identity | None = None
+        self._look_beside = 0
         self._forking = False
         _stores.add(self)
 
@@ -113,7 +117,8 @@ class Store:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             transaction = Transaction(connection, self.clock.micros(), writes=writes)
-            self._check()
+            if self.file.main() != self._main or transaction.now >= self._look_beside:
+                self._check(transaction.now)
             result = work(transaction)
             connection.execute("COMMIT")
             done = True
@@ -131,7 +136,8 @@ class Store:
             ) from error
         finally:
             if not done and self._connection is not None and connection.in_transaction:
-                connection.execute("ROLLBACK")
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
         if transaction.wakes:
             self._notify(transaction.wakes)
         return result
@@ -143,17 +149,19 @@ class Store:
                 "SQLite cannot open the same file again in the child: use lockfast only after the "
                 "fork, or fork with os.fork()"
             )
-        self._connection = connected(self.file)
+        self._connection, self._main = connected(self.file)
         return self._connection
 
-    def _check(self) -> None:
+    def _check(self, now: int = 0) -> None:
         """Raise `EngineUnavailable` if the file was deleted or replaced, and open the new one next.
 
-        Whoever opens the path now gets another file, and could get the same locks.
+        Whoever opens the path now gets another file, and could get the same locks. Every
+        transaction looks at the database, and a few in a second at the two files beside it.
         """
         found = self.file.identity()
         self._identity = self._identity or found
-        if found is None or found != self._identity:
+        self._look_beside = now + OFTEN
+        if found is None or found != self._identity or found[0] != self._main:
             self._close()
             raise EngineUnavailable(
                 f"{self} was deleted or replaced while it was in use, so other processes no longer "
@@ -196,7 +204,7 @@ class Store:
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
-        self._identity = None
+        self._identity, self._look_beside = None, 0
         if connection is not None:
             try:
                 connection.close()
@@ -221,7 +229,7 @@ class Store:
         self._forking = False
         connection, self._connection = self._connection, None
         if connection is not None:  # C code has forked, or a signal handler within a transaction
-            _inherited[self._identity[0] if self._identity else self.file.main()] = connection
+            _inherited[self._main] = connection
 
     def __str__(self) -> str:
         """Return its name for messages."""
