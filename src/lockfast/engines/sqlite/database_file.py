@@ -95,6 +95,13 @@ class DatabaseFile:
         if sys.platform == "linux":
             _check_mount(real, where)
 
+    def filesystem(self) -> str:
+        """Return the type of the filesystem. "" if the system does not tell."""
+        if sys.platform != "linux":
+            return ""
+        where = f"SQLite at {str(self.path)!r}"
+        return _kind(_mounts(where), self.path.resolve(), where)
+
 
 def _check_mount(real: Path, where: str) -> None:
     """Raise `EngineRefused` if the folder is not on a local filesystem, or the file is a mount.
@@ -108,13 +115,18 @@ def _check_mount(real: Path, where: str) -> None:
             f"{where}: the file is mounted by itself, without the files beside it that SQLite "
             "needs (-wal and -shm). Mount its folder instead"
         )
-    _, kind = mounts.get(_mount_id(real.parent, where), ("", "unknown"))
+    kind = _kind(mounts, real, where)
     if kind not in LOCAL:
         raise EngineRefused(
             f"{where}: the folder is on a filesystem ({kind}) that is not known to be local. On a "
             "network filesystem, two hosts could both get a lock. Put the file on a local disk "
             f"({', '.join(sorted(LOCAL))}), or use an engine with a server for several hosts"
         )
+
+
+def _kind(mounts: dict[str, tuple[str, str]], real: Path, where: str) -> str:
+    """Return the type of the filesystem that the folder of a file is on."""
+    return mounts.get(_mount_id(real.parent, where), ("", "unknown"))[1]
 
 
 def _mounts(where: str) -> dict[str, tuple[str, str]]:

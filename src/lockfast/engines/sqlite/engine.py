@@ -137,7 +137,8 @@ class SqliteEngine:
 
     async def guarantees(self, deadline: float) -> Guarantees:
         """Open the database, so that it is checked, and return what it promises."""
-        return await self._run(lambda _: guarantees.guarantees(), deadline, writes=False)
+        file = self._store.file
+        return await self._run(lambda _: guarantees.guarantees(file), deadline, writes=False)
 
     def reset(self) -> None:
         """Forget the connection in a forked child."""

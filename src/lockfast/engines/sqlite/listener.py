@@ -16,8 +16,8 @@ from lockfast.engines.sqlite.transaction import Transaction
 from lockfast.port import EVERYONE, Ask, Standing, Wake
 from lockfast.runtime.base import Bell, Clock
 
-SHORTEST, LONGEST = 0.001, 0.005  # seconds between two looks
-SLOWER = 1.2  # the factor by which the time between looks grows while nothing is written
+SHORTEST, LONGEST = 0.001, 0.01  # seconds between two looks
+SLOWER = 1.1  # the factor by which the time between looks grows while nothing is written
 CLIENT = 22  # digits of an id that name the client
 WOKEN = """SELECT id, woken FROM claim INDEXED BY claim_woken
  WHERE id >= ? AND id < ? AND woken IS NOT NULL"""
