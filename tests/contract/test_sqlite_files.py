@@ -323,7 +323,7 @@ def test_an_operation_on_a_file_that_is_gone_fails_in_words(path: Path, how: str
         session = client._session
         lose(path, how)
         ask = session.table.all()[0].ask
-        time.sleep(0.25)  # the files beside the database are not looked at by every transaction
+        time.sleep(0.03)  # a check of the file counts for 20 ms
         with pytest.raises(EngineUnavailable, match="deleted or replaced") as caught:
             session.engine.renew([ask], session.runtime.now() + 1).send(None)
         assert caught.value.sent is False

@@ -68,7 +68,7 @@ class DatabaseFile:
     def main(self) -> tuple[int, int] | None:
         """Return the device and inode of the database alone. None if there is no file."""
         try:
-            found = os.stat(self._names[0])  # noqa: PTH116  # each transaction pays
+            found = self.path.stat()
         except OSError:
             return None
         return found.st_dev, found.st_ino

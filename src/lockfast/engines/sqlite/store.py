@@ -29,7 +29,7 @@ from lockfast.runtime.mutex import Mutex
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 FIRST, LONGEST = 0.0001, 0.005  # seconds between two attempts to get the database
-OFTEN = 200_000  # µs between two looks at the files beside the database
+OFTEN = 20_000  # µs for which a check of the file counts: it costs a tenth of a transaction
 FORKING = 2.0  # seconds that a fork waits for a transaction to end
 _inherited: dict[tuple[int, int] | None, sqlite3.Connection] = {}
 """Connections of the parent, in a child that was forked without a warning. They are never closed.
@@ -57,7 +57,7 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._main: tuple[int, int] | None = None
         self._identity: Identity | None = None
-        self._look_beside = 0
+        self._check_at = 0
         self._forking = False
         _stores.add(self)
 
@@ -117,7 +117,7 @@ class Store:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             transaction = Transaction(connection, self.clock.micros(), writes=writes)
-            if self.file.main() != self._main or transaction.now >= self._look_beside:
+            if transaction.now >= self._check_at:
                 self._check(transaction.now)
             result = work(transaction)
             connection.execute("COMMIT")
@@ -155,12 +155,12 @@ class Store:
     def _check(self, now: int = 0) -> None:
         """Raise `EngineUnavailable` if the file was deleted or replaced, and open the new one next.
 
-        Whoever opens the path now gets another file, and could get the same locks. Every
-        transaction looks at the database, and a few in a second at the two files beside it.
+        Whoever opens the path now gets another file, and could get the same locks. A holder that
+        was granted a lock just before finds out by its next renewal.
         """
         found = self.file.identity()
         self._identity = self._identity or found
-        self._look_beside = now + OFTEN
+        self._check_at = now + OFTEN
         if found is None or found != self._identity or found[0] != self._main:
             self._close()
             raise EngineUnavailable(
@@ -204,7 +204,7 @@ class Store:
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
-        self._identity, self._look_beside = None, 0
+        self._identity, self._check_at = None, 0
         if connection is not None:
             try:
                 connection.close()
