@@ -20,7 +20,7 @@ from lockfast.engines.sqlite import claims, queue_row, standing
 from lockfast.engines.sqlite.connection import connected
 from lockfast.engines.sqlite.database_file import DatabaseFile
 
-HOST = "SELECT boot, seen, last FROM host"
+HOST = "SELECT seen, last FROM host"
 NOTE = "UPDATE host SET seen = ?, last = ?"
 NAME, PAYLOAD = b"bare", b"p" * 120
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 from lockfast.errors import EngineRefused
@@ -10,7 +9,6 @@ from lockfast.runtime.base import Clock
 
 UNITS = 10**6  # in a second: stored times are in µs
 OFFSETS = Path("/proc/self/timens_offsets")
-BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class HostClock:
@@ -19,6 +17,10 @@ class HostClock:
     The local clock counts from the boot too (CLOCK_BOOTTIME). But in a container with a time
     namespace of its own it is ahead by a fixed offset, and must not be compared with the clock of
     a process outside.
+
+    The clock starts again with each boot. Then it is behind what is stored, as if it had gone back:
+    see `Transaction`. The id of the boot would tell the two apart, but it cannot be trusted: LXC
+    and systemd-nspawn give each container an id of its own.
     """
 
     def __init__(self, now: Clock) -> None:
@@ -45,19 +47,8 @@ def ahead() -> float:
     return 0.0
 
 
-@cache
-def boot_id() -> str:
-    """Return the id of this boot of the host. "" if the system has none.
-
-    The clock starts again with each boot. Claims of another boot are dead, because the processes
-    that made them are. Without an id, a claim of another boot lives for at most one ttl: see
-    `Transaction`.
-    """
-    return _read(BOOT).strip()
-
-
 def _read(path: Path) -> str:
-    """Return the text of a file in /proc. "" if there is none: not Linux, or an old kernel."""
+    """Return the text of a file. "" if there is none: not Linux, or a kernel before 5.6."""
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:

@@ -12,23 +12,23 @@ from lockfast.port import Entry, Kind, Page, fits_kind
 
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
-COLUMNS = """SELECT claim.name, id, ticket, waits, weight, capacity, expires, payload, format, kind
- FROM claim JOIN queue ON queue.name = claim.name WHERE expires > ?"""
-ONE = f"{COLUMNS} AND claim.name = ? ORDER BY waits, ticket LIMIT {SHOWN}"
-SOME = f"""{COLUMNS} AND claim.name < ? AND (claim.name, waits, ticket) > (?, ?, ?)
+COLUMNS = """SELECT claim.name, id, ticket, waits, weight, capacity,
+ min(expires - ?1, CASE WHEN waits THEN wait_ttl ELSE ttl END), payload, format, kind
+ FROM claim JOIN queue ON queue.name = claim.name WHERE +expires > ?1"""
+# The plus sign keeps SQLite from the index by expiry. After that, it would have to sort all claims.
+ONE = f"{COLUMNS} AND claim.name = ?2 ORDER BY waits, ticket LIMIT {SHOWN}"
+SOME = f"""{COLUMNS} AND claim.name < ?2 AND (claim.name, waits, ticket) > (?3, ?4, ?5)
  ORDER BY claim.name, waits, ticket LIMIT {PAGE}"""
 Row = tuple[Any, ...]
 
 
 def one(transaction: Transaction, name: str) -> Page:
     """Return the claims on one name. Raise `EngineRefused` if they are of another format."""
-    if not transaction.alive:
-        return Page([], None)
     rows = transaction.all(ONE, transaction.now, name.encode())
     for row in rows:
         if row[8] != FORMAT:
             raise other_format(name, row[8])
-    return Page([_entry(row, transaction.now) for row in rows], None)
+    return Page([_entry(row) for row in rows], None)
 
 
 def page(transaction: Transaction, prefix: str, cursor: str | None) -> Page:
@@ -36,8 +36,6 @@ def page(transaction: Transaction, prefix: str, cursor: str | None) -> Page:
 
     The claims of another format are left out.
     """
-    if not transaction.alive:
-        return Page([], None)
     raw = prefix.encode()
     behind: tuple[bytes, int, int] = (raw, -1, -1)
     if cursor is not None:
@@ -45,7 +43,7 @@ def page(transaction: Transaction, prefix: str, cursor: str | None) -> Page:
         behind = bytes.fromhex(name), int(waits), int(ticket)
     # No byte of UTF-8 is 0xff, so this sorts behind all names that have the prefix.
     rows = transaction.all(SOME, transaction.now, raw + b"\xff", *behind)
-    entries = [_entry(row, transaction.now) for row in rows if row[8] == FORMAT]
+    entries = [_entry(row) for row in rows if row[8] == FORMAT]
     others = frozenset(row[8] for row in rows) - {FORMAT}
     return Page(entries, _after(rows[-1]) if len(rows) == PAGE else None, others)
 
@@ -55,8 +53,8 @@ def _after(row: Row) -> str:
     return f"{name.hex()} {waits:d} {ticket:d}"
 
 
-def _entry(row: Row, now: int) -> Entry:
-    name, id_, ticket, waits, weight, capacity, expires, payload, _, number = row
+def _entry(row: Row) -> Entry:
+    name, id_, ticket, waits, weight, capacity, left, payload, _, number = row
     kind = Kind(number)
     if not fits_kind(kind, capacity, weight) or not isinstance(id_, str):
         raise ValueError("a claim that lockfast did not write")
@@ -69,6 +67,6 @@ def _entry(row: Row, now: int) -> Entry:
         kind=kind,
         weight=weight,
         capacity=capacity,
-        left=(expires - now) / UNITS,
+        left=left / UNITS,
         payload=bytes(payload),
     )

@@ -114,8 +114,6 @@ class Listener:
         return bool(self._pushes)
 
     def _read(self, transaction: Transaction) -> list[Wake]:
-        if not transaction.alive:
-            return []
         rows = transaction.all(WOKEN, self._client, f"{self._client}~")
         return [Wake(str(id_), granted=True, floor=int(floor)) for id_, floor in rows]
 

@@ -1,7 +1,6 @@
 -- The tables of lockfast in a SQLite database. Times are in microseconds of the host's boot clock.
 --
--- host       one row: the boot that the claims are of, the clock of the last claim or renewal, and the
---            highest ticket.
+-- host       one row: the time of the last claim or renewal, and the highest ticket.
 -- queue      one row for each name that has claims, with the totals of its queue, so that no query has to
 --            count a long queue. All claims of a name are of one kind and of one format.
 -- claim      the live claims. Granted claims are ahead of waiting ones, so the queue of a name is its
@@ -18,11 +17,10 @@
 
 CREATE TABLE host (
   n    INTEGER PRIMARY KEY CHECK (n = 1),
-  boot TEXT    NOT NULL,
   seen INTEGER NOT NULL,
   last INTEGER NOT NULL
 );
-INSERT INTO host (n, boot, seen, last) VALUES (1, '', 0, 0);
+INSERT INTO host (n, seen, last) VALUES (1, 0, 0);
 
 CREATE TABLE queue (
   name    BLOB PRIMARY KEY,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from lockfast.engines.sqlite.clock import boot_id
 from lockfast.port import Wake
 
+ROUNDING = 1000  # µs by which times of two time namespaces may differ
 LIFE = "CASE WHEN waits THEN wait_ttl ELSE ttl END"
 
 
@@ -24,15 +24,11 @@ class Transaction:
         self.now = now
         self.wakes: list[Wake] = []
         """Waiters that it has granted. They are to be notified after the commit."""
-        row = self.one("SELECT boot, seen, last FROM host")
+        row = self.one("SELECT seen, last FROM host")
         if row is None:
             raise ValueError("the table host has lost its row")
-        boot, self.seen, self.last = row
-        self.alive = boot == boot_id()
-        """Whether the claims are of this boot of the host."""
-        if writes and not self.alive:
-            self._forget_other_boots()
-        elif writes and now < self.seen:
+        seen, self.last = row
+        if writes and now < seen - ROUNDING:
             self._turn_back()
 
     def one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
@@ -48,14 +44,8 @@ class Transaction:
         """Store the time, which a claim or a renewal has counted from, and the highest ticket."""
         self.execute("UPDATE host SET seen = ?, last = ?", (self.now, self.last))
 
-    def _forget_other_boots(self) -> None:
-        for table in ("claim", "queue", "tombstone"):
-            self.execute(f"DELETE FROM {table}")  # noqa: S608  # names of ours
-        self.execute("UPDATE host SET boot = ?, seen = ?", (boot_id(), self.now))
-        self.seen = self.now
-
     def _turn_back(self) -> None:
-        """Shorten what would expire too late, since the clock went back.
+        """Shorten what would expire too late, since the clock went back: the host was restarted.
 
         No claim expires later than one ttl from now, so a dead holder blocks for one ttl at most.
         """
@@ -64,4 +54,3 @@ class Transaction:
             (self.now,),
         )
         self.execute("UPDATE host SET seen = ?", (self.now,))
-        self.seen = self.now
