@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -189,7 +190,7 @@ IN_ANOTHER_TIME = """
 import sys
 import lockfast
 with lockfast.connect(sys.argv[1]) as client, client.lock("x", ttl=5) as lease:
-    print("held", flush=True)
+    print("held", client.lock("outside", ttl=5).try_acquire(), flush=True)
     sys.stdin.readline()
     lease.ensure_held()
     print("still held", flush=True)
@@ -201,6 +202,7 @@ def test_a_container_with_another_boot_clock_shares_the_locks(url: str) -> None:
     apart = ["unshare", "--time", "--boottime", "100000", "--fork"]
     with (
         lockfast.connect(url) as client,
+        client.lock("outside", ttl=60),
         subprocess.Popen(
             [*apart, sys.executable, "-c", IN_ANOTHER_TIME, url],
             stdin=pipe,
@@ -210,7 +212,7 @@ def test_a_container_with_another_boot_clock_shares_the_locks(url: str) -> None:
     ):
         assert there.stdin is not None
         assert there.stdout is not None
-        assert there.stdout.readline() == "held\n"
+        assert there.stdout.readline() == "held None\n"
         assert client.lock("x", ttl=5).try_acquire() is None
         (holder,) = client.lock("x").holders()
         assert holder.left <= 5.0
@@ -290,6 +292,7 @@ def test_a_signal_handler_in_the_middle_of_a_transaction_hangs_nobody(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
+    took: list[float] = []
     with lockfast.connect(url) as client:
         kept = client.lock("kept", ttl=60).acquire()
 
@@ -298,7 +301,9 @@ def test_a_signal_handler_in_the_middle_of_a_transaction_hangs_nobody(
                 client.lock("y", ttl=60).try_acquire()
             except EngineUnavailable as error:
                 said.append(str(error))
+            began = time.monotonic()
             kept.release()
+            took.append(time.monotonic() - began)
 
         note = claims.Claims._sweep
 
@@ -314,9 +319,30 @@ def test_a_signal_handler_in_the_middle_of_a_transaction_hangs_nobody(
         finally:
             signal.signal(signal.SIGUSR1, before)
         assert "signal handler" in said[0]
+        assert took[0] < 1.0
         assert client.lock("kept").holders() == []
         lease.release()
         assert client.lock("x").holders() == []
+
+
+# --- closing ------------------------------------------------------------------------------------
+
+
+def test_closing_takes_no_time_and_ends_the_thread(url: str) -> None:
+    async def play() -> float:
+        client = aio.connect(url)
+        await (await client.lock("x").acquire()).release()
+        assert any(each.name == "lockfast-sqlite" for each in threading.enumerate())
+        began = time.monotonic()
+        await client.close()
+        return time.monotonic() - began
+
+    assert asyncio.run(play()) < 0.4
+    wait_until(
+        lambda: all(each.name != "lockfast-sqlite" for each in threading.enumerate()),
+        "the thread has ended",
+        5,
+    )
 
 
 # --- listening ----------------------------------------------------------------------------------

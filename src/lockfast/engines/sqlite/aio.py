@@ -24,6 +24,7 @@ class AioTransport(Transport):
         super().__init__(store, listener, now)
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(listener.pause, self._look)
+        self._closing: Job[None] | None = None
 
     async def run(self, job: Callable[[], T], deadline: float) -> T:
         """Run the job in the thread. If the disk does not answer, give up at the deadline."""
@@ -56,8 +57,9 @@ class AioTransport(Transport):
 
     async def close(self) -> None:
         """Close the connection, and end the thread."""
-        closing = Job(self.store.close, self._loop)
-        self._worker.submit(closing)
-        self._worker.stop()
-        await asyncio.wait([closing.future], timeout=CLOSING)
+        if self._closing is None:  # the heart and its session may both close the engine
+            self._closing = Job(self.store.close, self._loop)
+            self._worker.submit(self._closing)
+            self._worker.stop()
+        await asyncio.wait([self._closing.future], timeout=CLOSING)
         self.listener.bell.close()
