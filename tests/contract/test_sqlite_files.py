@@ -40,6 +40,11 @@ def url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def path_of(stage: Stage) -> Path:
+    assert isinstance(stage.bench, SqliteBench)
+    return Path(stage.bench.url.removeprefix("sqlite:///"))
+
+
 def refused(path: Path) -> str:
     """Return why no lock can be taken in a file."""
     with lockfast.connect(url(path)) as client, pytest.raises(EngineRefused) as caught:
@@ -123,6 +128,31 @@ def test_values_that_lockfast_never_writes_are_refused_in_words(path: Path, sql:
         with pytest.raises((EngineRefused, EngineUnavailable)):
             other.lock("x", ttl=60).acquire(timeout=0.5)
         del lease
+
+
+HOLDERS = "DELETE FROM claim WHERE waits = 0"
+WAITERS = "DELETE FROM claim WHERE waits = 1"
+
+
+@pytest.mark.parametrize("sql", [HOLDERS, WAITERS, "DELETE FROM claim"])
+def test_claims_that_another_program_has_deleted_block_nobody(stage: Stage, sql: str) -> None:
+    async def play() -> None:
+        actor = stage.actor()
+        holder, first, second = (actor.ask(ttl=60) for _ in range(3))
+        for ask in (holder, first, second):
+            await actor.claim(ask)
+        change(path_of(stage), sql)
+        found = await actor.renew(holder, first, second)
+        granted = [each and isinstance(each, Standing) and each.granted for each in found]
+        expected: dict[str, list[bool | None]] = {
+            HOLDERS: [None, True, False],
+            WAITERS: [True, None, None],
+        }
+        assert granted == expected.get(sql, [None] * 3)
+        await actor.resign(holder, first, second)
+        assert (await actor.claim(actor.ask())).granted
+
+    stage.mode.run(play())
 
 
 # --- where it is --------------------------------------------------------------------------------
@@ -337,12 +367,11 @@ def test_a_name_of_another_format_is_refused_and_its_claims_are_left_alone(stage
     async def play() -> None:
         actor, other = stage.actor(), stage.actor()
         theirs, ours = actor.ask("theirs", ttl=2), actor.ask("ours", ttl=30)
-        waiter = actor.ask("theirs", ttl=2)
+        waiter = actor.ask("theirs", ttl=4)
         await actor.claim(theirs)
         await actor.claim(waiter)
         await actor.claim(ours)
-        assert isinstance(stage.bench, SqliteBench)
-        path = Path(stage.bench.url.removeprefix("sqlite:///"))
+        path = path_of(stage)
         change(path, "UPDATE queue SET format = 7 WHERE name = CAST('theirs' AS BLOB)")
         before = rows(path)
         both = rf"format 7.*format {FORMAT}"
@@ -360,6 +389,12 @@ def test_a_name_of_another_format_is_refused_and_its_claims_are_left_alone(stage
         (mine,) = await actor.renew(ours)
         assert isinstance(mine, Standing)
         await stage.mode.sleep(2.1)  # the claims of the other format end like all others
+        with pytest.raises(EngineRefused, match=both):
+            await other.claim(other.ask("theirs"))
+        (left,) = rows(path)
+        assert left[0] == waiter.id
+        assert left[3] == 1  # it is not granted: its weight and capacity may mean something else
+        await stage.mode.sleep(2.1)
         assert (await other.claim(other.ask("theirs"))).granted
 
     stage.mode.run(play())

@@ -44,10 +44,10 @@ class Queue:
         queue = Queue(transaction, name, Kind.LOCK)
         *totals, soonest, waits = row
         queue.format, queue.kind, queue.claims, queue.waiting, queue.held, queue.placed = totals
-        if waits != 0:  # another program has deleted the holders, or all claims
-            queue.recount()
-        elif soonest <= transaction.now:
+        if soonest is not None and soonest <= transaction.now:
             queue.sweep()
+        elif waits != 0 and queue.format == FORMAT:
+            queue.recount()  # another program has deleted the holders, or all claims
         return queue if queue.claims else None
 
     def sweep(self) -> None:
