@@ -184,6 +184,91 @@ def test_a_child_that_c_code_has_forked_is_refused_in_words(url: str) -> None:
     assert parent == "the parent goes on"
 
 
+HOLDING = """
+import sys
+import lockfast
+with lockfast.connect(sys.argv[1]) as client, client.lock("x", ttl=60):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+WAITING = """
+import os, sys, threading, time
+import lockfast
+client = lockfast.connect(sys.argv[1])
+def wait():
+    lease = client.lock("x", ttl=60).acquire(timeout=20)
+    print("acquired", flush=True)
+    lease.release()
+thread = threading.Thread(target=wait)
+thread.start()
+while len(client.lock("x").queue()) < 2:
+    time.sleep(0.01)
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+print("waits", flush=True)
+thread.join()
+client.close()
+"""
+
+
+def test_a_waiter_hears_of_its_grant_though_its_process_has_forked(url: str) -> None:
+    pipe = subprocess.PIPE
+    start = [sys.executable, "-c"]
+    with subprocess.Popen([*start, HOLDING, url], stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with subprocess.Popen([*start, WAITING, url], stdout=pipe, text=True) as waiter:
+            assert waiter.stdout is not None
+            assert waiter.stdout.readline() == "waits\n"
+            holder.stdin.write("release\n")
+            holder.stdin.flush()
+            began = time.monotonic()
+            assert waiter.stdout.readline() == "acquired\n"
+            assert time.monotonic() - began < 2.0  # else it looks by itself after ten seconds
+
+
+WITHIN = """
+import os, signal, sys
+import lockfast
+from lockfast.engines.sqlite import claims
+client = lockfast.connect(sys.argv[1])
+client.lock("warm", ttl=60).acquire().release()
+children = []
+signal.signal(signal.SIGUSR1, lambda *_: children.append(os.fork()))
+sweep = claims.Claims._sweep
+def interrupted(self, transaction):
+    if not children:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    sweep(self, transaction)
+claims.Claims._sweep = interrupted
+try:
+    lease = client.lock("x", ttl=60).acquire(timeout=1)
+except lockfast.LockfastError as error:
+    print("child" if not children[0] else "parent", type(error).__name__, flush=True)
+    os._exit(0)
+os.waitpid(children[0], 0)
+lease.release()
+print("parent released", flush=True)
+"""
+
+
+def test_a_child_that_a_signal_handler_has_forked_in_a_transaction_does_not_commit_it(
+    url: str,
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHIN, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    child, parent, _ = ran.stdout.split("\n")
+    assert child.startswith("child Engine"), ran.stderr
+    assert parent == "parent released"
+    with closing(sqlite3.connect(path_of(url))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
 # --- clocks -------------------------------------------------------------------------------------
 
 IN_ANOTHER_TIME = """

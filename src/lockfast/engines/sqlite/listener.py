@@ -17,6 +17,7 @@ from lockfast.port import EVERYONE, Ask, Standing, Wake
 from lockfast.runtime.base import Bell, Clock
 
 SHORTEST, LONGEST = 0.001, 0.01  # seconds between two looks
+TROUBLE = 0.1  # the same after a look that failed
 SLOWER = 1.1  # the factor by which the time between looks grows while nothing is written
 CLIENT = 22  # digits of an id that name the client
 WOKEN = """SELECT id, woken FROM claim INDEXED BY claim_woken
@@ -52,7 +53,7 @@ class Listener:
         """The claims that wait, and until when each of them lives without a renewal."""
         self._told: set[str] = set()
         """Claims that the heart knows to be granted, and that may still show up in a look."""
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         self._pause = SHORTEST
 
     def claimed(self, ask: Ask) -> None:
@@ -102,15 +103,18 @@ class Listener:
     def look(self, store: Store) -> bool:
         """Look for grants, if another process has written. Return whether there are pushes."""
         version = store.version()
-        if version is None or version != self._version:
-            self._pause = SHORTEST
-            woken = store.look(self._read)
-            if woken is not None:
-                self._version = version
-                self._told.intersection_update([wake.id for wake in woken])
-                self._pushes.extend(wake for wake in woken if wake.id not in self._told)
-        else:
+        if version is not None and version == self._version:
             self._pause = min(self._pause * SLOWER, LONGEST)
+            return bool(self._pushes)
+        woken = store.look(self._read)
+        if woken is None:
+            self._pause = TROUBLE
+            return bool(self._pushes)
+        if self._version is not None and (version is None or version[0] != self._version[0]):
+            self._pushes.append(EVERYONE)  # the file was opened again, and may be another one
+        self._version, self._pause = version or self._version, SHORTEST
+        self._told.intersection_update([wake.id for wake in woken])
+        self._pushes.extend(wake for wake in woken if wake.id not in self._told)
         return bool(self._pushes)
 
     def _read(self, transaction: Transaction) -> list[Wake]:

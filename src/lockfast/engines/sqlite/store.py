@@ -58,6 +58,7 @@ class Store:
         self._main: tuple[int, int] | None = None
         self._identity: Identity | None = None
         self._check_at = 0
+        self._opened = 0
         self._forking = False
         _stores.add(self)
 
@@ -120,13 +121,15 @@ class Store:
             if transaction.now >= self._check_at:
                 self._check(transaction.now)
             result = work(transaction)
+            if self._connection is not connection:  # a signal handler has forked: this is the child
+                raise EngineRefused(f"{self}: the transaction is the parent's, not the child's")
             connection.execute("COMMIT")
             done = True
         except sqlite3.Error as error:
             if self._identity is not None:
                 self._check()
             meant = failed(error, self.file.path)
-            if isinstance(meant, EngineUnavailable):
+            if not isinstance(meant, Busy):  # the next one may find another file at the path
                 self._close()
             raise meant from error
         except (TypeError, ValueError, LookupError, ArithmeticError) as error:
@@ -150,6 +153,7 @@ class Store:
                 "fork, or fork with os.fork()"
             )
         self._connection, self._main = connected(self.file)
+        self._opened += 1
         return self._connection
 
     def _check(self, now: int = 0) -> None:
@@ -183,8 +187,10 @@ class Store:
         except (Busy, EngineError):
             return None
 
-    def version(self) -> int | None:
-        """Return a number that changes when another connection has written. None: not known."""
+    def version(self) -> tuple[int, int] | None:
+        """Return how often the file was opened, and a number that changes when another connection
+        has written since then. None: not known.
+        """
         if self._lock.inside():
             return None
         with self._lock:
@@ -194,7 +200,7 @@ class Store:
                 ((version,),) = self._connection.execute("PRAGMA data_version")
             except sqlite3.Error:
                 return None
-            return int(version)
+            return self._opened, int(version)
 
     def close(self) -> None:
         """Close the connection. Another use opens it again."""
