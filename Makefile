@@ -86,6 +86,7 @@ faults: models ## Every model, 5,000 seeds of the simulation, real faults on eve
 	$(BIN)/python -m tests.robustness.simulation --redlock --seeds 100
 	$(BIN)/python -m tests.robustness ci
 	$(BIN)/python -m tests.robustness controls
+	$(BIN)/python -m tests.robustness killed
 
 torture: ## Faults on every engine with seed after seed from SEED=1, for HOURS=8; build/robustness/torture
 	$(BIN)/python -m tests.robustness torture --hours $(HOURS) --seed $(SEED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.port import Engine
@@ -55,6 +56,29 @@ class MemoryUrlBench(UrlBench):
 
     def wipe(self) -> None:
         self.url = f"memory://{secrets.token_hex(8)}"
+
+
+class SqliteBench(UrlBench):
+    """A file per test in real time, as a user has it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("")
+        self._folder = folder
+        self.wipe()
+
+    def wipe(self) -> None:
+        self.url = f"sqlite:///{self._folder}/{secrets.token_hex(8)}.db"
+
+
+class SqliteMovedBench(SqliteBench):
+    """The same, by a clock that the test moves: claims expire by the clock of this process."""
+
+    def move(self, seconds: float) -> bool:
+        del seconds  # the clock that counts is this process's, which the stage moves
+        return True
+
+    def rewind(self, seconds: float) -> None:
+        self.ahead -= seconds
 
 
 class RedisBench(UrlBench):

@@ -55,7 +55,7 @@ def placed(program: str, stack: ExitStack) -> str:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if snippets(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_the_snippets_of_a_page_run(page: Path) -> None:
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     env = {**os.environ, **LOGIN}
     with ExitStack() as stack:
         program = placed(snippets(page), stack)
@@ -66,6 +66,7 @@ def test_the_snippets_of_a_page_run(page: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             env=env,
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=60,

@@ -6,6 +6,7 @@ python -m tests.robustness ci
 python -m tests.robustness torture --hours 8
 python -m tests.robustness controls
 python -m tests.robustness hostile --seconds 60
+python -m tests.robustness killed --seconds 60
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.previous.version import VERSIONS
+from tests.robustness import killed
 from tests.robustness.controls import run as controls
 from tests.robustness.hostile import run as hostile
 from tests.robustness.many import ci, torture
@@ -59,7 +61,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=[*names(), "ci", "torture", "controls", "hostile"])
+    parser.add_argument(
+        "what", choices=[*names(), "ci", "torture", "controls", "hostile", "killed"]
+    )
     parser.add_argument("--seed", type=int, help="of the plan and of all choices")
     parser.add_argument("--seconds", type=float, help="of faults, at least")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
@@ -81,6 +85,8 @@ def main() -> int:
         )
     if asked.what == "hostile":
         return hostile.run(asked.seconds or 60.0, asked.seed or 1, print, asked.engine)
+    if asked.what == "killed":
+        return killed.run(asked.seconds or 60.0, asked.seed or 1, print)
     return one(asked)
 
 

@@ -6,6 +6,7 @@ lockfast imports an engine's module only when a URL has its scheme. Another pack
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -31,6 +32,7 @@ ENGINES = {
     "zookeeper": "zookeeper",
     "etcd": "etcd",
     "etcds": "etcd",
+    "sqlite": "sqlite",
 }
 """The module for each scheme. The part of a scheme after a plus sign (`redis+sentinel`) does not
 count. The pip extra that installs an engine's driver has the module's name."""
@@ -85,6 +87,11 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     try:
         module = import_module(f"lockfast.engines.{name}")
     except ImportError as error:
+        if error.name in sys.stdlib_module_names:  # distributions ship some of them separately
+            raise ImportError(
+                f"the engine of {target.scheme}:// needs {error.name}, a module of Python itself, "
+                "which this Python was built without"
+            ) from error
         raise ImportError(
             f"the engine of {target.scheme}:// needs {error.name}: pip install 'lockfast[{name}]'"
         ) from error

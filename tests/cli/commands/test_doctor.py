@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +163,39 @@ def test_other_engines_are_told_from_their_weak_kin(
     with servers() as server:
         said = doctor(server.url)
     assert (said.code, finding in said.out) == (code, True)
+
+
+def test_a_sqlite_file_on_a_disk_is_left_alone(doctor: Doctor, tmp_path: Path) -> None:
+    said = doctor(f"sqlite:///{tmp_path}/locks.db")
+    assert said.code == 0
+    assert "on this host, gives fenced." in said.words
+    assert doctor(f"sqlite:///{tmp_path}/locks.db", "--require", "consensus").code == 1
+
+
+def test_a_sqlite_file_that_everybody_may_change_is_found_with_what_to_type(
+    doctor: Doctor, tmp_path: Path
+) -> None:
+    path = tmp_path / "locks.db"
+    url = f"sqlite:///{path}"
+    doctor(url)
+    path.chmod(0o666)
+    said = doctor(url)
+    assert said.code == 1
+    assert "mode = 666" in said.out
+    assert f"chmod o-w {path}".replace(" ", "") in said.out.replace(" ", "").replace("\n", "")
+    path.chmod(0o664)  # as it says
+    assert doctor(url).code == 0
+
+
+def test_a_sqlite_file_in_memory_is_found(doctor: Doctor) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # its own folder
+        said = doctor(f"sqlite:///{folder}/locks.db")
+    assert said.code == 1
+    assert "filesystem = tmpfs" in said.out
+
+
+def test_a_sqlite_file_of_another_application_is_refused(doctor: Doctor, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    assert doctor(f"sqlite:///{path}").code == 78

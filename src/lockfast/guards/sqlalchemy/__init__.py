@@ -1,31 +1,46 @@
-"""The PostgreSQL guard for SQLAlchemy 2: transactions that reject a stale lease.
+"""The guard for SQLAlchemy 2: transactions that reject a stale lease.
 
-It works with `Session` and `AsyncSession`, over SQLAlchemy's `postgresql+psycopg` driver.
+It works with `Session` and `AsyncSession`, on PostgreSQL (`postgresql+psycopg`) and on SQLite.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
-from sqlalchemy import Connection, Transaction, event
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
-from lockfast.guards.postgres.bolt import over, refuse, refuse_next
-from lockfast.guards.postgres.statements import (
-    AGAIN,
-    BLOCK,
-    block_of,
-    ensure_held,
-    entering,
-    refusal,
-    sealing,
-)
+from lockfast.guards.postgres.statements import ensure_held
+from lockfast.guards.sqlalchemy.block import Block
+from lockfast.guards.sqlalchemy.database import Database
+from lockfast.guards.sqlalchemy.postgres import PostgresDatabase
+from lockfast.guards.sqlalchemy.sqlite import SqliteDatabase
+from lockfast.guards.sqlite.statements import CREATE
+
+_DATABASES: dict[str, Database] = {"postgresql": PostgresDatabase(), "sqlite": SqliteDatabase()}
+"""The databases by the names of SQLAlchemy's dialects."""
+
+
+def install(connection: Connection) -> None:
+    """Create the guard's table in a SQLite database, unless it exists. Needed once.
+
+    Raises `InvalidRequestError` for PostgreSQL: call `lockfast.guards.postgres.install(url)` there.
+
+    Example:
+        `with engine.begin() as connection: install(connection)`, or for asyncio
+        `async with engine.begin() as connection: await connection.run_sync(install)`.
+
+    """
+    if connection.dialect.name != "sqlite":
+        raise InvalidRequestError(
+            "this install is for SQLite. For PostgreSQL, call lockfast.guards.postgres.install(url)"
+        )
+    connection.exec_driver_sql(CREATE)
 
 
 def seal(session: Session, *leases: Holder) -> None:
@@ -148,70 +163,33 @@ async def async_transaction(
 # The functions below serve both: `AsyncSession.run_sync` runs them with its own sync session.
 
 
+def _database(session: Session) -> Database:
+    """Return how to check leases in the database of a session."""
+    name = session.get_bind().dialect.name
+    if name not in _DATABASES:
+        raise InvalidRequestError(f"lockfast guards {', '.join(_DATABASES)} and not {name}")
+    return _DATABASES[name]
+
+
 def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
+    database = _database(session)
     try:
         with session.begin():
-            options = {"isolation_level": "READ COMMITTED"}
-            connection = session.connection(execution_options=options)
-            for call in sealing(leases):
-                connection.exec_driver_sql(call)
+            connection = session.connection(execution_options=database.options())
+            database.seal(connection, leases)
     except DBAPIError as error:
-        meant = _refusal(error, leases)
+        meant = database.refusal(error, leases)
         if meant is not None:
             raise meant from error
         raise
     ensure_held(leases)
 
 
-class _Block:
-    """A session's guarded transaction. While it is open, the session cannot begin another."""
-
-    def __init__(self, session: Session) -> None:
-        # Entered as a context manager: after a commit or rollback in the block, SQLAlchemy refuses
-        # everything until the block ends. Otherwise the session would begin another transaction,
-        # which no guard has checked.
-        self.transaction = session.begin().__enter__()
-        self._connection: Connection | None = None
-        self._root: Transaction | None = None
-
-    @property
-    def undermined(self) -> bool:
-        """Whether the connection's transaction has ended while the session's is still active."""
-        ended = self._root is not None and not self._root.is_active
-        return ended and self.transaction.is_active
-
-    def bolt(self, connection: Connection) -> None:
-        """Refuse statements after the transaction was ended below the session: by
-        `session.connection().commit()`, or by a COMMIT as text.
-        """
-        self._connection = connection
-        self._root = connection.get_transaction()
-        event.listen(connection, "before_cursor_execute", _refuse_next)
-
-    def open(self) -> None:
-        """Stop refusing statements: the connection may belong to the caller, who uses it again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            event.remove(connection, "before_cursor_execute", _refuse_next)
-
-
-def _refuse_next(connection: Connection, *_: object) -> None:
-    """Refuse a statement after the end of the guarded transaction."""
-    driver: Any = connection.connection.driver_connection
-    refuse_next(driver)
-
-
-def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -> _Block:
-    block = _Block(session)
+def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -> Block:
+    block = Block(session, _database(session))
     try:
         connection = session.connection()
-        driver: Any = connection.connection.dbapi_connection
-        if driver.autocommit:
-            raise InvalidRequestError(
-                "in AUTOCOMMIT nothing can be guarded: the check would be over before the write"
-            )
-        for call in entering(leases, check_lease=check_lease):
-            connection.exec_driver_sql(call)
+        block.database.enter(connection, leases, check=check_lease)
         ensure_held(leases)
         block.bolt(connection)
     except BaseException as error:
@@ -220,7 +198,7 @@ def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -
     return block
 
 
-def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None:
+def _commit(session: Session, leases: tuple[Holder, ...], block: Block) -> None:
     try:
         if session.get_transaction() is not block.transaction or not block.transaction.is_active:
             raise InvalidRequestError(
@@ -228,12 +206,7 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None
                 "guarded"
             )
         session.flush()
-        connection = session.connection()
-        driver: Any = connection.connection.driver_connection
-        if over(driver):  # also after an error that the block caught: COMMIT would roll back
-            refuse()
-        if connection.exec_driver_sql(BLOCK).scalar() != block_of(leases):
-            refuse()
+        block.database.finish(session, leases)
         block.open()
         block.transaction.__exit__(None, None, None)
     except BaseException as error:  # a flush that failed, or a trigger that refused
@@ -244,7 +217,7 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: _Block) -> None
 def _fail(
     session: Session,
     leases: tuple[Holder, ...],
-    block: _Block,
+    block: Block,
     error: BaseException,
 ) -> None:
     """Roll back. If the error means that a lease is lost, raise that instead."""
@@ -258,8 +231,8 @@ def _fail(
         session.invalidate()
     if not isinstance(error, DBAPIError):
         return
-    meant = _refusal(error, leases)
-    if meant is None and getattr(error.orig, "sqlstate", None) in AGAIN:
+    meant = block.database.refusal(error, leases)
+    if meant is None and block.database.again(error):
         try:  # the mark shows whether the lease is stale. If it is not, the caller may try again
             _seal(session, leases)
         except LockfastError as again:
@@ -268,8 +241,3 @@ def _fail(
             pass
     if meant is not None:
         raise meant from error
-
-
-def _refusal(error: DBAPIError, leases: tuple[Holder, ...]) -> LockfastError | None:
-    cause: Any = error.orig
-    return refusal(cause, leases) if hasattr(cause, "sqlstate") else None

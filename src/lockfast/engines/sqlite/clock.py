@@ -1,0 +1,59 @@
+"""The clock that all processes of a host share: the time since the host was started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lockfast.errors import EngineRefused
+from lockfast.runtime.base import Clock
+
+UNITS = 10**6  # in a second: stored times are in µs
+OFFSETS = Path("/proc/self/timens_offsets")
+
+
+class HostClock:
+    """Converts instants of the local clock to the time since the host's boot, in µs.
+
+    The local clock counts from the boot too (CLOCK_BOOTTIME). But in a container with a time
+    namespace of its own it is ahead by a fixed offset, and must not be compared with the clock of
+    a process outside.
+
+    The clock starts again with each boot. Then it is behind what is stored, as if it had gone back:
+    see `Transaction`. The id of the boot would tell the two apart, but it cannot be trusted: LXC
+    and systemd-nspawn give each container an id of its own.
+    """
+
+    def __init__(self, now: Clock) -> None:
+        """Read the time from `now`, the clock of the runtime."""
+        self._now = now
+        self._ahead = ahead()
+
+    def micros(self) -> int:
+        """Return the present time."""
+        return self.at(self._now())
+
+    def at(self, instant: float) -> int:
+        """Return the time of an instant of the local clock."""
+        return int((instant - self._ahead) * UNITS)
+
+
+def ahead() -> float:
+    """Return by how many seconds the clock of this time namespace is ahead of the host's."""
+    for line in _read(OFFSETS).splitlines():
+        clock, *numbers = line.split()
+        if clock == "boottime":
+            seconds, nanoseconds = map(int, numbers)
+            return seconds + nanoseconds / 1e9
+    return 0.0
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file. "" if there is none: not Linux, or a kernel before 5.6."""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise EngineRefused(
+            f"SQLite locks expire by the clock of the host, and {path} cannot be read: {error}"
+        ) from error

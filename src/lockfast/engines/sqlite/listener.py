@@ -1,0 +1,134 @@
+"""What one client hears: its waiting claims, and the grants that it has not been told of yet.
+
+There is no server that could send a message. While a claim of this client waits, the client asks
+every few milliseconds whether another process has written to the database. Only if one has, it
+reads which of its own claims were granted.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable
+
+from lockfast.engines.sqlite.store import Store
+from lockfast.engines.sqlite.transaction import Transaction
+from lockfast.port import EVERYONE, Ask, Standing, Wake
+from lockfast.runtime.base import Bell, Clock
+
+SHORTEST, LONGEST = 0.001, 0.01  # seconds between two looks
+TROUBLE = 0.1  # the same after a look that failed
+SLOWER = 1.1  # the factor by which the time between looks grows while nothing is written
+CLIENT = 22  # digits of an id that name the client
+WOKEN = """SELECT id, woken FROM claim INDEXED BY claim_woken
+ WHERE id >= ? AND id < ? AND woken IS NOT NULL"""
+
+_listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+"""The listeners of this process, by the client's part of their ids."""
+
+
+def notify(wakes: Iterable[Wake]) -> None:
+    """Pass grants on to the clients of this process. Those of other processes look by themselves.
+
+    A connection does not see its own commits as changes, so this is also how a client hears of
+    grants that its own operations have caused.
+    """
+    for wake in wakes:
+        listener = _listeners.get(wake.id[:CLIENT])
+        if listener is not None:
+            listener.push(wake)
+
+
+class Listener:
+    """The wakes of one client. Only the heart takes them, and any thread may add some."""
+
+    def __init__(self, bell: Bell, now: Clock) -> None:
+        """Start with `EVERYONE` as the first push, as the port demands."""
+        self.bell = bell
+        self._roused = False
+        self._now = now
+        self._client = ""
+        self._pushes = deque([EVERYONE])
+        self._waiting: dict[str, float] = {}
+        """The claims that wait, and until when each of them lives without a renewal."""
+        self._told: set[str] = set()
+        """Claims that the heart knows to be granted, and that may still show up in a look."""
+        self._version: tuple[int, int] | None = None
+        self._pause = SHORTEST
+
+    def claimed(self, ask: Ask) -> None:
+        """Listen for the client of a claim from now on."""
+        if not self._client:
+            self._client = ask.id[:CLIENT]
+            _listeners[self._client] = self
+
+    def answered(self, ask: Ask, found: object) -> None:
+        """Note whether a claim waits, from the reply to a claim or a renewal."""
+        if isinstance(found, Standing) and found.ticket and not found.granted:
+            if ask.id not in self._waiting:
+                self._pause = SHORTEST
+                self._waiting[ask.id] = 0.0
+                self.bell.ring()
+            self._waiting[ask.id] = self._now() + ask.shape.wait_ttl
+        elif not isinstance(found, Exception):
+            self._waiting.pop(ask.id, None)
+
+    def resigned(self, ask: Ask) -> None:
+        """Forget a claim that was resigned."""
+        self._waiting.pop(ask.id, None)
+
+    def push(self, wake: Wake) -> None:
+        """Add a grant, and wake the heart. From any thread."""
+        self._pushes.append(wake)
+        self.bell.ring()
+
+    def rouse(self) -> None:
+        """Make the heart return from `listen`. From any thread."""
+        self._roused = True
+        self.bell.ring()
+
+    def interrupted(self) -> bool:
+        """Return whether the heart was roused, or has pushes to take."""
+        roused, self._roused = self._roused, False
+        return roused or bool(self._pushes)
+
+    def pause(self) -> float | None:
+        """Return the seconds until the next look. None if no claim waits."""
+        now = self._now()
+        for id_, until in list(self._waiting.items()):
+            if until <= now:
+                self._waiting.pop(id_, None)
+        return self._pause if self._waiting else None
+
+    def look(self, store: Store) -> bool:
+        """Look for grants, if another process has written. Return whether there are pushes."""
+        version = store.version()
+        if version is not None and version == self._version:
+            self._pause = min(self._pause * SLOWER, LONGEST)
+            return bool(self._pushes)
+        woken = store.look(self._read)
+        if woken is None:
+            self._pause = TROUBLE
+            return bool(self._pushes)
+        if self._version is not None and (version is None or version[0] != self._version[0]):
+            self._pushes.append(EVERYONE)  # the file was opened again, and may be another one
+        self._version, self._pause = version or self._version, SHORTEST
+        self._told.intersection_update([wake.id for wake in woken])
+        self._pushes.extend(wake for wake in woken if wake.id not in self._told)
+        return bool(self._pushes)
+
+    def _read(self, transaction: Transaction) -> list[Wake]:
+        rows = transaction.all(WOKEN, self._client, f"{self._client}~")
+        return [Wake(str(id_), granted=True, floor=int(floor)) for id_, floor in rows]
+
+    def take(self) -> list[Wake]:
+        """Return the pushes that the heart has not got yet."""
+        taken: list[Wake] = []
+        while self._pushes:
+            wake = self._pushes.popleft()
+            if wake.id not in self._told:
+                taken.append(wake)
+                self._waiting.pop(wake.id, None)
+                if wake.id:
+                    self._told.add(wake.id)
+        return taken

@@ -1,0 +1,28 @@
+"""The path of the database file, read from a URL as SQLAlchemy writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lockfast.url import Target
+
+HINT = "Write sqlite:///relative.db or sqlite:////absolute.db, with three slashes and then the path"
+
+
+def path_of(target: Target) -> Path:
+    """Return the absolute path that a URL names. Raise `ValueError` if it names no file.
+
+    A relative path is resolved now. A program may change its folder later, and the locks must stay
+    in the same file.
+    """
+    if target.hosts or target.username is not None or target.password is not None:
+        raise ValueError(f"sqlite:// is for a file on this host, and takes no host. {HINT}")
+    path = target.path.removeprefix("/")
+    if path in {"", ":memory:"} or path.startswith("file:"):
+        raise ValueError(
+            "sqlite:// needs a file, which several processes can open. A database in memory "
+            f"belongs to one connection: use memory:// for locks in one process. {HINT}"
+        )
+    if "\0" in path:
+        raise ValueError(f"the path of a database has no NUL character. {HINT}")
+    return Path(path).absolute()

@@ -1,0 +1,46 @@
+"""A session's guarded transaction: while its block is open, the session cannot begin another."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Transaction, event
+from sqlalchemy.orm import Session
+
+from lockfast.guards.sqlalchemy.database import Database
+
+
+class Block:
+    """A session's guarded transaction. While it is open, the session cannot begin another."""
+
+    def __init__(self, session: Session, database: Database) -> None:
+        """Begin the session's transaction."""
+        # Entered as a context manager: after a commit or rollback in the block, SQLAlchemy refuses
+        # everything until the block ends. Otherwise the session would begin another transaction,
+        # which no guard has checked.
+        self.transaction = session.begin().__enter__()
+        self.database = database
+        self._connection: Connection | None = None
+        self._root: Transaction | None = None
+
+    @property
+    def undermined(self) -> bool:
+        """Whether the connection's transaction has ended while the session's is still active."""
+        ended = self._root is not None and not self._root.is_active
+        return ended and self.transaction.is_active
+
+    def bolt(self, connection: Connection) -> None:
+        """Refuse statements after the transaction was ended below the session: by
+        `session.connection().commit()`, or by a COMMIT as text.
+        """
+        self._connection = connection
+        self._root = connection.get_transaction()
+        event.listen(connection, "before_cursor_execute", self._refuse_next)
+
+    def open(self) -> None:
+        """Stop refusing statements: the connection may belong to the caller, who uses it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            event.remove(connection, "before_cursor_execute", self._refuse_next)
+
+    def _refuse_next(self, connection: Connection, *_: object) -> None:
+        """Refuse a statement after the end of the guarded transaction."""
+        self.database.refuse_next(connection)

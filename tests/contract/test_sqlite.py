@@ -1,0 +1,82 @@
+"""The contract on SQLite: all of it, in both modes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockfast.testing import (
+    BodyContract,
+    ClientContract,
+    ClockContract,
+    DeposedContract,
+    MachineContract,
+    ManyReadersContract,
+    PortContract,
+    ProcessContract,
+    QueueShapeContract,
+    ShapeContract,
+)
+from tests.contract.benches import SqliteBench, SqliteMovedBench
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Give a folder in memory: what a disk costs is no part of the contract, and half its time."""
+    memory = Path("/dev/shm")  # noqa: S108  # each run has a folder of its own there
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def bench(folder: Path) -> SqliteBench:
+    return SqliteBench(folder)
+
+
+class ByAMovedClock:
+    @pytest.fixture
+    def bench(self, folder: Path) -> SqliteMovedBench:
+        return SqliteMovedBench(folder)
+
+
+class TestPort(ByAMovedClock, PortContract):
+    pass
+
+
+class TestClock(ByAMovedClock, ClockContract):
+    pass
+
+
+class TestMachine(ByAMovedClock, MachineContract):
+    pass
+
+
+class TestClient(ClientContract):
+    pass
+
+
+class TestShapes(ShapeContract):
+    pass
+
+
+class TestQueueShapes(QueueShapeContract):
+    pass
+
+
+class TestManyReaders(ManyReadersContract):
+    pass
+
+
+class TestDeposed(DeposedContract):
+    pass
+
+
+class TestBodies(BodyContract):
+    pass
+
+
+class TestProcesses(ProcessContract):
+    pass

@@ -1,0 +1,406 @@
+"""Files that cannot hold locks, and what happens to those that can: deleted, replaced, damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import lockfast
+from lockfast import EngineRefused, EngineUnavailable, LeaseLost, Loss
+from lockfast.core.record import FORMAT
+from lockfast.engines.sqlite import database_file
+from lockfast.engines.sqlite.connection import LAYOUT
+from lockfast.port import Standing
+from lockfast.testing import Stage
+from tests.contract.benches import SqliteBench
+
+SIDES = ("", "-wal", "-shm")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "locks.db"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> SqliteBench:
+    return SqliteBench(tmp_path)
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def path_of(stage: Stage) -> Path:
+    assert isinstance(stage.bench, SqliteBench)
+    return Path(stage.bench.url.removeprefix("sqlite:///"))
+
+
+def refused(path: Path) -> str:
+    """Return why no lock can be taken in a file."""
+    with lockfast.connect(url(path)) as client, pytest.raises(EngineRefused) as caught:
+        client.lock("x").acquire(timeout=1)
+    return str(caught.value)
+
+
+def use(path: Path) -> int:
+    with lockfast.connect(url(path)) as client, client.lock("x") as lease:
+        return lease.token
+
+
+def change(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(sql)
+
+
+# --- whose file it is ---------------------------------------------------------------------------
+
+
+def test_the_database_of_another_application_is_refused_and_left_alone(path: Path) -> None:
+    change(path, "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
+    before = path.read_bytes()
+    assert "another application" in refused(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_empty_file_becomes_a_database(path: Path) -> None:
+    path.touch()
+    assert use(path) > 0
+
+
+def test_a_later_layout_is_refused_with_both_numbers_and_left_alone(path: Path) -> None:
+    use(path)
+    change(path, f"PRAGMA user_version = {LAYOUT + 1}")
+    before = path.read_bytes()
+    said = refused(path)
+    assert f"layout {LAYOUT + 1}" in said
+    assert f"layout {LAYOUT}:" in said
+    assert path.read_bytes() == before
+
+
+def test_what_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"a letter to a friend, and not a database at all\n" * 100)
+    before = path.read_bytes()
+    assert "not a SQLite database" in refused(path)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_file_is_refused(path: Path) -> None:
+    use(path)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * 8 * 4096)
+    assert "damaged" in refused(path)
+
+
+def test_tables_that_were_changed_are_refused(path: Path) -> None:
+    use(path)
+    change(path, "DROP TABLE queue")
+    assert "not as lockfast made them" in refused(path)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE claim SET ticket = 'high'",
+        "UPDATE claim SET ticket = 9007199254740992",
+        "UPDATE claim SET expires = x'00'",
+        "UPDATE claim SET payload = 'text', waits = 0",
+        "UPDATE queue SET held = 'much'",
+        "UPDATE host SET last = 'x'",
+        "DELETE FROM host",
+    ],
+)
+def test_values_that_lockfast_never_writes_are_refused_in_words(path: Path, sql: str) -> None:
+    with lockfast.connect(url(path)) as client, lockfast.connect(url(path)) as other:
+        lease = client.lock("x", ttl=60).acquire()
+        change(path, sql)
+        with pytest.raises((EngineRefused, EngineUnavailable)):
+            other.lock("x", ttl=60).acquire(timeout=0.5)
+        del lease
+
+
+HOLDERS = "DELETE FROM claim WHERE waits = 0"
+WAITERS = "DELETE FROM claim WHERE waits = 1"
+
+
+@pytest.mark.parametrize("sql", [HOLDERS, WAITERS, "DELETE FROM claim"])
+def test_claims_that_another_program_has_deleted_block_nobody(stage: Stage, sql: str) -> None:
+    async def play() -> None:
+        actor = stage.actor()
+        holder, first, second = (actor.ask(ttl=60) for _ in range(3))
+        for ask in (holder, first, second):
+            await actor.claim(ask)
+        change(path_of(stage), sql)
+        found = await actor.renew(holder, first, second)
+        granted = [each and isinstance(each, Standing) and each.granted for each in found]
+        expected: dict[str, list[bool | None]] = {
+            HOLDERS: [None, True, False],
+            WAITERS: [True, None, None],
+        }
+        assert granted == expected.get(sql, [None] * 3)
+        await actor.resign(holder, first, second)
+        assert (await actor.claim(actor.ask())).granted
+
+    stage.mode.run(play())
+
+
+# --- where it is --------------------------------------------------------------------------------
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    assert "folder does not exist" in refused(tmp_path / "missing" / "locks.db")
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    assert "cannot be opened" in refused(tmp_path)
+
+
+def test_a_filesystem_that_is_not_known_to_be_local_is_refused() -> None:
+    said = refused(Path("/proc/locks.db"))
+    assert "(proc)" in said
+    assert "local disk" in said
+
+
+MOUNTED = """21 1 254:0 / / rw - ext4 /dev/vda rw
+{id} 21 0:50 / {point} rw,relatime shared:1 - {kind} server:/export rw
+"""
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "ceph"])
+def test_network_filesystems_are_refused(
+    path: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    id_ = database_file._mount_id(tmp_path, "")
+    mounts.write_text(MOUNTED.format(id=id_, point="/mnt", kind=kind), "utf-8")
+    monkeypatch.setattr(database_file, "MOUNTS", mounts)
+    assert f"({kind})" in refused(path)
+
+
+def test_a_file_that_is_mounted_by_itself_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `docker run -v /data/locks.db:/data/locks.db` does."""
+    spaced = tmp_path / "a b"
+    spaced.mkdir()
+    mounts = tmp_path / "mountinfo"
+    point = str(spaced / "locks.db").replace(" ", "\\040")
+    mounts.write_text(MOUNTED.format(id=77, point=point, kind="ext4"), "utf-8")
+    monkeypatch.setattr(database_file, "MOUNTS", mounts)
+    assert "Mount its folder" in refused(spaced / "locks.db")
+
+
+def test_a_file_with_a_second_name_is_refused(path: Path) -> None:
+    use(path)
+    path.with_name("other.db").hardlink_to(path)
+    assert "hard links" in refused(path)
+
+
+def test_a_symbolic_link_leads_to_the_same_locks(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with lockfast.connect(url(path)) as client, lockfast.connect(url(link)) as other:
+        lease = client.lock("x", ttl=60).acquire()
+        assert other.lock("x", ttl=60).try_acquire() is None
+        lease.release()
+
+
+# --- rights and space ---------------------------------------------------------------------------
+
+AS_NOBODY = """
+import os, sys
+import lockfast
+with lockfast.connect(sys.argv[2]) as client:  # imports all, while this process may read it
+    client.lock("x").acquire().release()
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    with lockfast.connect(sys.argv[1]) as client:
+        client.lock("x").acquire(timeout=1).release()
+except lockfast.LockfastError as error:
+    print(type(error).__name__, error)
+else:
+    print("granted")
+"""
+
+
+def by_nobody(path: Path) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, url(path), url(path.with_name("first.db"))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Give a folder that another user may enter: pytest's own are private."""
+    folder = Path(f"/tmp/lockfast-rights-{os.getpid()}")  # noqa: S108  # removed below
+    folder.mkdir()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_user_without_rights_is_told_which_ones_are_missing(shared: Path) -> None:
+    path = shared / "locks.db"
+    use(path)
+    for said in (by_nobody(path), by_nobody(shared / "new.db")):
+        assert said.startswith("EngineRefused")
+        assert "-wal and -shm" in said
+        assert "and the folder" in said
+
+
+def test_two_users_share_locks_if_both_may_write_to_the_file_and_the_folder(shared: Path) -> None:
+    path = shared / "locks.db"
+    use(path)
+    shared.chmod(0o777)
+    path.chmod(0o666)
+    assert by_nobody(path) == "granted\n"
+
+
+ON_A_FULL_DISK = """
+import os, sys
+import lockfast
+folder = sys.argv[1]
+with lockfast.connect(f"sqlite:///{folder}/locks.db") as client:
+    lease = client.lock("x", ttl=60).acquire()
+    with open(f"{folder}/filler", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    try:
+        while True:
+            client.lock("y", ttl=60).acquire(timeout=1).release()
+    except lockfast.EngineRefused as error:
+        print(error)
+    os.remove(f"{folder}/filler")
+    lease.release()
+    client.lock("y", ttl=60).acquire(timeout=1).release()
+print("well again")
+"""
+
+
+def test_a_full_disk_is_named_and_the_database_survives_it(tmp_path: Path) -> None:
+    mount = f'mount -t tmpfs -o size=1m none {tmp_path} && exec "$@"'
+    ran = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mount, "-", sys.executable, "-c", ON_A_FULL_DISK, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said, well, _ = ran.stdout.split("\n")
+    assert "the disk is full" in said
+    assert well == "well again"
+
+
+# --- deleted and replaced -----------------------------------------------------------------------
+
+
+def lose(path: Path, how: str) -> None:
+    if how == "replaced":
+        copy = path.with_name("copy")
+        shutil.copy(path, copy)
+        copy.rename(path)
+    elif how == "moved":
+        path.rename(path.with_name("elsewhere"))
+    elif how == "all":
+        for side in SIDES:
+            Path(f"{path}{side}").unlink()
+    else:
+        Path(f"{path}{how}").unlink()
+
+
+@pytest.mark.parametrize("how", ["", "all", "moved"])
+def test_the_holder_of_a_lock_in_a_file_that_is_gone_has_lost_it(path: Path, how: str) -> None:
+    with lockfast.connect(url(path)) as client, lockfast.connect(url(path)) as other:
+        lease = client.lock("x", ttl=3).acquire()
+        lose(path, how)
+        began = time.monotonic()
+        while lease.loss is None:
+            assert time.monotonic() - began < 6
+            time.sleep(0.01)
+        assert lease.loss is Loss.GONE
+        with pytest.raises(LeaseLost):
+            lease.release()
+        later = other.lock("x", ttl=3).acquire(timeout=5)
+        assert later.token > lease.token
+        later.release()
+
+
+@pytest.mark.parametrize("how", ["", "-wal", "-shm", "all", "replaced"])
+def test_an_operation_on_a_file_that_is_gone_fails_in_words(path: Path, how: str) -> None:
+    with lockfast.connect(url(path)) as client:
+        lease = client.lock("x", ttl=60).acquire()
+        session = client._session
+        lose(path, how)
+        ask = session.table.all()[0].ask
+        time.sleep(0.03)  # a check of the file counts for 20 ms
+        with pytest.raises(EngineUnavailable, match="deleted or replaced") as caught:
+            session.engine.renew([ask], session.runtime.now() + 1).send(None)
+        assert caught.value.sent is False
+        del lease
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+
+def test_a_name_of_another_format_is_refused_and_its_claims_are_left_alone(stage: Stage) -> None:
+    async def play() -> None:
+        actor, other = stage.actor(), stage.actor()
+        theirs, ours = actor.ask("theirs", ttl=2), actor.ask("ours", ttl=30)
+        waiter = actor.ask("theirs", ttl=4)
+        await actor.claim(theirs)
+        await actor.claim(waiter)
+        await actor.claim(ours)
+        path = path_of(stage)
+        change(path, "UPDATE queue SET format = 7 WHERE name = CAST('theirs' AS BLOB)")
+        before = rows(path)
+        both = rf"format 7.*format {FORMAT}"
+        with pytest.raises(EngineRefused, match=both):
+            await other.claim(other.ask("theirs"))
+        (found,) = await actor.renew(theirs)
+        assert isinstance(found, EngineRefused)
+        assert await actor.resign(theirs, doubt=False) == [False]
+        with pytest.raises(EngineRefused, match=both):
+            await other.entries("theirs")
+        page = await other.engine.inspect("", None, exact=False)
+        assert [entry.id for entry in page.entries] == [ours.id]
+        assert page.others == {7}
+        assert rows(path) == before
+        (mine,) = await actor.renew(ours)
+        assert isinstance(mine, Standing)
+        await stage.mode.sleep(2.1)  # the claims of the other format end like all others
+        with pytest.raises(EngineRefused, match=both):
+            await other.claim(other.ask("theirs"))
+        (left,) = rows(path)
+        assert left[0] == waiter.id
+        assert left[3] == 1  # it is not granted: its weight and capacity may mean something else
+        await stage.mode.sleep(2.1)
+        assert (await other.claim(other.ask("theirs"))).granted
+
+    stage.mode.run(play())
+
+
+def rows(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT * FROM claim WHERE name = CAST('theirs' AS BLOB) ORDER BY id"
+        return connection.execute(sql).fetchall()
