@@ -59,7 +59,12 @@ class LockfastError(Exception):
 
     @classmethod
     def reference(cls) -> str:
-        """Return the last part of the text: where to read about errors of this class."""
+        """Return where to read about errors of this class.
+
+        Returns:
+            The last part of the text of such an error.
+
+        """
         page = f"{SITE}troubleshooting.html#" if SITE else ""
         return f"(see: {page}{cls.anchor})"
 

@@ -87,7 +87,8 @@ class Claims:
         if queue.claims == 1:
             return alone(ticket, ttl / UNITS)
         mine = find(transaction, ask.id)
-        assert mine is not None  # noqa: S101  # it was inserted just now
+        if mine is None:
+            raise ValueError("a trigger deletes claims")
         return standing(transaction, queue, mine)
 
     def _sweep(self, transaction: Transaction) -> None:

@@ -13,7 +13,9 @@ from lockfast.port import Entry, Kind, Page, fits_kind
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
 COLUMNS = """SELECT claim.name, id, ticket, waits, weight, capacity,
- min(expires - ?1, CASE WHEN waits THEN wait_ttl ELSE ttl END), payload, format, kind
+ min(expires - ?1, CASE WHEN waits THEN wait_ttl ELSE ttl END),
+ CASE WHEN typeof(payload) = 'blob' AND length(payload) <= 65536 THEN payload ELSE x'' END,
+ format, kind
  FROM claim JOIN queue ON queue.name = claim.name WHERE +expires > ?1"""
 # The plus sign keeps SQLite from the index by expiry. After that, it would have to sort all claims.
 ONE = f"{COLUMNS} AND claim.name = ?2 ORDER BY waits, ticket LIMIT {SHOWN}"

@@ -79,12 +79,17 @@ class Queue:
         else:
             self.held -= weight
 
-    def settle(self) -> None:
-        """Grant waiters in the order of tickets, up to the first that does not fit. Then save."""
+    def settle(self, *, counted: bool = False) -> None:
+        """Grant waiters in the order of tickets, up to the first that does not fit. Then save.
+
+        `counted`: the totals were counted just now, so they must be right.
+        """
         floor = None
         while self.waiting > 0 and self.format == FORMAT:
             first = self._transaction.one(WAITER, self.name)
             if first is None:
+                if counted:
+                    raise ValueError("a claim that neither waits nor is granted")
                 self.recount()
                 return
             id_, ticket, weight, capacity = first
@@ -107,7 +112,7 @@ class Queue:
         self.claims, self.waiting, self.held, self.placed = totals
         if self.placed >= LIMIT:
             raise ValueError(f"a place of {self.placed}")
-        self.settle()
+        self.settle(counted=True)
 
     def save(self) -> None:
         """Store the totals. A queue without claims is deleted."""

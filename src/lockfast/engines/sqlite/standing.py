@@ -11,8 +11,8 @@ from lockfast.engines.sqlite.transaction import Transaction
 from lockfast.port import Blocker, Standing
 
 COUNTED = 100  # claims ahead that are counted one by one, if claims have left the queue
-HEAD = """SELECT id, ticket, payload, place, waits FROM claim WHERE name = ?
- ORDER BY waits, ticket LIMIT 1"""
+HEAD = """SELECT id, ticket, CASE WHEN length(payload) <= 65536 THEN payload ELSE x'' END, place,
+ waits FROM claim WHERE name = ? ORDER BY waits, ticket LIMIT 1"""
 AHEAD = """SELECT count(*) FROM (SELECT 1 FROM claim
  WHERE name = ? AND (waits, ticket) < (?, ?) ORDER BY waits, ticket LIMIT ?)"""
 FIRST = "SELECT ticket FROM claim WHERE name = ? AND waits = 1 ORDER BY waits, ticket LIMIT 1"

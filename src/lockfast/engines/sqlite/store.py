@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from typing import TypeVar
 
 from lockfast.engines.sqlite.clock import HostClock
@@ -59,7 +60,8 @@ class Store:
         self._identity: Identity | None = None
         self._check_at = 0
         self._opened = 0
-        self._forking = False
+        self._forker: int | None = None
+        """The thread that forks, and has the mutex meanwhile. Another one may fork beside it."""
         _stores.add(self)
 
     def run(self, work: Work[T], deadline: float, *, writes: bool = True) -> T:
@@ -220,19 +222,19 @@ class Store:
     def before_fork(self) -> None:
         """Close the connection, and let nobody open another one until the fork is over."""
         if not self._lock.inside() and self._lock.acquire(timeout=FORKING):
-            self._forking = True
+            self._forker = get_ident()
             self._close()
 
     def after_fork(self) -> None:
         """Go on in the parent."""
-        if self._forking:
-            self._forking = False
+        if self._forker == get_ident():
+            self._forker = None
             self._lock.release()
 
     def reset(self) -> None:
         """Start again in the child, where the thread that has the mutex may not exist."""
         self._lock = Mutex()
-        self._forking = False
+        self._forker = None
         connection, self._connection = self._connection, None
         if connection is not None:  # C code has forked, or a signal handler within a transaction
             _inherited[self._main] = connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from lockfast.url import Target
@@ -25,4 +26,8 @@ def path_of(target: Target) -> Path:
         )
     if "\0" in path:
         raise ValueError(f"the path of a database has no NUL character. {HINT}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the path {path!r} cannot be the name of a file: {error}") from error
     return Path(path).absolute()

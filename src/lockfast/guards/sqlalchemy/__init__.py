@@ -29,11 +29,23 @@ _DATABASES: dict[str, Database] = {"postgresql": PostgresDatabase(), "sqlite": S
 def install(connection: Connection) -> None:
     """Create the guard's table in a SQLite database, unless it exists. Needed once.
 
-    Raises `InvalidRequestError` for PostgreSQL: call `lockfast.guards.postgres.install(url)` there.
+    With asyncio, call it by `await connection.run_sync(install)`.
 
-    Example:
-        `with engine.begin() as connection: install(connection)`, or for asyncio
-        `async with engine.begin() as connection: await connection.run_sync(install)`.
+    Args:
+        connection: A connection to the database, in a transaction.
+
+    Raises:
+        InvalidRequestError: The database is PostgreSQL. Call
+            `lockfast.guards.postgres.install(url)` there.
+
+    Example::
+
+        from sqlalchemy import create_engine
+        from lockfast.guards import sqlalchemy as guard
+
+        engine = create_engine("sqlite:///app.db")
+        with engine.begin() as connection:
+            guard.install(connection)
 
     """
     if connection.dialect.name != "sqlite":
