@@ -65,11 +65,11 @@ class Listener:
     def answered(self, ask: Ask, found: object) -> None:
         """Note whether a claim waits, from the reply to a claim or a renewal."""
         if isinstance(found, Standing) and found.ticket and not found.granted:
-            if ask.id not in self._waiting:
-                self._pause = SHORTEST
-                self._waiting[ask.id] = 0.0
-                self.bell.ring()
+            new = ask.id not in self._waiting
             self._waiting[ask.id] = self._now() + ask.shape.wait_ttl
+            if new:  # only now: the heart may look at once, and must find it
+                self._pause = SHORTEST
+                self.bell.ring()
         elif not isinstance(found, Exception):
             self._waiting.pop(ask.id, None)
 
