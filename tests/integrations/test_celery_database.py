@@ -30,8 +30,12 @@ class Recording(LeadingDatabaseScheduler):
     """Sends nothing, and remembers what it would have sent."""
 
     sent: list[str]
+    fails: BaseException | None = None
+    """What sending raises."""
 
     def send_task(self, *args: Any, **_: Any) -> None:  # noqa: ANN401  # Celery's
+        if self.fails is not None:
+            raise self.fails
         self.sent.append(str(args[0]))
 
     def leads(self) -> bool:
@@ -125,6 +129,28 @@ def test_the_next_leader_does_not_send_again_what_was_sent(lockfast_lab: Lab, be
         lockfast_lab.clock.advance(TTL)
         wait_until(second.leads, "the next leads")
         assert second.work() == []
+
+
+def test_what_a_leader_was_about_to_send_when_it_was_stopped_is_sent_by_the_next(
+    beats: Beats,
+) -> None:
+    leader, follower = beats.leader(), beats.start()
+    follower.tick()
+    hourly(ago=2 * HOUR)
+    leader.fails = SystemExit()  # as Celery's handler of SIGTERM, after it has closed the scheduler
+    with pytest.raises(SystemExit):
+        leader.work()
+    leader.close()
+    wait_until(follower.leads, "the next leads")
+    assert follower.work() == ["hourly"]
+
+
+def test_what_the_broker_refused_counts_as_sent_as_in_celery(beats: Beats) -> None:
+    leader = beats.leader()
+    hourly(ago=2 * HOUR)
+    leader.fails = ConnectionError()
+    assert leader.work() == []
+    assert datetime.now(UTC) - last_run() < HOUR
 
 
 def test_the_next_leader_sends_what_came_due_while_nobody_led(

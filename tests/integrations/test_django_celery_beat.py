@@ -64,14 +64,13 @@ def test_of_two_beats_one_sends_and_when_it_ends_the_other_continues(project: Pl
         first, second = sorted(pair, key=lambda each: -each.says(SENDS))
         assert second.says(SENDS) == 0
         first.kill()
-        # It was killed at any moment: one message may be sent and not stored, and none the reverse.
-        before = sent(project)
-        assert before - 1 <= stored(project) <= before
+        # It was killed at any moment: a message may be sent and not stored, but not the reverse.
+        assert sent(project) - 1 <= stored(project) <= sent(project)
         wait_until(lambda: second.says(SENDS) > 1, "the other sends, a ttl later", LONG)
         first.restart()
         second.stop()
         assert second.says("this beat no longer leads") == 1
         wait_until(lambda: first.says(SENDS) > 0, "one that ends hands over", LONG)
         first.stop()
-        # What the database has counted is what was sent, but for that one message.
-        assert sent(project) - 1 <= stored(project) <= sent(project)
+        # Those that were stopped may have been at the same point.
+        assert sent(project) - 3 <= stored(project) <= sent(project)

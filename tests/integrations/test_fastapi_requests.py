@@ -121,9 +121,10 @@ def test_a_lost_lock_cancels_an_async_handler_and_the_response_is_500(
 
 def test_a_lost_lock_does_not_stop_a_sync_handler(app: App, client: lockfast.Client) -> None:
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(app.ask, "/thread/7?seconds=6")
+        answer = pool.submit(app.ask, "/thread/7?seconds=12")
         revoke(client, "invoice:7")
         assert answer.result(LONG).status_code == HTTPStatus.INTERNAL_SERVER_ERROR
+        assert app.recorded("done:7") == 0
     wait_until(lambda: app.recorded("done:7") == 1, "the thread ends as if nothing were", LONG)
 
 

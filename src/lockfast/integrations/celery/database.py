@@ -43,13 +43,6 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
     Entry = LeadingEntry
     _term = 0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Celery's
-        """Create the scheduler. The arguments are those of Celery's `Scheduler`."""
-        super().__init__(*args, **kwargs)
-        # By default Celery stores every three minutes what was sent. Were the leader killed before
-        # that, the next one would send those entries again.
-        self.sync_every_tasks = 1
-
     def _lead(self, lease: Lease) -> None:
         """Read the schedule at the beginning of a term: others have sent entries since."""
         if lease.token == self._term:
@@ -60,16 +53,28 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
         self._term = lease.token
 
     def reserve(self, entry: Any) -> Any:  # noqa: ANN401  # a LeadingEntry: Celery's stubs differ
-        """Count the entry as sent, also in the schedule from which the heap may be built again.
+        """Plan the entry's next run, also in the schedule from which the heap may be built again.
 
         django-celery-beat reads the schedule again when it has changed, and builds the heap at the
         tick after that. Without this, the new heap would have the entry as it was before it was
         sent, and send it once more.
         """
-        sent: Any = super().reserve(entry)
-        known: Any = self._schedule.get(sent.name)
+        planned: Any = super().reserve(entry)
+        self._dirty.discard(planned.name)  # not before it was sent: see `apply_entry`
+        known: Any = self._schedule.get(planned.name)
         if known is not None:
             for field in known.save_fields:
-                setattr(known.model, field, getattr(sent.model, field))
-            known.last_run_at = sent.last_run_at
-        return sent
+                setattr(known.model, field, getattr(planned.model, field))
+            known.last_run_at = planned.last_run_at
+        return planned
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:  # noqa: ANN401  # Celery's
+        """Send the entry, then store that it was sent.
+
+        Celery would store it up to three minutes later: if the leader were killed before that, the
+        next one would send the entry again. And its handler of SIGTERM stores what is planned: a
+        beat that was stopped just before it sent the entry would store that it did.
+        """
+        super().apply_entry(entry, producer=producer)
+        self._dirty.add(entry.name)
+        self.sync()
