@@ -35,7 +35,7 @@ def install(connection: Connection) -> None:
         connection: A connection to the database, in a transaction.
 
     Raises:
-        InvalidRequestError: The database is PostgreSQL. Call
+        sqlalchemy.exc.InvalidRequestError: The database is PostgreSQL. Call
             `lockfast.guards.postgres.install(url)` there.
 
     Example::
