@@ -11,6 +11,7 @@ import pytest
 from celery import Celery
 from django.core.management import call_command
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 import lockfast
 from lockfast.integrations.celery import leading
@@ -116,6 +117,15 @@ def test_the_leader_sends_what_is_due_and_stores_that_it_did(beats: Beats) -> No
     assert follower.work() == []
     assert follower.tick() == leading.LOOK
     assert datetime.now(UTC) - last_run() < HOUR
+
+
+def test_a_beat_that_follows_sends_no_queries(beats: Beats) -> None:
+    hourly(ago=2 * HOUR)
+    _, follower = beats.leader(), beats.start()
+    with CaptureQueriesContext(connection) as queries:
+        for _ in range(3):
+            assert follower.tick() == leading.LOOK
+    assert len(queries) == 0
 
 
 def test_the_next_leader_does_not_send_again_what_was_sent(lockfast_lab: Lab, beats: Beats) -> None:

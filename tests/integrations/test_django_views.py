@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import pytest
 import lockfast
 from lockfast.guards.postgres import PostgresGuard
 from tests.integrations.migrating import LONG, Place, place
-from tests.servers import Program, Redis, free_port
+from tests.servers import Program, Redis, free_port, wait_until
 
 
 class Site(NamedTuple):
@@ -86,6 +87,24 @@ def test_the_database_rejects_a_write_without_the_lock(site: Site) -> None:
         pytest.raises(psycopg.Error, match="invoice:5"),
     ):
         connection.execute("UPDATE shop_invoice SET payments = 0 WHERE id = 5")
+
+
+def test_a_view_whose_client_has_gone_ends_its_work_and_releases(site: Site) -> None:
+    with lockfast.connect(site.place.redis.url) as client:
+        lock = client.lock("invoice:7")
+
+        def leaves() -> bool:
+            """Ask, and go while the view waits. Tell whether it has paid."""
+            with lock, closing(socket.create_connection(("127.0.0.1", site.port))) as gone:
+                gone.sendall(b"POST /invoices/7/pay HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                wait_until(lambda: len(lock.queue()) == 2, "it waits", LONG)
+            wait_until(lambda: not lock.queue(), "the lock is free", LONG)
+            with psycopg.connect(site.database) as connection:
+                found = connection.execute("SELECT payments FROM shop_invoice WHERE id = 7")
+                return found.fetchall() == [(1,)]
+
+        # On a slow machine it may stop waiting just before it is its turn.
+        wait_until(leaves, "a view pays though its client has gone", LONG)
 
 
 def test_a_lock_server_that_is_down_is_503(site: Site) -> None:
