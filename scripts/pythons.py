@@ -1,8 +1,9 @@
 """Run the unit tests and the contract on every Python from 3.11 on that this machine has.
 
 `make test` runs everything on one Python. This runs a part of it on the others, from the wheel: the
-unit tests, and the contract on the memory engine and on Redis, with threads and with asyncio.
-With `--newest`, it runs them on the newest Python only, as CI does.
+unit tests, and the contract on the memory engine, on Redis, and on SQLite, whose driver is Python's
+own, with threads and with asyncio. With `--newest`, it runs them on the newest Python only, as CI
+does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ HOME = ROOT / "build" / "pythons"
 OLDEST = (3, 11)
 EXTRAS = "cli,etcd,postgres,redis,testing,zookeeper"
 TOOLS = ["pytest-timeout", "pytest-xdist"]
-TESTS = ["tests/unit", "tests/contract/test_memory.py", "tests/contract/test_redis.py"]
+CONTRACT = [f"tests/contract/test_{engine}.py" for engine in ("memory", "redis", "sqlite")]
+TESTS = ["tests/unit", *CONTRACT]
 # The first imports the benchmarks, and with them every library that we compare ourselves with. The
 # second starts pytest 15 times, and is about how we test: `make test` has it.
 LEFT_OUT = ["--ignore=tests/unit/test_benchmarks.py", "--ignore=tests/unit/test_tries.py"]
