@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from pathlib import Path
 
 import lockfast
 from tests.servers import wait_until
 
+_LINES = re.MULTILINE | re.DOTALL
+
 
 def documented_acl(page: Path) -> str:
-    """Read a page's line on ACL: everything in backticks."""
-    line = re.search(r"^- ACL:.*?(?=^-|^#)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert line is not None
-    words = " ".join(re.findall(r"`([^`]+)`", line[0])).split()
-    return " ".join(["resetkeys", "resetchannels", "-@all", *words])
+    """Read the rights in a page's command ACL SETUSER, which a reader pastes into a shell."""
+    command = re.search(r"^\$ redis-cli (ACL SETUSER .*?)^```", page.read_text("utf-8"), _LINES)
+    assert command is not None
+    words = shlex.split(command[1])  # also joins the lines
+    rights = [word for word in words[words.index("on") + 1 :] if word[0] in "~&+"]
+    return " ".join(["resetkeys", "resetchannels", "-@all", *rights])
 
 
 def do_everything(url: str) -> None:

@@ -25,7 +25,7 @@ def text(path: str) -> str:
 
 def title(module: str) -> str:
     """Return the first word of the title of an engine's page, as the lists write it."""
-    return text(f"docs/engines/{module}.md").split("\n")[0].split()[1].lower()
+    return text(f"docs/engines/{module}.md").split("\n")[0].split()[1].strip(":").lower()
 
 
 def listed(path: str) -> set[str]:
