@@ -2,7 +2,7 @@
 
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc, iscoroutinefunction
 from typing import Any, get_args, get_origin
 
@@ -62,9 +62,11 @@ _sentences: dict[str, list[str]] = {}
 
 
 def _keep(*event: Any) -> None:  # noqa: ANN401  # Sphinx's
-    _, what, name, _, _, lines = event
+    _, what, name, thing, _, lines = event
     if lines and lines[0].startswith("Alias for field number"):  # Python's, of a named tuple
         lines.clear()
+    elif what == "data" and lines[:1] == cleandoc(type(thing).__doc__ or "").split("\n")[:1]:
+        lines.clear()  # of the type of a constant, such as float
     elif what in {"attribute", "data", "property"} and ": " in "".join(lines[:1]):
         _sentences[name] = lines.copy()
 
@@ -84,11 +86,12 @@ def _with_types(*event: Any) -> tuple[str | None, str | None] | None:  # noqa: A
     Otherwise the reference would say that `Lock.acquire` returns `L`.
     """
     _, what, name, method, _, signature, returned = event
+    signature = _public(signature)
     if what == "class" and _INTERNAL.match(signature or ""):
         return "", None
     owner = pkgutil.resolve_name(name.rpartition(".")[0]) if what == "method" else None
     if not isinstance(owner, type):
-        return None
+        return signature, returned
     types = _types(owner)
 
     def replaced(text: str | None) -> str | None:
@@ -98,7 +101,19 @@ def _with_types(*event: Any) -> tuple[str | None, str | None] | None:  # noqa: A
     waits = owner.__module__.startswith("lockfast.aio.") and not iscoroutinefunction(method)
     if waits and iscoroutinefunction(getattr(method, "__wrapped__", None)):
         returned = f"Awaitable[{returned}]"
+    returned = returned and re.sub(r"[~\w.]*\bAcquiring\[", "Awaitable[", returned)
     return replaced(signature), replaced(returned)
+
+
+_TIMEOUT = "float | None = ..."
+
+
+def _public(signature: str | None) -> str | None:
+    """Replace internal types in a signature by those that a reader passes."""
+    if signature is None:
+        return None
+    signature = re.sub(r"float \| [~\w.]*\bDefault \| None = [\w.<]*OF_LOCK", _TIMEOUT, signature)
+    return re.sub(r"[~\w.]*\bLeaseCore\b", "~lockfast.Lease | ~lockfast.aio.AsyncLease", signature)
 
 
 def _types(owner: type) -> dict[str, str]:
@@ -115,6 +130,7 @@ def _types(owner: type) -> dict[str, str]:
 
 # The reference of the command line is made from the commands themselves, so that it lists all of
 # them and every option.
+_TABLE = "<!-- table of commands -->"
 _COMMANDS = "<!-- every command -->"
 _GLOBALS = "<!-- every global option -->"
 
@@ -125,6 +141,19 @@ def _with_commands(_: Sphinx, name: str, source: list[str]) -> None:
         parts = [part for each in group.commands.values() for part in _command(each)]
         source[0] = source[0].replace(_COMMANDS, "\n\n".join(parts))
         source[0] = source[0].replace(_GLOBALS, _options(group.params))
+        source[0] = source[0].replace(_TABLE, _table(group.commands.values()))
+
+
+def _table(commands: Iterable[Any]) -> str:
+    rows = (
+        f"| [`{each.name}`](#{each.name}) | {' '.join(_summary(each).split())} |"
+        for each in commands
+    )
+    return "\n".join(["| command | what it does |", "| --- | --- |", *rows])
+
+
+def _summary(command: Any) -> str:  # noqa: ANN401  # Click's, or Typer's copy of it
+    return cleandoc(command.callback.__doc__ or "").split("\n\n")[0]
 
 
 def _command(command: Any) -> Iterator[str]:  # noqa: ANN401  # Click's, or Typer's copy of it
@@ -150,7 +179,7 @@ def _options(options: list[Any]) -> str:
 
 
 def _row(option: Any) -> str:  # noqa: ANN401  # Click's, or Typer's copy of it
-    value = f" {option.metavar}" if option.metavar else ""
+    value = "" if option.is_flag else f" {option.metavar or 'TEXT'}"
     names = ", ".join(f"`{each}`" for each in [*option.opts[1:], f"{option.opts[0]}{value}"])
     default = f"`{option.default}`" if option.default else ""
     return f"| {names} | {option.help or ''} | {default} |"

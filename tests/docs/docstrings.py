@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DIRECTIVE = re.compile(
-    r"^ *\.\. auto(?P<kind>module|class|function|method):: (?P<name>\S+)\n"
+    r"^ *\.\. auto(?P<kind>module|class|exception|function|method):: (?P<name>\S+)\n"
     r"(?P<options>(?: +:.*\n)*)",
     re.MULTILINE,
 )

@@ -196,7 +196,14 @@ class Stage:
 def driven(
     test: Callable[Concatenate[S, Stage, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, Stage, P], None]:
-    """Turn an async test method into one that pytest can call. It runs in its stage's mode."""
+    """Turn an async test method into one that pytest can call. It runs in its stage's mode.
+
+    Args:
+        test: A coroutine method of a contract. Its first argument is the stage.
+
+    Returns:
+        A plain method with the same arguments.
+    """
 
     @wraps(test)
     def call(self: S, stage: Stage, *args: P.args, **kwargs: P.kwargs) -> None:
