@@ -105,7 +105,7 @@ docs: ## Build the documentation into docs/_build/html
 
 .PHONY: pages pythons
 pages: ## Follow the README, every how-to page and every migration page from the wheel, in empty environments
-	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_tutorial.py
+	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_engine_pages.py tests/docs/test_tutorial.py
 
 pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on
 	$(BIN)/python scripts/pythons.py $(PYTHONS)
