@@ -18,7 +18,7 @@
 -- waiter the head's id, ticket and payload.
 --
 -- No script may fail after its first write, because Redis does not undo what a script wrote before an
--- error. These commands could fail (docs/engines/redis.md has the whole list):
+-- error. These commands could fail (docs/explanation/redis-scripts.md lists all):
 --   PUBLISH               without rights to the channel: 'pcall' ignores the error, and the waiter finds
 --                         its grant when it polls
 --   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: 'permit' checks before the first write
