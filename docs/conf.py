@@ -4,6 +4,7 @@ import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from inspect import cleandoc, iscoroutinefunction
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import typer.main
@@ -45,7 +46,20 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["lockfast.css"]
+html_js_files = [("narrow.js", {"defer": "defer"})]
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_title = f"{project} {release}"
+# Guides come before the reference, and a page before others if its title has the searched word.
+html_search_scorer = str(Path(__file__).parent / "_static" / "search_scores.js")
+# The button that shows a page's source would cover the titles of narrow screens.
+html_theme_options = {
+    "top_of_page_buttons": [],
+    "dark_css_variables": {"color-code-background": "#1c1e22"},
+}
+html_copy_source = False
+# Sphinx's default for dark screens underlines every module, as if it were a link.
+pygments_dark_style = "github-dark"
 
 
 def setup(app: Sphinx) -> None:

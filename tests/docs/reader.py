@@ -17,10 +17,10 @@ from tests.servers import wait_until
 
 STAYS = re.compile(
     r"celery .*(worker|beat)|.*\buvicorn |lockfast (watch|elect)\b|.* sleep 600$"
-    r"|(\w+=\S+ )*python (jobs\.py|worker\.py|.* runserver )"
+    r"|(\w+=\S+ )*python (jobs\.py|worker\.py|hold\w*\.py|.* runserver )"
 )
 """Programs that run until the reader presses Ctrl-C."""
-LOOKS = re.compile(r"redis-cli .* (llen|lrange|get) |curl |lockfast who ")
+LOOKS = re.compile(r"redis-cli .* (llen|lrange|get) |curl |lockfast who |python who\.py")
 """Commands that only look: what they show may take a moment to come true."""
 ELSEWHERE = re.compile(r"kubectl ")
 """Commands for machines that the tests do not have."""
@@ -131,7 +131,7 @@ class Reader:
             ["bash", "-c", self._script(command)],
             cwd=self._folder,
             env=self._env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # nobody types, and nobody ends the input
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -142,7 +142,7 @@ class Reader:
             if running:
                 os.killpg(process.pid, signal.SIGINT)
             try:
-                process.wait(LONG)
+                process.communicate(timeout=LONG)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)

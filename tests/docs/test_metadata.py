@@ -26,11 +26,16 @@ def test_the_extra_all_has_every_extra_that_users_need() -> None:
     assert named == set(EXTRAS) - {"all", "testing"}
 
 
-@pytest.mark.parametrize(
-    "page", ["index.md", "engines/redis.md", "engines/redlock.md", "engines/postgres.md"]
-)
+@pytest.mark.parametrize("page", ["engines/redis.md", "engines/redlock.md", "engines/postgres.md"])
 def test_a_page_that_search_engines_lead_to_says_how_to_install(page: str) -> None:
     assert "pip install 'lockfast[" in (ROOT / "docs" / page).read_text("utf-8")[:1000]
+
+
+def test_the_landing_page_says_how_to_install_and_leads_to_the_quickstart() -> None:
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    first = page[: page.index("## ")]
+    assert "$ pip install lockfast\n" in first
+    assert "(quickstart.md)" in first
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The README, the how-to pages and the migration pages, as a new user meets them.
+"""The README, the quickstart, the how-to and the migration pages, as a new user meets them.
 
 Each page is followed in an empty environment that has our wheel and what the page's own lines
 install, and nothing else.
@@ -22,6 +22,7 @@ PAGES = [
     read(path)
     for path in (
         ROOT / "README.md",
+        ROOT / "docs" / "quickstart.md",
         *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
     )
     if path.name != "index.md"
@@ -66,6 +67,18 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
         reader.follow(page)
 
 
+def test_the_quickstart_needs_no_server_and_no_extra_before_its_part_on_redis(
+    wheelhouse: Wheelhouse, tmp_path: Path
+) -> None:
+    whole = PAGES[1].path.read_text("utf-8")
+    part, _, rest = whole.partition("## The same with Redis")
+    assert rest
+    (tmp_path / "quickstart.md").write_text(part, "utf-8")
+    page = read(tmp_path / "quickstart.md")
+    assert page.packages == {"lockfast"}
+    Reader(tmp_path, wheelhouse.environment(page.packages), {}, {}).follow(page)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_begins_with_its_install_line(page: Page) -> None:
     text = page.path.read_text("utf-8")
@@ -75,7 +88,7 @@ def test_a_page_begins_with_its_install_line(page: Page) -> None:
 
 
 def test_the_readme_without_its_packages_fails_and_does_not_hang(
-    wheelhouse: Wheelhouse,
+    wheelhouse: Wheelhouse, tmp_path: Path
 ) -> None:
     # It once stopped its own process, and left it to a child to resume it. The child failed.
     environment = wheelhouse.environment(frozenset({"lockfast[redis]"}))
@@ -83,6 +96,7 @@ def test_the_readme_without_its_packages_fails_and_does_not_hang(
         program = PAGES[0].snippets.replace("6379", str(server.port))
         done = subprocess.run(
             [environment / "bin" / "python", "-c", program],
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=60,

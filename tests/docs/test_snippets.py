@@ -77,11 +77,16 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     assert not complaints(done.stderr), done.stderr
 
 
-def test_the_readme_shows_a_stale_holder_that_is_detected_and_rejected() -> None:
+def test_the_readme_shows_a_stale_holder_that_is_detected_and_rejected(tmp_path: Path) -> None:
     with ExitStack() as stack:
         program = placed(snippets(ROOT / "README.md"), stack)
         said = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         ).stdout
     assert "this program has the lock" in said
     assert re.search("detected: .*is not held: its time ran out in this process", said), said

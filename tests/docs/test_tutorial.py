@@ -47,7 +47,7 @@ def test_a_command_that_prints_something_else_is_noticed() -> None:
 
 def test_the_page_has_what_the_reader_is_asked_to_save_and_to_type() -> None:
     page = PAGE.read_text("utf-8")
-    assert list(files(page)) == ["first.py", "deposit.py", "story.py", "guarded.py"]
+    assert list(files(page)) == ["deposit.py", "story.py", "guarded.py"]
     assert sum(step.command.startswith("python story.py") for step in steps(page)) == 2
 
 
