@@ -82,7 +82,11 @@ class StandIn:
         try:
             self._running.start()
         except RuntimeError as error:  # the acquisition that starts it needs no such thread
-            log.warning("no thread to renew leases while the event loop is blocked: %s", error)
+            log.warning(
+                "lockfast cannot start the thread that renews leases while the event loop is "
+                "blocked: %s",
+                error,
+            )
 
     def rouse(self) -> None:
         """End the present sleep, or the next one. From any thread; never raises."""
@@ -119,7 +123,10 @@ class StandIn:
                 try:
                     await self._watch()
                 except Exception:  # a bug of ours: without this thread, leases could be lost
-                    log.exception("lockfast's stand-in stumbled; it goes on")
+                    log.exception(
+                        "internal error while renewing leases for a blocked event loop; lockfast "
+                        "continues"
+                    )
                     self._sleep(self._runtime.now() + CALM)
         finally:
             if self._renewer is not None:
@@ -170,8 +177,8 @@ class StandIn:
         held = [claim for claim in kept if claim.loss in {None, Loss.RELEASED}]
         if held and back - since >= WORTH_SAYING * shortest:
             log.warning(
-                "the event loop was blocked for %.3g s or more. Another thread has renewed the "
-                "leases meanwhile: %s. Look for what blocked the loop.",
+                "the event loop was blocked for %.3g s or more. Another thread renewed the leases "
+                "meanwhile: %s. Find the call that blocked the event loop.",
                 back - since,
                 named(held),
             )
