@@ -10,7 +10,7 @@ It renews holders and no waiters. A waiter whose loop is blocked could not begin
 granted the lock, and would keep all others from it. So it loses its place in the queue after its
 wait_ttl, and its acquisition makes another claim when the loop runs again.
 
-It renews nothing for a loop that has been stopped or closed: no coroutine goes on there, and a
+It renews nothing for a loop that has been stopped or closed: no coroutine continues there, and a
 program that forgot its leases would otherwise keep them for ever. It cannot run either while C code
 keeps the interpreter's lock (GIL), or while the whole process is stopped.
 

@@ -46,13 +46,13 @@ def breaks(  # noqa: PLR0913  # each is an option
 ) -> int:
     """Take the lock NAME away from its holder, and let the next waiter acquire it.
 
-    This does not stop the old holder. It learns of its loss at its next renewal, and may write
-    until then. Use this for a holder that hangs, or that you cannot reach to stop it. The command
+    This does not stop the old holder. It notices the loss at its next renewal, and may write until
+    then. Use this for a holder that hangs, or that you cannot reach to stop it. The command
     first shows what the old holder can still do and what a guard will reject, and asks you to
     confirm.
 
     For example:
-      lockfast break invoice:42 --reason "web-3 hangs, ticket 4711"
+      lockfast break invoice:42 --reason "web-3 hangs, incident 4711"
       lockfast break invoice:42 --reason "a drill" --yes
 
     Exit codes:

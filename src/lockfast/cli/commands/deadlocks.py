@@ -25,8 +25,8 @@ def deadlocks(context: typer.Context, *, json: Json = False) -> int:
       lockfast deadlocks || mail -s deadlock ops@example.com
 
     Exit codes:
-      0   there is none
-      1   there is one
+      0   there is no deadlock
+      1   there is a deadlock
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, no rights, no schema
     """

@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     """Run a command while holding the lock NAME, and end it before another process can acquire it.
 
     The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
-    a process group of its own, and lockfast passes its signals on to it. When the command ends,
+    its own process group, and lockfast passes signals on to it. When the command ends,
     lockfast ends all processes that it has left running, and then releases the lock.
 
     If lockfast cannot renew the lease, it sends TERM to the command and all its descendants, and

@@ -36,7 +36,7 @@ def watch(
 ) -> None:
     """Show the locks as they change: holders, waiters, hot names, who waits for whom.
 
-    The locks with the most waiters stand at the top. A bar shows how much of a lease is left. A
+    The locks with the most waiters come first. A bar shows how much of a lease is left. A
     live holder renews its lease when a third of the ttl has passed, so a red bar means that
     renewals fail. While the engine cannot be reached, the screen keeps the last state and says so.
     Ctrl-C ends the command.
