@@ -131,7 +131,7 @@ def test_a_garbled_mark_closes_the_door(guard: FileGuard, path: Path, text: str)
 
 def test_the_token_of_another_lock_is_refused_as_a_mistake(guard: FileGuard) -> None:
     guard.write(writer(7, name="x"), b"v")
-    with pytest.raises(ValueError, match="of the lock 'x', not 'y'"):
+    with pytest.raises(ValueError, match="belongs to the lock 'x', not 'y'"):
         guard.write(writer(8, name="y"), b"w")
 
 

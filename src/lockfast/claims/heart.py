@@ -183,7 +183,7 @@ class Heart:
                 self._table.resigned(chunk)
         if failed:
             log.info(
-                "the engine did not confirm the release of %d claims: %s", len(claims), failed[0]
+                "the engine did not confirm the release of %d locks: %s", len(claims), failed[0]
             )
             self._table.unresigned(self._runtime.now())
 

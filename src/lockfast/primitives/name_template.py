@@ -23,7 +23,7 @@ class Template:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
                 f"{function.__qualname__} is a generator: its body would run after the lock was "
-                "released. Acquire the lock inside of it."
+                "released. Acquire the lock inside it."
             )
         self._text = text
         self._plain = "{" not in text and "}" not in text

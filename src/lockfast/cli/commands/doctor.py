@@ -72,7 +72,7 @@ def _foreign(others: set[int]) -> Finding:
         f"stored format = {', '.join(map(str, sorted(others)))}",
         f"this version reads format {FORMAT} only, so it cannot acquire the locks that clients of "
         "another version use",
-        "Upgrade these clients, or wait until their claims have ended.",
+        "Upgrade these clients, or wait until they have released their locks.",
     )
 
 

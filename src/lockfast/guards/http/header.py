@@ -81,7 +81,7 @@ def parse(value: str) -> Shown:
         raise ValueError(f"{HEADER} has a parameter twice: {shortened!r}")
     if not _ID.fullmatch(said.get("id", "")):
         raise ValueError(
-            f"{HEADER} needs id, the 32 hexadecimal digits of the claim: {shortened!r}"
+            f"{HEADER} needs id, the 32 hexadecimal digits of the lease: {shortened!r}"
         )
     name = checked(unquote(said.get("name", ""), errors="strict"))
     floor = said.get("floor")
