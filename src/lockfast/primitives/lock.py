@@ -49,8 +49,8 @@ class LockCore(Generic[L]):
         """Create the description. Nothing is sent."""
         if not 0.0 <= at_least <= shape.ttl:
             raise ValueError(
-                f"at_least must be 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}, as the "
-                "engine keeps a lock for its ttl. Raise the ttl, or lower at_least."
+                f"at_least must be 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: a lock "
+                "outlasts its process by its ttl at most. Raise the ttl, or lower at_least."
             )
         self._at_least = at_least
         self._at_most = checked_at_most(at_most, at_least)
