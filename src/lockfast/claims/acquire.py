@@ -26,8 +26,8 @@ from lockfast.port import Ask, Blocker, Shape, Standing
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
 NOTICE = 1.0  # seconds of waiting after which a log message names the holder
-UNKNOWN = "an unknown holder"  # the engine did not say who holds the lock
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
+UNKNOWN = "an unknown holder"  # the engine did not say who holds the lock
 
 
 class Bearer(Protocol):
