@@ -14,9 +14,9 @@ class Break(NamedTuple):
     """One break, as described by the process that broke the lock."""
 
     id: str
-    """The id of the claim that was broken."""
+    """The id of the lease that was broken."""
     ticket: int
-    """The ticket of that claim."""
+    """The ticket of that lease. For an exclusive lock it is the fencing token."""
     by: str
     """Who broke it: user, host and process id."""
     reason: str

@@ -26,12 +26,12 @@ LONGEST = 4_000  # characters of a message that are kept: escaping a megabyte wo
 class Loss(Enum):
     """The reason why a lease is no longer held. A supervisor can act on each one (trap 18)."""
 
-    EXPIRED = "its time ran out in this process: it was paused, or too slow to renew"
+    EXPIRED = "it expired in this process, which was paused or too slow to renew it"
     UNREACHABLE = "the engine could not be reached to renew it in time"
-    GONE = "the engine no longer has it: it expired there, was broken, or the data was lost"
-    AT_MOST = "it was held for its at_most, after which lockfast does not renew it"
+    GONE = "the engine no longer has it, because it expired, was broken, or the data was lost"
+    AT_MOST = "it reached its at_most, after which lockfast does not renew it"
     FENCED = "a guarded resource has seen a higher token"
-    FOREIGN = "it belongs to the parent process: a child must acquire its own"
+    FOREIGN = "it belongs to the parent process, and a child must acquire its own"
     RELEASED = "it was released"
 
 
@@ -102,7 +102,7 @@ class NotAcquired(LockfastError, TimeoutError):
         self.holder = holder
         super().__init__(
             f"{name!r} was not acquired within {waited:.3g} s: held by {holder}. "
-            "Wait longer (timeout=...), or ask that holder to let go."
+            "Wait longer (timeout=...), or ask the holder to release it."
         )
 
 
@@ -120,10 +120,19 @@ class LeaseLost(LockfastError):
 
     anchor = "lease-lost"
 
-    def __init__(self, name: str, ticket: int, reason: Loss, broken: Break | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        ticket: int,
+        reason: Loss,
+        broken: Break | None = None,
+        *,
+        exclusive: bool = True,
+    ) -> None:
         """Take the lock's name, the ticket of the lost lease, and why it was lost.
 
         `broken`: who broke the lock and why, if it was broken and the engine has the record.
+        `exclusive`: whether the ticket is a fencing token. The message names it by that word.
         """
         self.name = name
         self.ticket = ticket
@@ -131,8 +140,8 @@ class LeaseLost(LockfastError):
         self.broken = broken
         why = reason.value if broken is None else f"it was {broken}"
         super().__init__(
-            f"the lease on {name!r} (ticket {ticket}) is not held: {why}. "
-            "Stop writing, and acquire again to go on."
+            f"the lease on {name!r} ({'token' if exclusive else 'ticket'} {ticket}) is not held: "
+            f"{why}. Stop writing, and acquire the lock again to continue."
         )
 
 
@@ -155,8 +164,9 @@ class StaleToken(LockfastError):
         self.token = token
         self.current = current
         super().__init__(
-            f"the write to {name!r} with token {token} was refused: token {current} has been "
-            "there. The lease is lost: stop, and acquire again to go on."
+            f"the write to {name!r} with token {token} was rejected, because the guard has already "
+            f"seen token {current}. The lease is lost. Stop writing, and acquire the lock again to "
+            "continue."
         )
 
 
@@ -209,8 +219,8 @@ class KindMismatch(LockfastError, ValueError):
         self.asked = asked
         self.ruling = ruling
         super().__init__(
-            f"{name!r} is in use as a {ruling}, and was requested as a {asked}: "
-            "give each of them a name of its own."
+            f"{name!r} is in use as a {ruling}, and was requested as a {asked}. "
+            "Use a different name for each of them."
         )
 
 

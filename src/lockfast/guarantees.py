@@ -37,7 +37,7 @@ class Level(IntEnum):
             return cls[said.upper()]
         except KeyError:
             known = ", ".join(repr(level.name.lower()) for level in cls)
-            raise ValueError(f"no level {said!r}: there are {known}") from None
+            raise ValueError(f"there is no level {said!r}. The levels are {known}.") from None
 
 
 class Finding(NamedTuple):

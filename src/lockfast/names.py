@@ -12,7 +12,7 @@ def size_of(text: str, what: str) -> int:
     names and arguments that it cannot decode.
     """
     if not isinstance(text, str):
-        raise TypeError(f"{what} is a str, not {type(text).__name__}")
+        raise TypeError(f"{what} must be a str, not {type(text).__name__}")
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
@@ -23,5 +23,5 @@ def checked(name: str) -> str:
     """Return `name` unchanged. Raise `TypeError` or `ValueError` if it is not a valid lock name."""
     size = size_of(name, "a lock's name")
     if not 1 <= size <= LONGEST:
-        raise ValueError(f"a lock's name has 1 to {LONGEST} bytes in UTF-8, this one has {size}")
+        raise ValueError(f"a lock's name must have 1 to {LONGEST} bytes in UTF-8, not {size}")
     return name

@@ -91,7 +91,7 @@ def harmless(method: Callable[P, None]) -> Callable[P, None]:
         try:
             method(*args, **kwargs)
         except Exception:
-            log.exception("telemetry failed; the locks go on")
+            log.exception("telemetry failed; the locks are not affected")
 
     return call
 
@@ -108,13 +108,13 @@ class Otel:
         self._acquire = meter.create_histogram(
             "lock.acquire.duration",
             "s",
-            "Time from asking for a lock to getting it, or to giving up.",
+            "Time from the request for a lock until it is granted or the request fails.",
             explicit_bucket_boundaries_advisory=WAITS,
         )
         self._hold = meter.create_histogram(
             "lock.hold.duration",
             "s",
-            "Time from getting a lock to releasing or losing it.",
+            "Time from the grant of a lock until it is released or lost.",
             explicit_bucket_boundaries_advisory=HOLDS,
         )
         self._lost = meter.create_counter(
@@ -123,7 +123,7 @@ class Otel:
         self._rejected = meter.create_counter(
             "lock.fence.rejected",
             "{write}",
-            "Writes that a guard refused: a later holder had been there.",
+            "Writes that a guard rejected, because it had seen a higher token.",
         )
         meter.create_observable_up_down_counter(
             "lock.held",
@@ -135,7 +135,7 @@ class Otel:
             "lock.waiters",
             [lambda _: self._count(WAITING)],
             "{waiter}",
-            "Acquisitions of this process that stand in line.",
+            "Acquisitions of this process that wait for a lock.",
         )
 
     def granted(self, session: Watched, claim: Claim, began: float) -> Hold:

@@ -50,12 +50,14 @@ class Target:
             secret = any("@" in text for option in self.options.items() for text in option)
             shown = [key if _OPTION.fullmatch(key) and not secret else "?" for key in unknown]
             said = ", ".join(shown)
-            raise ValueError(f"{self.scheme}:// does not know {said}; it knows {', '.join(known)}")
+            raise ValueError(
+                f"{self.scheme}:// has no option {said}. Its options are {', '.join(known)}"
+            )
         idle = sorted(name for name in self.options if name.startswith("ssl_"))
         if idle and self.secure:
             raise ValueError(
                 f"{self.scheme}:// does not encrypt, so {', '.join(idle)} would have no effect: "
-                f"write {self.secure}://, or leave it out"
+                f"write {self.secure}://, or remove the option"
             )
         return self.options
 
@@ -69,7 +71,7 @@ class Target:
         if path is None:
             return lambda: self.password
         if self.password is not None:
-            raise ValueError("the URL has a password and a password_file: leave one of them out")
+            raise ValueError("the URL has a password and a password_file: remove one of them")
         _read(path, "password_file")
         return lambda: _password(path)
 
@@ -89,9 +91,11 @@ def parse(url: str | None) -> Target:
     if url is None or url == "":
         raise ValueError("no URL: pass one to connect(), or set LOCKFAST_URL or LOCKFAST_URL_FILE")
     if not isinstance(url, str):
-        raise TypeError(f"url is a str, such as redis://localhost:6379/0, not {url!r}")
+        raise TypeError(f"url must be a str, such as redis://localhost:6379/0, not {url!r}")
     if "://" not in url:
-        raise ValueError("that is not a URL: it has no ://. An example: redis://localhost:6379/0")
+        raise ValueError(
+            "this is not a URL, because it has no ://. Example: redis://localhost:6379/0"
+        )
     parts = _split(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     username, colon, password = credentials.partition(":")
@@ -144,10 +148,10 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
     except ValueError:  # not chained: its message quotes a part of the URL
-        raise ValueError(f"that is not a URL: its hosts cannot be read. {ENCODE}") from None
+        raise ValueError(f"this is not a URL: its hosts cannot be read. {ENCODE}") from None
     if parts.fragment or "@" in parts.path:
         raise ValueError(
-            f"that is not a URL of an engine: it has a #, or an @ behind the hosts. {ENCODE}"
+            f"this is not the URL of an engine: it has a #, or an @ after the hosts. {ENCODE}"
         )
     return parts
 
@@ -159,7 +163,7 @@ def _host(text: str) -> tuple[str, int | None]:
     else:
         host, _, port = text.partition(":")
     if port and not re.fullmatch("[0-9]{1,5}", port):
-        raise ValueError(f"not a port: what follows the : of a host is no number. {ENCODE}")
+        raise ValueError(f"the port after the : of a host is not a number. {ENCODE}")
     if port and not 1 <= int(port) <= HIGHEST_PORT:
-        raise ValueError(f"not a port: what follows the : of a host is not 1 to 65535. {ENCODE}")
+        raise ValueError(f"the port after the : of a host is not 1 to 65535. {ENCODE}")
     return unquote(host), int(port) if port else None

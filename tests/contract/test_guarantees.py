@@ -126,7 +126,7 @@ def test_weak_nodes_of_a_redlock_are_found_and_a_minority_of_them_changes_nothin
     assert settings(found) == [
         "nodes = 4",
         f"{first.address} is down",
-        f"{second.address} is no member",
+        f"{second.address} is not a member",
         f"{third.address} has a replica, or is one",
         "maxmemory-policy = allkeys-lru",
     ]

@@ -97,7 +97,7 @@ def test_a_new_password_is_read_from_its_file_and_costs_no_lease(
 def test_a_password_and_a_file_with_one_are_one_too_many(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text(OLD)
-    with pytest.raises(ValueError, match="leave one of them out"):
+    with pytest.raises(ValueError, match="remove one of them"):
         lockfast.connect(f"redis://:x@localhost?password_file={path}")
     path.unlink()
     with pytest.raises(ValueError, match=r"password_file, .* cannot be read: No such file"):

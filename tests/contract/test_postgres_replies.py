@@ -106,7 +106,9 @@ def test_a_greeting_with_an_impossible_time_is_no_connection(
     greeting = f"SELECT pg_catalog.pg_backend_pid(), '{told} '::text, 'read committed'"
     with monkeypatch.context() as patch:
         patch.setattr(connection, "GREETING", greeting.encode())
-        with pytest.raises(EngineUnavailable, match="a greeting that cannot be read") as caught:
+        with pytest.raises(
+            EngineUnavailable, match="the greeting of the server cannot be read"
+        ) as caught:
             drive(engine.claim(ask(), now() + 2))
         assert not caught.value.sent
     mine = ask()

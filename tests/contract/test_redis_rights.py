@@ -78,7 +78,7 @@ def test_a_refused_subscription_is_logged_once_and_not_tried_20_times_a_second(
         stage.mode.run(play())
     bench = stage.bench
     assert isinstance(bench, RedisBench)
-    told = [each for each in caplog.messages if "refuses the subscription" in each]
+    told = [each for each in caplog.messages if "rejects the subscription" in each]
     assert 1 <= len(told) <= len(bench.servers)
     assert "lockfast:" in told[0]
     assert len(set(told)) == len(told)

@@ -400,7 +400,7 @@ def test_a_majority_that_was_wiped_is_not_made_anew_silently(servers: Nodes, sta
             servers.nodes[number].command("FLUSHALL")
             servers.clocks[number].advance(3600.0)
         for _ in range(3):
-            with pytest.raises(EngineRefused, match="3 of 5 Redis nodes are no members"):
+            with pytest.raises(EngineRefused, match="3 of 5 Redis nodes are not members"):
                 await acquire(client.lock("x", ttl=TTL), 1.0)
             await stage.mode.sleep(0.3)  # the heart has had its time
         assert [servers.member(number) for number in range(5)] == [False] * 3 + [True] * 2

@@ -280,7 +280,7 @@ def test_nodes_of_strangers_keep_nobody_from_locking_and_looking(server: ZooKeep
         client.lock("x", ttl=8).acquire(timeout=SOON).release()
         unreadable = f"{folder}/{id_}-1-1_4_0000000001-0000000000"
         stranger.create(unreadable, b"", makepath=True)
-        with pytest.raises(EngineRefused, match=r"format 1 that this version .* cannot read"):
+        with pytest.raises(EngineRefused, match=r"format 1, but this version .* cannot read"):
             client.lock("x", ttl=8).acquire(timeout=SOON)
         stranger.delete(unreadable)
         client.lock("x", ttl=8).acquire(timeout=SOON).release()

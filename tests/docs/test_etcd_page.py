@@ -116,7 +116,7 @@ def test_a_claim_is_found_where_the_page_says(alone: EtcdCluster) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("etcd://h?ssl_cert_reqs=none", "does not know ssl_cert_reqs"),
+        ("etcd://h?ssl_cert_reqs=none", "has no option ssl_cert_reqs"),
         ("etcd://h/0", "has no path"),
         ("etcd+cluster://h", "there is no etcd"),
         ("etcd://h?token_base=-1", "token_base"),

@@ -89,7 +89,7 @@ def test_the_readme_shows_a_stale_holder_that_is_detected_and_rejected(tmp_path:
             check=True,
         ).stdout
     assert "this program has the lock" in said
-    assert re.search("detected: .*is not held: its time ran out in this process", said), said
+    assert re.search("detected: .*is not held: it expired in this process", said), said
     assert "rejected: the write to 'invoice:43'" in said
 
 

@@ -48,7 +48,7 @@ def test_a_stale_write_is_refused_and_the_lease_is_lost(guard: FileGuard, path: 
     with two_holders("x") as (stale, fresh):
         guard.write(stale, b"first")
         guard.write(fresh, b"second")
-        with pytest.raises(StaleToken, match=f"token {fresh.token} has been there"):
+        with pytest.raises(StaleToken, match=f"already seen token {fresh.token}"):
             guard.write(stale, b"third")
         assert path.read_bytes() == b"second"
         assert stale.loss is Loss.FENCED
@@ -131,7 +131,7 @@ def test_a_garbled_mark_closes_the_door(guard: FileGuard, path: Path, text: str)
 
 def test_the_token_of_another_lock_is_refused_as_a_mistake(guard: FileGuard) -> None:
     guard.write(writer(7, name="x"), b"v")
-    with pytest.raises(ValueError, match="of the lock 'x', not 'y'"):
+    with pytest.raises(ValueError, match="belongs to the lock 'x', not 'y'"):
         guard.write(writer(8, name="y"), b"w")
 
 
@@ -160,7 +160,7 @@ def test_a_writer_that_is_paused_in_the_middle_is_waited_for_and_named(path: Pat
     FileGuard(path).seal(writer(6))
     with path.with_name("data.json.lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match=r"perhaps it is paused\. Nothing was written"):
+        with pytest.raises(TimeoutError, match=r"may be paused\. Nothing was written"):
             FileGuard(path, timeout=0.05).write(writer(7), b"v")
     FileGuard(path, timeout=0.05).write(writer(7), b"v")
 

@@ -68,7 +68,7 @@ def test_a_stale_request_is_refused_and_the_lease_is_lost(
     with two_holders(name) as (stale, fresh):
         http.put(url, content="first", auth=Fencing(stale)).raise_for_status()
         http.put(url, content="second", auth=Fencing(fresh)).raise_for_status()
-        with pytest.raises(StaleToken, match=f"token {fresh.token} has been there"):
+        with pytest.raises(StaleToken, match=f"already seen token {fresh.token}"):
             http.put(url, content="third", auth=Fencing(stale))
         assert http.get(url).text == "second"
         assert stale.loss is Loss.FENCED

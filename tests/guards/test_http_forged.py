@@ -223,7 +223,7 @@ def test_a_coroutine_is_no_authentication(kind: str) -> None:
 def test_a_door_outside_of_authentication_lets_nobody_in_if_it_is_to_look(kind: str) -> None:
     key = "user" if kind == "asgi" else "REMOTE_USER"
     served = Served(kind, "inside", authenticated=lambda request: request[key] == "alice")
-    with pytest.raises(lockfast.Unguarded, match="inside of the middleware that authenticates"):
+    with pytest.raises(lockfast.Unguarded, match="inside the middleware that authenticates"):
         served("PUT", writer(7))
     assert (served.marks, served.writes) == ({}, [])
 

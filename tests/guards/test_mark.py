@@ -24,7 +24,9 @@ def test_a_holder_writes_many_times() -> None:
 
 
 def test_a_lower_token_is_refused_and_both_tokens_are_named() -> None:
-    with pytest.raises(StaleToken, match="token 6 was refused: token 7"):
+    with pytest.raises(
+        StaleToken, match="token 6 was rejected, because the guard has already seen token 7"
+    ):
         admit(Mark(7, "w"), writer(6))
 
 

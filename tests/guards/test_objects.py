@@ -52,7 +52,7 @@ def test_a_stale_put_is_refused_and_the_lease_is_lost(guard: ObjectGuard) -> Non
     with two_holders("x") as (stale, fresh):
         guard.put(stale, "k", b"first")
         guard.put(fresh, "k", b"second")
-        with pytest.raises(StaleToken, match=f"token {fresh.token} has been there"):
+        with pytest.raises(StaleToken, match=f"already seen token {fresh.token}"):
             guard.put(stale, "k", b"third")
         assert guard.get("k") == b"second"
         assert stale.loss is Loss.FENCED

@@ -131,7 +131,7 @@ def test_a_refused_statement_ends_the_block_with_that_refusal(
 ) -> None:
     held = lease(client, "refused")
     with (
-        pytest.raises(Unguarded, match="leave the block"),
+        pytest.raises(Unguarded, match="Leave the block"),
         PostgresGuard(connection).transaction(held) as cursor,
     ):
         connection.commit()

@@ -317,7 +317,7 @@ def test_a_token_that_no_engine_gives_out_cannot_lock_everybody_out(
 def test_marks_cannot_be_deleted_in_the_role_of_a_replica_either(
     psql: Connection, statement: str
 ) -> None:
-    with pytest.raises(psycopg.Error, match="kept for ever"):
+    with pytest.raises(psycopg.Error, match="marks cannot be deleted"):
         psql.execute(
             f"SET session_replication_role = replica; {statement} lockfast_guard.mark".encode()
         )

@@ -166,8 +166,8 @@ def test_of_two_beats_one_sends_and_when_it_is_killed_the_other_does(
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ({"at_least": 31}, "at_least is 0 to the ttl"),
-        ({"at_least": 0, "on_busy": "wait"}, "on_busy is 'skip' or 'retry'"),
+        ({"at_least": 31}, "at_least must be 0 to the ttl"),
+        ({"at_least": 0, "on_busy": "wait"}, "on_busy must be 'skip' or 'retry'"),
     ],
 )
 def test_what_cannot_be_is_said_where_the_task_is_decorated(

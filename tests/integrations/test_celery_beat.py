@@ -125,6 +125,6 @@ def test_a_leader_that_was_stopped_sends_nothing_when_it_goes_on(
 def test_without_an_election_it_says_what_is_missing(app: Celery, tmp_path: Path) -> None:
     app.conf.lockfast_beat = None
     beat = LeadingScheduler(app=app, schedule_filename=str(tmp_path / "schedule"))
-    with pytest.raises(TypeError, match=r"app\.conf\.lockfast_beat is the election"):
+    with pytest.raises(TypeError, match=r"set app\.conf\.lockfast_beat to an election"):
         beat.tick()
     beat.close()

@@ -247,7 +247,7 @@ def test_a_finalizer_may_use_the_client_at_every_bytecode_of_the_heart(
         if interruption.error is not None:
             raise interruption.error
         assert interruption.struck
-    assert "stumbled" not in caplog.text
+    assert "internal error" not in caplog.text
     wait_until(lambda: settled(client), "an empty table", 5.0)
 
 

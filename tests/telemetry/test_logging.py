@@ -52,12 +52,15 @@ class TestBothModes(Contract):
         with pytest.raises(LeaseLost):
             await release(lease)
         (warning,), (error,) = said(logging.WARNING), said(logging.ERROR)
-        assert f"in jeopardy, a renewal failed: 'invoice:42' (token {lease.token})" in warning
+        assert (
+            f"a renewal failed, and the lease is in jeopardy: 'invoice:42' (token {lease.token})"
+            in warning
+        )
         assert "cut off by the test" in warning
-        assert "look after the engine" in warning
+        assert "Check the engine" in warning
         assert f"the lease on 'invoice:42' (token {lease.token}) is lost" in error
         assert "could not be reached" in error
-        assert "Stop what it protects" in error
+        assert "Stop the work that it protects" in error
 
     @driven
     async def test_a_loss_that_only_the_release_finds_is_told_like_any_other(
@@ -113,7 +116,7 @@ def test_a_wait_of_a_second_is_told_once_with_the_holder(said: Said) -> None:
         lease.release()
         waiter.join()
     (info,) = said(logging.INFO)
-    assert "waiting for 'invoice:42' for more than 1 s" in info
+    assert "still waiting for 'invoice:42' after 1 s" in info
     assert "(nightly billing) on" in info
     assert f"(ticket {lease.token})" in info
     assert "lock.queue()" in info

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 
 import pytest
 
+import lockfast
 from lockfast import (
     Deadlock,
     EngineUnavailable,
@@ -48,10 +49,19 @@ def fail() -> None:
 
 def test_an_error_of_a_worker_process_reaches_whoever_waits_for_its_result() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        with pytest.raises(LeaseLost, match="ticket 7") as caught:
+        with pytest.raises(LeaseLost, match="token 7") as caught:
             pool.submit(fail).result()
         assert caught.value.reason is Loss.GONE
         assert pool.submit(int).result() == 0  # the pool goes on
+
+
+def test_a_lost_lease_is_named_by_its_token_and_a_shared_one_by_its_ticket() -> None:
+    with lockfast.connect("memory://") as client:
+        for lock, word in ((client.lock("x"), "token"), (client.rwlock("y").read(), "ticket")):
+            lease = lock.acquire()
+            lease.release()
+            with pytest.raises(LeaseLost, match=rf"\({word} {lease.ticket}\) is not held"):
+                lease.ensure_held()
 
 
 def test_a_message_is_short_however_much_a_server_says() -> None:

@@ -158,7 +158,10 @@ def _coroutine(
     function: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     if not iscoroutinefunction(function):
-        raise TypeError("a plain function needs the lock of a client of lockfast.connect()")
+        raise TypeError(
+            "a lock of lockfast.aio.connect() cannot decorate a plain function: "
+            "use a client of lockfast.connect()"
+        )
     return function
 
 

@@ -198,7 +198,10 @@ class Skip(OnlyDecorates):
 
 def _plain(function: Callable[P, T]) -> Callable[P, T]:
     if iscoroutinefunction(function):
-        raise TypeError("a coroutine function needs the lock of a client of lockfast.aio.connect()")
+        raise TypeError(
+            "a lock of lockfast.connect() cannot decorate a coroutine function: "
+            "use a client of lockfast.aio.connect()"
+        )
     return function
 
 

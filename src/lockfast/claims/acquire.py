@@ -11,6 +11,7 @@ from lockfast.claims import deadlock, observer, payload
 from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD
 from lockfast.claims.release import give_up, longer
+from lockfast.claims.renewing import named
 from lockfast.claims.session import Session
 from lockfast.errors import (
     Deadlock,
@@ -26,6 +27,7 @@ log = logging.getLogger("lockfast")
 NEVER = float("inf")
 NOTICE = 1.0  # seconds of waiting after which a log message names the holder
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
+UNKNOWN = "an unknown holder"  # the engine did not say who holds the lock
 
 
 class Bearer(Protocol):
@@ -122,9 +124,9 @@ def refuse_in_callback(session: Session, call: str) -> None:
     heart = session.heart
     if heart is not None and heart.here():
         raise Deadlock(
-            f"{call} was called in a callback of lockfast (on_lost, on_contended), in the thread "
-            "that renews all leases of this client, and would stop it. Start a thread or set an "
-            "event in the callback, and wait in your own thread."
+            f"{call} was called in a callback of lockfast (on_lost, on_contended). The callback "
+            "runs in the thread or task that renews all leases of this client, and a wait would "
+            "stop the renewals. Set an event in the callback, and wait in your own thread or task."
         )
 
 
@@ -140,8 +142,8 @@ def _go_on(claim: Claim, until: float | None, now: float, began: float, dead: in
         raise busy(claim.shape, claim.blocker, now - began)
     if over and dead > 1:
         raise EngineUnavailable(
-            f"{claim.shape.name!r} was not acquired: the engine says that the request came too "
-            "late, twice. Its clock may be moving ahead.",
+            f"{claim.shape.name!r} was not acquired: the engine rejected the request twice, "
+            "because it arrived too late. Check the server's clock, which may have jumped ahead.",
             sent=False,
         )
 
@@ -190,12 +192,12 @@ def _notice(claim: Claim) -> None:
     """Log for which holder the claim waits."""
     blocker = claim.blocker
     log.info(
-        "waiting for %r for more than %g s (ticket %d): held by %s (ticket %d). It keeps "
-        "waiting; lock.queue() shows the queue.",
+        "still waiting for %r after %g s (ticket %d): held by %s (ticket %d). lock.queue() lists "
+        "the holders and waiters.",
         claim.shape.name,
         NOTICE,
         claim.ticket,
-        payload.read(blocker.payload) if blocker else "nobody known",
+        payload.read(blocker.payload) if blocker else UNKNOWN,
         blocker.ticket if blocker else 0,
     )
 
@@ -240,7 +242,7 @@ def _forget(session: Session, claim: Claim) -> None:
 
 def busy(shape: Shape, blocker: Blocker | None, waited: float) -> NotAcquired:
     """Return the `NotAcquired` that names the holder."""
-    holder = str(payload.read(blocker.payload)) if blocker else "nobody known"
+    holder = str(payload.read(blocker.payload)) if blocker else UNKNOWN
     return NotAcquired(shape.name, waited, holder)
 
 
@@ -249,9 +251,9 @@ def _refuse_own(session: Session, claim: Claim) -> None:
     mine = session.table.get(claim.blocker.id) if claim.blocker else None
     if mine is not None and mine.phase is HELD and mine.owner == claim.owner:
         raise Deadlock(
-            f"this {session.runtime.worker()[1]} already holds {claim.shape.name!r} (ticket "
-            f"{mine.ticket}) and would wait for itself for ever: release it first, take it with "
-            f"client.rlock() where it may be taken twice, or pass a timeout.{_in_loop(claim)}",
+            f"this thread or task ({session.runtime.worker()[1]}) already holds {named([mine])}, "
+            "and would wait for itself for ever. Release the lock first, use client.rlock() to "
+            f"acquire it again, or pass a timeout.{_in_loop(claim)}",
             mine.id,
         )
 
@@ -262,4 +264,4 @@ def _in_loop(claim: Claim) -> str:
     running = asyncio and asyncio._get_running_loop()  # noqa: SLF001  # the public one raises
     if running is None or isinstance(claim.owner, weakref.ref):
         return ""
-    return " All tasks of an event loop are one thread: in a loop, use lockfast.aio."
+    return " All tasks of an event loop run in one thread. In an event loop, use lockfast.aio."

@@ -21,7 +21,7 @@ LONGEST_REASON, LONGEST_BREAKER = 300, 200  # characters, of at most six bytes, 
 def written(claim: str, ticket: int, reason: str) -> bytes:
     """Return the record of a break by this process."""
     if not isinstance(reason, str):
-        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
+        raise TypeError(f"reason must be a str, not {type(reason).__name__}")
     said = {
         "id": claim,
         "ticket": ticket,

@@ -98,9 +98,10 @@ def _in_words(circle: list[Link]) -> str:
         lines.append(
             f"{payload.read(link.waiting.payload)} waits for {link.waiting.name!r}, which "
             f"{payload.read(following.waiting.payload)} "
-            f"{'holds' if link.blocker.granted else 'waits for before it'}"
+            f"{'holds' if link.blocker.granted else 'waits for ahead of it'}"
         )
     return (
-        f"deadlock: {'; '.join(lines)}. The youngest of these claims gives way, and it is this one:"
-        " release what you hold and begin again, or take all at once with client.lock_all()."
+        f"deadlock: {'; '.join(lines)}. lockfast ends the youngest of these waits, which is this "
+        "one. Release the locks that you hold and start again, or acquire all of them together "
+        "with client.lock_all()."
     )

@@ -96,7 +96,7 @@ class Heart:
                 except Exception:  # a bug of ours: if the heart ended, every lease would be lost
                     if self._over():
                         break
-                    log.exception("lockfast's heart stumbled; it goes on")
+                    log.exception("internal error while renewing leases; lockfast continues")
                     self._table.restart(self._runtime.now())
                     await self._runtime.sleep(0.1)
         finally:
@@ -122,7 +122,7 @@ class Heart:
         for claim in work.wanted:
             wanted, claim.wanted = claim.wanted, ()
             if claim.loss is None:
-                call(claim, wanted, "a callback on waiters for %r failed")
+                call(claim, wanted, "a callback of on_contended for %r failed")
         self.calling = False
         for claim in work.dropped:
             claim.account()
@@ -147,8 +147,8 @@ class Heart:
             )
             if late:
                 log.warning(
-                    "in jeopardy until now, a renewal was late: %s. It came in time; look for what "
-                    "stopped this process or blocked its event loop, or take a longer ttl.",
+                    "a renewal was late: %s. The lease was in jeopardy, and is held again. Find "
+                    "what paused this process or blocked its event loop, or use a longer ttl.",
                     named(late),
                 )
 
@@ -182,7 +182,9 @@ class Heart:
             else:
                 self._table.resigned(chunk)
         if failed:
-            log.info("resignation of %d claims failed: %s", len(claims), failed[0])
+            log.info(
+                "the engine did not confirm the release of %d locks: %s", len(claims), failed[0]
+            )
             self._table.unresigned(self._runtime.now())
 
 
@@ -191,7 +193,9 @@ async def explain(engine: Engine, claim: Claim, deadline: float) -> None:
     try:
         records = await engine.records(claim.shape.name, deadline)
     except EngineError as error:
-        log.info("why the lease on %s is lost could not be read: %s", named([claim]), error)
+        log.info(
+            "who broke the lock could not be read, for the lease on %s: %s", named([claim]), error
+        )
         return
     claim.broken = next((each for each in history(records) if each.id == claim.id), None)
 
@@ -201,13 +205,14 @@ def announce(claim: Claim) -> None:
     if not claim.announced:
         claim.announced = True
         log.error(
-            "the lease on %s is lost: %s. Stop what it protects, and acquire again to go on.",
+            "the lease on %s is lost: %s. Stop the work that it protects, and acquire the lock "
+            "again to continue.",
             named([claim]),
             claim.why(),
         )
         claim.account()
     callbacks, claim.callbacks = claim.callbacks, ()
-    call(claim, callbacks, "a callback on the loss of %r failed")
+    call(claim, callbacks, "a callback of on_lost for %r failed")
 
 
 def call(claim: Claim, callbacks: Sequence[Callable[[], object]], said: str) -> None:

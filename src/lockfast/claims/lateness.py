@@ -1,4 +1,4 @@
-"""What the stand-in reads of the table: whether the heart is late, and what must be renewed."""
+"""The part of the table for the stand-in: whether the heart is late, and what must be renewed."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def write(  # noqa: PLR0913, PLR0917  # each is a part of the description; a hot
     `value`: what a leader publishes.
     """
     if not isinstance(purpose, str):
-        raise TypeError(f"purpose is a str, not {type(purpose).__name__}")
+        raise TypeError(f"purpose must be a str, not {type(purpose).__name__}")
     if len(purpose) > LONGEST_PURPOSE:
         purpose = purpose[:LONGEST_PURPOSE]
     known = _written.get((worker, purpose, ttl))

@@ -124,4 +124,6 @@ def longer(pause: float) -> float:
 
 def lost(claim: Claim) -> LeaseLost:
     """Return the `LeaseLost` for a claim."""
-    return LeaseLost(claim.shape.name, claim.ticket, claim.loss or Loss.EXPIRED, claim.broken)
+    reason = claim.loss or Loss.EXPIRED
+    shape = claim.shape
+    return LeaseLost(shape.name, claim.ticket, reason, claim.broken, exclusive=shape.exclusive)

@@ -70,8 +70,8 @@ async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
         why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
     if worried:
         log.warning(
-            "in jeopardy, a renewal failed: %s: %s. It is tried again until the lease is lost "
-            "in %.3g s: look after the engine.",
+            "a renewal failed, and the lease is in jeopardy: %s: %s. lockfast tries again until "
+            "the lease expires in %.3g s. Check the engine and the network.",
             named(worried),
             why,
             max(min(claim.until for claim in worried) - clock(), 0.0),

@@ -60,7 +60,7 @@ class Session:
         `target`: the address of the engine, for telemetry.
         """
         if deadlock_after is not None:
-            said = f"deadlock_after is a time in seconds, or None, not {deadlock_after!r}"
+            said = f"deadlock_after must be seconds above 0, or None, not {deadlock_after!r}"
             if isinstance(deadlock_after, bool) or not isinstance(deadlock_after, (int, float)):
                 raise TypeError(said)
             if not deadlock_after > 0.0:
@@ -99,7 +99,7 @@ class Session:
         """Open the engine if that was not done yet, and start a heart if none runs."""
         with self._starting:
             if self.closed:
-                raise ClientClosed("this lockfast client is closed: connect() again")
+                raise ClientClosed("this lockfast client is closed. Call connect() again.")
             engine = self._opened
             if engine is None:
                 # `setdefault` is one step: a signal handler may have opened another engine by now.
@@ -208,8 +208,8 @@ class Session:
                     pause = max(2.0 * pause, SHARE / 10.0)
                     continue
                 log.warning(
-                    "closed without an answer from the engine: %s may stay taken for up to %.3g s, "
-                    "until the ttl is over: %s",
+                    "the client was closed, but the engine did not confirm the release: %s may "
+                    "stay taken for up to %.3g s, until the ttl is over: %s",
                     named(leaving),
                     max(
                         0.0,

@@ -10,7 +10,7 @@ It renews holders and no waiters. A waiter whose loop is blocked could not begin
 granted the lock, and would keep all others from it. So it loses its place in the queue after its
 wait_ttl, and its acquisition makes another claim when the loop runs again.
 
-It renews nothing for a loop that has been stopped or closed: no coroutine goes on there, and a
+It renews nothing for a loop that has been stopped or closed: no coroutine continues there, and a
 program that forgot its leases would otherwise keep them for ever. It cannot run either while C code
 keeps the interpreter's lock (GIL), or while the whole process is stopped.
 
@@ -82,7 +82,11 @@ class StandIn:
         try:
             self._running.start()
         except RuntimeError as error:  # the acquisition that starts it needs no such thread
-            log.warning("no thread to renew leases while the event loop is blocked: %s", error)
+            log.warning(
+                "lockfast cannot start the thread that renews leases while the event loop is "
+                "blocked: %s",
+                error,
+            )
 
     def rouse(self) -> None:
         """End the present sleep, or the next one. From any thread; never raises."""
@@ -119,7 +123,10 @@ class StandIn:
                 try:
                     await self._watch()
                 except Exception:  # a bug of ours: without this thread, leases could be lost
-                    log.exception("lockfast's stand-in stumbled; it goes on")
+                    log.exception(
+                        "internal error while renewing leases for a blocked event loop; lockfast "
+                        "continues"
+                    )
                     self._sleep(self._runtime.now() + CALM)
         finally:
             if self._renewer is not None:
@@ -170,8 +177,8 @@ class StandIn:
         held = [claim for claim in kept if claim.loss in {None, Loss.RELEASED}]
         if held and back - since >= WORTH_SAYING * shortest:
             log.warning(
-                "the event loop was blocked for %.3g s or more. Another thread has renewed the "
-                "leases meanwhile: %s. Look for what blocked the loop.",
+                "the event loop was blocked for %.3g s or more. Another thread renewed the leases "
+                "meanwhile: %s. Find the call that blocked the event loop.",
                 back - since,
                 named(held),
             )

@@ -73,7 +73,7 @@ class Table(Lateness):
         """Add a claim, before its first copy is sent."""
         with self._lock:
             if self._closed:
-                raise ClientClosed("this lockfast client is closed: connect() again")
+                raise ClientClosed("this lockfast client is closed. Call connect() again.")
             self._by_id[claim.id] = claim
             self._owners.add(claim)
             lane = claim.lane = self._pulse.lane(claim.shape.wait_ttl / BEATS)

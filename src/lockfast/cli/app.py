@@ -73,7 +73,7 @@ def common(
     *,
     version: Version = False,  # noqa: ARG001  # its callback ends the program
 ) -> None:
-    """Locks for many machines: run a command under one, see who holds what."""
+    """Distributed locks: run a command under a lock, elect a leader, see who holds what."""
     context.obj = chosen(context, url, url_file)
 
 
@@ -99,6 +99,6 @@ def launch(argv: Sequence[str] | None = None) -> int:
 
 
 def _hint(message: str) -> str:
-    """Return a hint if the message says that --url or --url-file stands behind the command."""
+    """Return a hint if the message says that --url or --url-file follows the command."""
     found = re.search(r"No such option: (--url(-file)?)\b", message)
     return f"Write it before the command: lockfast {found[1]} ... ls" if found else ""

@@ -59,7 +59,7 @@ def connect(context: typer.Context) -> lockfast.Client:
     url = context.obj
     if not url:
         raise Misconfigured(
-            "no engine: say --url redis://localhost:6379 before the command, or set LOCKFAST_URL"
+            "no engine: write --url redis://localhost:6379 before the command, or set LOCKFAST_URL"
         )
     try:
         return lockfast.connect(url)

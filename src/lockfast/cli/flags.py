@@ -1,4 +1,4 @@
-"""Typer commands whose `--help` shows flags without the `<bool>` that Typer writes behind each."""
+"""Typer commands whose `--help` shows flags without the `<bool>` that Typer writes after each."""
 
 from __future__ import annotations
 

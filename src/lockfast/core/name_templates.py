@@ -16,7 +16,7 @@ class Templates:
     def __init__(self, texts: Sequence[str]) -> None:
         """Prepare the templates. `of` tries them in this order."""
         if isinstance(texts, str):
-            raise TypeError(f"templates are a list, not one text: [{texts!r}]")
+            raise TypeError(f"templates must be a list, not a str: [{texts!r}]")
         self._patterns = [(text, _literals(text)) for text in texts]
         self.of = lru_cache(REMEMBERED)(self._find)
         """Return the first template that fits a name, or `OTHER`. Cached."""

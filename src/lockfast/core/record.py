@@ -61,12 +61,12 @@ def other_format(name: str, stored: int) -> EngineRefused:
     """Return the error for a lock that is stored in another format, or unreadable in ours."""
     if stored == FORMAT:
         return EngineRefused(
-            f"{name!r} has a claim of format {FORMAT} that this version of lockfast cannot read: "
-            "it was written by a later version, or by another program. It was not changed. Remove "
-            "it, unless clients of a later version run."
+            f"{name!r} is stored in format {FORMAT}, but this version of lockfast cannot read it: "
+            "a later version or another program has written it. It was not changed. Remove it, "
+            "unless clients of a later version run."
         )
     return EngineRefused(
         f"{name!r} is stored in format {stored}, and this version of lockfast reads format "
-        f"{FORMAT}: clients of another version use it. Their claims were not changed. Upgrade "
-        "them, or wait until their claims have ended."
+        f"{FORMAT}: clients of another version use it. Their locks were not changed. Upgrade "
+        "those clients, or wait until they have released the lock."
     )

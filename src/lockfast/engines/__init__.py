@@ -109,7 +109,7 @@ def _installed(whole: str, scheme: str) -> Factory:
     known = ", ".join(f"{each}://" for each in ENGINES)
     raise ValueError(
         f"no engine for {whole}://, and no installed package registers one in the group {GROUP}. "
-        f"There are {known}, redis+sentinel:// and redis+cluster://"
+        f"lockfast has {known}, redis+sentinel:// and redis+cluster://"
     )
 
 
@@ -121,6 +121,6 @@ def _checked(factory: Factory, what: str) -> Factory:
     if number != PORT:
         raise ValueError(
             f"{what} is written for number {number} of lockfast's port, and this lockfast has "
-            f"number {PORT}: install versions that go together"
+            f"number {PORT}: install versions that fit together"
         )
     return factory

@@ -57,7 +57,7 @@ class Memory:
         if self.lock.inside():
             raise EngineUnavailable(
                 "memory:// was called by a signal handler or a finalizer that interrupted it in "
-                "the same thread: hand the work over to another thread",
+                "the same thread: do the work in another thread",
                 sent=False,
             )
         with self.lock:
@@ -203,7 +203,7 @@ class MemoryEngine:
         return Guarantees(
             "memory, in this process",
             Level.EFFICIENCY,
-            "nothing leaves the process, and its grants and tokens end with it",
+            "locks exist in this process only, and end with it, and so do the tokens",
             best=Level.EFFICIENCY,
         )
 

@@ -53,7 +53,8 @@ class Tls(Generic[T]):
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "new connections use the TLS files as they were before they changed: %s", error
+                    "the new TLS files cannot be used, so connections use the previous ones: %s",
+                    error,
                 )
         else:
             self._last, self._warned = (stamps, made), False

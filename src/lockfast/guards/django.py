@@ -38,7 +38,7 @@ def seal(*leases: Holder, using: str = DEFAULT_DB_ALIAS) -> None:
         using: The alias of the database.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then.
+        StaleToken: The guard has seen a higher token. The lease is LOST.
         LeaseLost: A lease is not held any more.
         RuntimeError: It was called within `atomic`, where nothing can be committed.
         TypeError: There is no lease, or a lease is a permit of a semaphore.
@@ -75,7 +75,7 @@ def guarded(
         None.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is written.
         LeaseLost: A lease is not held any more.
         Unguarded: The block has ended the transaction, or a trigger guards a row by another lock.
         TypeError: There is no lease, or a lease is a permit of a semaphore.

@@ -70,7 +70,7 @@ def shown(lease: Holder) -> Shown:
     if shape.kind is Kind.SEMAPHORE:
         raise TypeError(
             f"a permit of {lease.name!r} cannot be fenced: several can be held at once, and one "
-            "mark would refuse all but the last of them. Guard the resource by an exclusive lock."
+            "mark would reject all but the last of them. Guard the resource by an exclusive lock."
         )
     return Shown(lease.name, lease.ticket, lease.id, lease.fence_floor, shared=True)
 
@@ -90,7 +90,7 @@ def admit(mark: Mark | None, at: Shown) -> Mark:
         The mark to store. It equals `mark` if nothing changes.
 
     Raises:
-        StaleToken: A later holder has been there.
+        StaleToken: The mark is of a later holder.
     """
     if mark is None:
         return at.seal

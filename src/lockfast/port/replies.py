@@ -1,4 +1,4 @@
-"""What an engine replies: standings, wakes and the entries of a queue."""
+"""The replies of an engine: standings, wakes and the entries of a queue."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ class Shape:
         """Reject invalid values: `int(0.5)` or `None` would mean an endless lock (traps 8, 10)."""
         checked(self.name)
         if isinstance(self.ttl, bool) or not isinstance(self.ttl, (int, float)):
-            raise TypeError(f"ttl is a number of seconds, not {self.ttl!r}")
+            raise TypeError(f"ttl must be a number of seconds, not {self.ttl!r}")
         if math.isnan(self.ttl) or not SHORTEST <= self.ttl <= LONGEST:
             raise ValueError(
-                f"ttl is {SHORTEST} to {LONGEST:.0f} seconds, not {self.ttl!r}. "
-                "A lease renews itself: the ttl is how long a crashed holder blocks others."
+                f"ttl must be {SHORTEST} to {LONGEST:.0f} seconds, not {self.ttl!r}. lockfast "
+                "renews the lease, so the ttl is only how long the lock stays taken after a crash."
             )
         if not fits_kind(self.kind, self.capacity, self.weight):
             raise ValueError(
@@ -81,11 +81,11 @@ def fits_kind(kind: Kind, capacity: int, weight: int) -> bool:
 def permits_of(capacity: int, permits: int) -> int:
     """Return the capacity of a semaphore. Raise `ValueError` unless 1 <= permits <= capacity."""
     if isinstance(capacity, bool) or not isinstance(capacity, int):
-        raise TypeError(f"a semaphore has a whole number of permits, not {capacity!r}")
+        raise TypeError(f"capacity must be a whole number, not {capacity!r}")
     if isinstance(permits, bool) or not isinstance(permits, int):
-        raise TypeError(f"permits is a whole number, not {permits!r}")
+        raise TypeError(f"permits must be a whole number, not {permits!r}")
     if not 1 <= capacity < SHARED:
-        raise ValueError(f"a semaphore has 1 to {SHARED - 1} permits, not {capacity}")
+        raise ValueError(f"capacity must be 1 to {SHARED - 1}, not {capacity}")
     if not 1 <= permits <= capacity:
-        raise ValueError(f"permits is 1 to the semaphore's capacity of {capacity}, not {permits}")
+        raise ValueError(f"permits must be 1 to the capacity of {capacity}, not {permits}")
     return capacity

@@ -61,7 +61,7 @@ class CandidacyCore(Generic[L]):
         if self._campaigning is self._session.table:  # a forked child has another table
             raise RuntimeError(
                 f"this candidacy for {self._election.name!r} has not ended: one of its callbacks "
-                "still runs. Make another candidacy, or wait for the callback."
+                "is still running. Wait for the callback, or make another candidacy."
             )
         self._table = self._campaigning = self._session.table
         self._withdrawn = False
@@ -89,7 +89,7 @@ class CandidacyCore(Generic[L]):
             if runtime.now() >= end:
                 if self._calling is not self._on_lose:
                     return  # on_gain or the engine takes too long
-                log.warning("on_lose of the election %r still runs", self._election.name)
+                log.warning("on_lose of the election %r is still running", self._election.name)
                 end += 12 * PARTING
             # In a loop, because `call_off` and `set` miss a thread that is just about to wait.
             if await running.ended(0.1):
@@ -112,10 +112,12 @@ class CandidacyCore(Generic[L]):
             except ClientClosed:
                 return
             except LockfastError as error:
-                log.warning("the campaign for %r goes on: %s", self._election.name, error)
+                log.warning(
+                    "the campaign for %r failed, trying again: %s", self._election.name, error
+                )
                 well = False
             except Exception:  # a bug, or bad data: without this, it would never campaign again
-                log.exception("the campaign for %r goes on", self._election.name)
+                log.exception("the campaign for %r failed, trying again", self._election.name)
                 well = False
             finally:
                 self.lease = None

@@ -202,7 +202,7 @@ class Observer:
             try:
                 leader = await self._election._leader()  # noqa: SLF001  # a part of it
             except EngineUnavailable as error:
-                log.warning("nobody can tell who leads %r: %s", self._election.name, error)
+                log.warning("the leader of %r could not be read: %s", self._election.name, error)
             if leader is not None and leader.term > self._term:
                 self._term = leader.term
                 return leader
@@ -212,7 +212,7 @@ class Observer:
 def checked_value(value: str) -> str:
     """Return the value unchanged. Raise if it is not a str, or longer than 1,024 bytes."""
     if size_of(value, "a leader's value") > LONGEST_VALUE:
-        raise ValueError(f"a leader publishes {LONGEST_VALUE} bytes at most")
+        raise ValueError(f"a leader's value must have at most {LONGEST_VALUE} bytes")
     return value
 
 

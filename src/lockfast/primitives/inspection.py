@@ -37,7 +37,7 @@ class Tie(NamedTuple):
 
     def __str__(self) -> str:
         """Return the step in words."""
-        does = "holds" if self.blocker.granted else "waits for before it"
+        does = "holds" if self.blocker.granted else "waits for ahead of it"
         return (
             f"{self.waiting.who} waits for {self.waiting.name!r}, which {self.blocker.who} {does}"
         )
@@ -167,7 +167,9 @@ async def _record(session: Session, holder: Holder, record: bytes) -> None:
         end = session.runtime.now() + IO
         await session.engine.record(holder.name, holder.id, record, end)
     except EngineError as error:
-        log.warning("%r was broken, but who did it could not be stored: %s", holder.name, error)
+        log.warning(
+            "%r was broken, but the record of the break could not be stored: %s", holder.name, error
+        )
 
 
 async def _entries(session: Session, prefix: str) -> list[Entry]:

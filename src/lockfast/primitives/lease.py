@@ -1,4 +1,4 @@
-"""Leases: one lease is one acquisition. The holder is whoever has the object, not a thread."""
+"""Leases: one lease is one acquisition. Any thread that has the object can release it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class LeaseCore:
         """
         if not self.claim.shape.exclusive:
             raise TypeError(
-                f"{self.name!r} is held by several at once, so its ticket is no fencing token: "
-                "use `fence_floor` and `ticket`."
+                f"several clients can hold {self.name!r} at once, so this lease has no fencing "
+                "token: use `ticket` and `fence_floor`."
             )
         return self.claim.ticket
 
@@ -195,8 +195,8 @@ def refuse_coroutine(callback: Callable[[], object]) -> None:
     """Raise `TypeError` for a coroutine function: it would not be awaited, and have no effect."""
     if inspect.iscoroutinefunction(callback):
         raise TypeError(
-            f"{callback!r} is a coroutine function, and lockfast calls a plain function: start a "
-            "task in it, such as `lambda: tasks.add(asyncio.create_task(stop()))`"
+            f"a callback must be a plain function, and {callback!r} is a coroutine function: start "
+            "a task in the callback, such as `lambda: tasks.add(asyncio.create_task(stop()))`"
         )
 
 

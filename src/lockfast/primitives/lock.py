@@ -49,8 +49,8 @@ class LockCore(Generic[L]):
         """Create the description. Nothing is sent."""
         if not 0.0 <= at_least <= shape.ttl:
             raise ValueError(
-                f"at_least is 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: the lock "
-                "must outlast the process that took it. Raise the ttl, or lower at_least."
+                f"at_least must be 0 to the ttl of {shape.ttl:g} seconds, not {at_least!r}: a lock "
+                "outlasts its process by its ttl at most. Raise the ttl, or lower at_least."
             )
         self._at_least = at_least
         self._at_most = checked_at_most(at_most, at_least)
@@ -289,5 +289,5 @@ async def look(session: Session, name: str) -> list[Entry]:
 def patience(on_busy: str, timeout: float | None) -> float | None:
     """Return the timeout for an `on_busy` option: without one, only "wait" waits."""
     if on_busy not in {"wait", "raise", "skip"}:
-        raise ValueError(f"on_busy is 'wait', 'raise' or 'skip', not {on_busy!r}")
+        raise ValueError(f"on_busy must be 'wait', 'raise' or 'skip', not {on_busy!r}")
     return 0.0 if timeout is None and on_busy != "wait" else timeout

@@ -143,11 +143,9 @@ class MultiLockCore(Generic[L, M]):
     ) -> None:
         """Create the description. Nothing is sent."""
         if not names:
-            raise ValueError("lock_all() of no names: name at least one resource")
+            raise ValueError("lock_all() needs at least one name")
         if not all(isinstance(name, str) for name in names):
-            raise TypeError(
-                "lock_all() takes each name as an argument of its own: lock_all(*names)"
-            )
+            raise TypeError("lock_all() takes each name as a separate argument: lock_all(*names)")
         self._session = session
         self._lease_type = lease_type
         self._all_type = all_type

@@ -23,7 +23,7 @@ class Template:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
                 f"{function.__qualname__} is a generator: its body would run after the lock was "
-                "released. Acquire the lock inside of it."
+                "released. Acquire the lock inside it."
             )
         self._text = text
         self._plain = "{" not in text and "}" not in text
@@ -36,7 +36,8 @@ class Template:
             kind = parameters["lease"].kind
             if kind is kind.POSITIONAL_ONLY:
                 raise TypeError(
-                    f"`lease` of {function.__qualname__} is positional only: nothing is put there"
+                    f"`lease` of {function.__qualname__} is positional only, but lockfast passes "
+                    "it by keyword"
                 )
             named = kind is kind.KEYWORD_ONLY
             self._place = sys.maxsize if named else list(parameters).index("lease")
@@ -52,8 +53,8 @@ class Template:
             ) from error
         except (KeyError, IndexError) as error:
             raise TypeError(
-                f"the name {self._text!r} has a place that {function.__qualname__} has no "
-                f"parameter for: {error}. Write {{{{ and }}}} for braces."
+                f"the name {self._text!r} has a placeholder for which {function.__qualname__} has "
+                f"no parameter: {error}. Write {{{{ and }}}} for braces."
             ) from error
 
     def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

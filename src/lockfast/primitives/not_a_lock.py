@@ -36,6 +36,6 @@ class OnlyDecorates(NotALock):
     """The base of locks with `on_busy="skip"`, which can only decorate functions."""
 
     _said = (
-        "a lock with on_busy='skip' only decorates functions. For a block, use "
-        "client.lock(...).try_acquire(), which gives None while the lock is busy"
+        "a lock with on_busy='skip' can only decorate functions. For a block, use "
+        "client.lock(...).try_acquire(), which returns None while the lock is busy"
     )

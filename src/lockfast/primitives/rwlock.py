@@ -18,7 +18,7 @@ class RWLock(NotALock, Generic[LockT]):
     """
 
     __slots__ = ("_make", "name")
-    _said = "a read/write lock is two locks: use .read() or .write() of it"
+    _said = "a read/write lock is a pair of locks: use its .read() or .write()"
 
     def __init__(self, name: str, make: Callable[[int], LockT]) -> None:
         """Take the name, and a function that returns a lock of a given weight."""

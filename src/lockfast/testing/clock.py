@@ -87,7 +87,7 @@ class Time:
             AssertionError: A client is busy for more than 10 seconds, perhaps in a callback.
         """
         if seconds < 0:
-            raise ValueError("time goes forward here")
+            raise ValueError("the clock of a lab can only move forward")
         await self.settle()  # then `due` is known for every heart
         end = self.now() + seconds
         while (left := end - self.now()) > 0:
@@ -107,7 +107,9 @@ class Time:
         rounds = [(engine, engine.rounds + 2) for engine in self.engines]
         while not all(engine.resting(self.now(), enough) for engine, enough in rounds):
             if real() > end:
-                raise AssertionError("a heart does not rest: is one of its callbacks stuck?")
+                raise AssertionError(
+                    "a client does not come to rest: is one of its callbacks stuck?"
+                )
             for engine, _ in rounds:
                 engine.rouse()
             await self._nap(0.0002)

@@ -65,7 +65,7 @@ class LabCore:
         session.enter()
         engine = session.engine
         if not isinstance(engine, LabEngine):
-            raise TypeError("only a client of this laboratory can be paused")
+            raise TypeError("only a client of this lab can be paused")
         engine.pause(on=True)
         try:
             yield

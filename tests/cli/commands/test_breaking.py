@@ -28,13 +28,10 @@ def test_break_says_what_the_old_holder_can_still_do_and_what_a_guard_refuses(
         said = call("break", "x", *REASON, "--yes")
         assert said.code == 0
         assert "(nightly run)" in said.words
-        assert "The next in line has it at once." in said.words
-        assert "The old holder is not stopped. If it runs, it learns of its loss within 10 s" in (
-            said.words
-        )
-        assert f"refuses token {lease.token} from the moment the next holder has sealed" in (
-            said.words
-        )
+        assert "The next waiter acquires it immediately." in said.words
+        assert "lockfast does not stop the old holder. If it is running, it notices" in said.words
+        assert "at its next renewal, within 10 s" in said.words
+        assert f"rejects token {lease.token} as soon as the next holder has sealed" in (said.words)
         assert said.out.endswith("Broken: web-3 hangs\n")
         # And so it is: the old holder writes on, until the next one has sealed.
         guard.write(lease, b"2")
@@ -59,7 +56,7 @@ def test_a_ticket_in_the_reason_is_not_taken_for_the_leases(call: Calls) -> None
         assert call("break", "x", "--reason", "web-3 hangs, ticket 4711", "--yes").code == 0
         lines = call("who", "x").out.splitlines()
         assert lines[-2].endswith(": web-3 hangs, ticket 4711")
-        assert lines[-1].strip() == f"the lease that was ended had ticket {lease.token}"
+        assert lines[-1].strip() == f"the broken lease had ticket {lease.token}"
 
 
 def test_who_names_the_one_who_broke_it_and_why(call: Calls) -> None:
@@ -91,7 +88,7 @@ def test_break_tells_a_program_what_it_took_from_whom(call: Calls) -> None:
 
 
 def test_nothing_is_broken_that_nobody_holds(call: Calls) -> None:
-    assert call("break", "x", *REASON, "--yes") == (1, "", "lockfast: 'x' is held by nobody\n")
+    assert call("break", "x", *REASON, "--yes") == (1, "", "lockfast: no process holds 'x'\n")
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_broken(
@@ -120,7 +117,7 @@ def test_of_several_holders_one_must_be_named(call: Calls) -> None:
         assert all(lease.id in said.err for lease in leases)
         said = call("break", "book", *REASON, "--yes", "--id", leases[1].id)
         assert said.code == 0
-        assert "no guard refuses it" in said.words
+        assert "no guard can reject its writes" in said.words
         assert [each.id for each in client.rwlock("book").read().queue()] == [leases[0].id]
 
 
@@ -129,7 +126,7 @@ def test_in_a_terminal_it_asks_and_takes_no_for_an_answer(url: str) -> None:
     with lockfast.connect(url) as client:
         lease = client.lock("x", ttl=LONG).acquire()
         with Terminal(argv) as terminal:
-            terminal.see("If you break it:", "It is free at once.", "Break it?")
+            terminal.see("If you break it:", "It is free immediately.", "Break it?")
             terminal.press("n\r")
             assert terminal.end() == 1
         lease.ensure_held()

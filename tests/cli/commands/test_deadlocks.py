@@ -14,7 +14,7 @@ def test_a_circle_is_told_in_words_and_by_the_exit_code(call: Calls) -> None:
         said = call("deadlocks")
         (told,) = call("deadlocks", "--json").objects
     assert said.code == 1
-    assert said.words.startswith("A circle of 2:")
+    assert said.words.startswith("Deadlock of 2 waiters:")
     assert "waits for 'left', which" in said.words
     assert "waits for 'right', which" in said.words
     assert "(from left to right)" in said.words

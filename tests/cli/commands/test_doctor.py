@@ -38,7 +38,7 @@ def test_a_well_kept_redis_is_left_alone(doctor: Doctor) -> None:
         (told,) = doctor(server.url, "--json").objects
     assert said.code == 0
     assert "gives fenced." in said.words
-    assert said.out.endswith("Nothing is to be changed.\n")
+    assert said.out.endswith("No setting needs to be changed.\n")
     fields = ["engine", "level", "promise", "format", "stored_formats", "findings", "good"]
     assert list(told) == fields
     assert (told["format"], told["stored_formats"]) == (1, [])
@@ -122,7 +122,7 @@ def test_a_postgresql_that_is_reached_only_through_a_pooler_is_found(doctor: Doc
         said = doctor(pooler.url)
         assert said.code == 1
         assert "a pooler in transaction mode" in said.out
-        assert "waiters look every half second" in said.out
+        assert "waiters poll every half second" in said.out
         assert "?listen=postgresql://DIRECT" in said.out
         assert doctor(f"{pooler.url}?listen={server.url}").code == 0  # as it says
 

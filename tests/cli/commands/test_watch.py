@@ -76,9 +76,9 @@ def test_watch_says_that_the_engine_is_away_and_goes_on_when_it_is_back() -> Non
         with watch(server.url) as terminal:
             terminal.see("totals")
             server.stop()
-            terminal.see("not reached", "totals")
+            terminal.see("cannot be reached", "totals")
             server.start()
-            terminal.see("totals", without=["not reached"])
+            terminal.see("totals", without=["cannot be reached"])
             terminal.press("\x03")
             assert terminal.end() == 0
         lease.release()

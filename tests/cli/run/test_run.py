@@ -92,10 +92,16 @@ def test_a_wrong_url_is_78(url: str) -> None:
     [
         (["run", "job", "tail", "-n", "5"], "put -- in front of the command"),
         (["run", "job", "--"], "Missing argument"),
-        (["run", "job", "-n", "-w", "1", "--", "true"], "say one of them"),
+        (["run", "job", "-n", "-w", "1", "--", "true"], "use either -n or -w, not both"),
         (["run", "job", "--grace", "20", "--", "true"], "a longer --ttl"),
-        (["run", "job", "--ttl", "-1", "--", "true"], "--ttl is 0.05 to 86400 seconds, not -1"),
-        (["elect", "job", "--ttl", "0", "--", "true"], "--ttl is 0.05 to 86400 seconds, not 0"),
+        (
+            ["run", "job", "--ttl", "-1", "--", "true"],
+            "--ttl must be 0.05 to 86400 seconds, not -1",
+        ),
+        (
+            ["elect", "job", "--ttl", "0", "--", "true"],
+            "--ttl must be 0.05 to 86400 seconds, not 0",
+        ),
         (["run", "\udcff", "--", "true"], "not valid UTF-8 text"),
         (["elect", "job", "--value", "\udcff", "--", "true"], "not valid UTF-8 text"),
         (["ls", "\udcff"], "not valid UTF-8 text"),
@@ -103,12 +109,18 @@ def test_a_wrong_url_is_78(url: str) -> None:
         (["who", "\udcff"], "not valid UTF-8 text"),
         (["break", "job", "--reason", "\udcff", "--yes"], "not valid UTF-8 text"),
         (["run", "job", "--slots", "2", "--at-least", "1", "--", "true"], "--slots"),
-        (["run", "job", "--at-most", "0", "--", "true"], "at_most is a number of seconds above 0"),
+        (
+            ["run", "job", "--at-most", "0", "--", "true"],
+            "at_most must be a number of seconds above 0",
+        ),
         (
             ["run", "job", "--at-least", "9", "--at-most", "5", "--", "true"],
             "longer than at_most=5",
         ),
-        (["elect", "job", "--at-most", "-1", "--", "true"], "at_most is a number of seconds above"),
+        (
+            ["elect", "job", "--at-most", "-1", "--", "true"],
+            "at_most must be a number of seconds above",
+        ),
         (["nosuch"], "nosuch"),
     ],
 )

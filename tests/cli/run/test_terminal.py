@@ -94,7 +94,7 @@ def test_in_the_background_it_waits_to_be_asked_for(url: str, name: str) -> None
     with Terminal() as terminal:
         terminal.enter(under(url, name, f"echo re''ady; {ASKS}") + " &\n")
         terminal.shows("ready")
-        terminal.shows("stopped: the lease ends in")
+        terminal.shows("stopped: lockfast ends the command before the lease expires in")
         terminal.shows("Stopped")
         terminal.enter("fg\n")
         terminal.shows("lockfast.cli")

@@ -127,5 +127,5 @@ def test_an_age_is_never_told_wrong_by_more_than_a_second(monkeypatch: pytest.Mo
 def test_a_purpose_that_is_no_text_is_named_in_the_error(purpose: object) -> None:
     with lockfast.connect("memory://") as client:
         lock = client.lock("x", purpose=purpose)  # type: ignore[call-overload]  # the mistake
-        with pytest.raises(TypeError, match=f"purpose is a str, not {type(purpose).__name__}"):
+        with pytest.raises(TypeError, match=f"purpose must be a str, not {type(purpose).__name__}"):
             lock.acquire(timeout=1)

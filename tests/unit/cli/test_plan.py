@@ -32,5 +32,5 @@ def test_a_grace_that_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("ttl", [-1.0, 0.0, 1e9, float("nan")])
 def test_a_wrong_ttl_is_not_blamed_on_the_grace(ttl: float) -> None:
-    with pytest.raises(ValueError, match=r"^--ttl is 0\.05 to 86400 seconds, not"):
+    with pytest.raises(ValueError, match=r"^--ttl must be 0\.05 to 86400 seconds, not"):
         Plan.of(ttl)

@@ -40,7 +40,9 @@ def test_the_code_of_an_error_is_found_though_redis_6_2_wraps_it(said: str, mean
     ],
 )
 def test_a_server_that_tells_an_impossible_time_is_not_used(told: object) -> None:
-    with pytest.raises(EngineUnavailable, match="Redis at h:6379 tells no time") as caught:
+    with pytest.raises(
+        EngineUnavailable, match="Redis at h:6379 does not return its time"
+    ) as caught:
         Login.welcome(HERE, [b"OK", told], 5.0)
     assert not caught.value.sent
 

@@ -41,7 +41,7 @@ def test_it_is_a_number(client: lockfast.Client, wrong: float) -> None:
 
 
 def test_it_is_not_shorter_than_at_least(client: lockfast.Client) -> None:
-    with pytest.raises(ValueError, match="at_least=10 is longer than at_most=5"):
+    with pytest.raises(ValueError, match="at_least=10 must not be longer than at_most=5"):
         client.lock("x", at_least=10, at_most=5)
     client.lock("x", at_least=5, at_most=5)
 

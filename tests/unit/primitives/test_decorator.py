@@ -9,7 +9,7 @@ import pytest
 import lockfast
 from lockfast import Deadlock, aio
 
-SAID = "only decorates functions.*try_acquire"
+SAID = "can only decorate functions.*try_acquire"
 
 
 def test_a_lock_that_skips_says_what_to_use_for_a_block() -> None:
@@ -41,7 +41,7 @@ def test_a_thread_that_would_wait_for_itself_is_told_of_rlock() -> None:
 
 
 async def _blocking_in_a_loop() -> None:
-    said = r"in a loop, use lockfast\.aio"
+    said = r"In an event loop, use lockfast\.aio"
     with (
         lockfast.connect("memory://") as client,
         client.lock("x"),

@@ -95,7 +95,7 @@ def test_only_forward_and_only_its_own_clients(lockfast_lab: Lab) -> None:
         lockfast_lab.clock.advance(-1)
     with (
         lockfast.connect("memory://") as stranger,
-        pytest.raises(TypeError, match="laboratory"),
+        pytest.raises(TypeError, match="of this lab can be paused"),
         lockfast_lab.pause(stranger),
     ):
         pass

@@ -46,18 +46,18 @@ def breaks(  # noqa: PLR0913  # each is an option
 ) -> int:
     """Take the lock NAME away from its holder, and let the next waiter acquire it.
 
-    This does not stop the old holder. It learns of its loss at its next renewal, and may write
-    until then. Use this for a holder that hangs, or that you cannot reach to stop it. The command
+    This does not stop the old holder. It notices the loss at its next renewal, and may write until
+    then. Use this for a holder that hangs, or that you cannot reach to stop it. The command
     first shows what the old holder can still do and what a guard will reject, and asks you to
     confirm.
 
     For example:
-      lockfast break invoice:42 --reason "web-3 hangs, ticket 4711"
+      lockfast break invoice:42 --reason "web-3 hangs, incident 4711"
       lockfast break invoice:42 --reason "a drill" --yes
 
     Exit codes:
       0   it was broken
-      1   nobody holds it, or you did not confirm
+      1   no process holds it, or you did not confirm
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, no rights, no schema
     """
@@ -65,7 +65,7 @@ def breaks(  # noqa: PLR0913  # each is an option
         queue = client.lock(name).queue()
         holders = [claim for claim in queue if claim.granted and id_ in {None, claim.id}]
         if not holders:
-            say(f"{name!r} is held by nobody" + (f" with the id {id_!r}" if id_ else ""))
+            say(f"no process holds {name!r}" + (f" with the id {id_!r}" if id_ else ""))
             return 1
         if len(holders) > 1:
             raise ValueError(
@@ -83,13 +83,13 @@ def breaks(  # noqa: PLR0913  # each is an option
     elif broken:
         show(Text(f"Broken: {plain(reason)}"))
     else:
-        show("It had ended by itself.")
+        show("The lease had already ended.")
     return 0 if broken else 1
 
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise ValueError("break asks for confirmation, and this is not a terminal: pass --yes")
+        raise ValueError("break asks for confirmation, which needs a terminal: pass --yes")
     return typer.confirm("Break it?")
 
 
@@ -97,21 +97,22 @@ def consequences(holder: Holder, waited_for: bool) -> list[str]:  # noqa: FBT001
     """Return the lines that explain what breaking the lock will do, and what it will not."""
     token = f"token {holder.token}" if holder.token is not None else f"ticket {holder.ticket}"
     beat = holder.who.ttl / 3
-    when = f"within {beat:.2g} s, " if beat else ""
+    when = f", within {beat:.2g} s" if beat else ""
     told = (
-        f"If it runs, it learns of its loss {when}when it renews; if it is paused or cut off, "
-        "when it is back."
+        f"If it is running, it notices the loss at its next renewal{when}. If it is paused or cut "
+        "off, it notices the loss later."
     )
     guarded = (
-        f"A guarded resource refuses {token} from the moment the next holder has sealed it or "
-        "written to it. Until then, and where there is no guard, its writes go through."
+        f"A guarded resource rejects {token} as soon as the next holder has sealed it or written "
+        "to it. Until then, and without a guard, the resource accepts its writes."
         if holder.token is not None
-        else "It has no token of its own, so no guard refuses it: only exclusive locks are fenced."
+        else "It has no fencing token, so no guard can reject its writes."
     )
     return [
         f"{holder.name!r} is held by {described(holder)}, with {token}.",
         "If you break it:",
-        "- " + ("The next in line has it at once." if waited_for else "It is free at once."),
-        f"- The old holder is not stopped. {told}",
-        f"- It can still finish whatever it has begun. {guarded}",
+        "- "
+        + ("The next waiter acquires it immediately." if waited_for else "It is free immediately."),
+        f"- lockfast does not stop the old holder. {told}",
+        f"- The old holder can still finish what it has started. {guarded}",
     ]

@@ -14,19 +14,19 @@ from lockfast.plain import plain
 def deadlocks(context: typer.Context, *, json: Json = False) -> int:
     """Find threads and tasks that wait for each other in a cycle, on all machines.
 
-    Programs detect their own deadlocks after a second, and the youngest waiter of the cycle gives
-    way. A deadlock that stays longer has one of two causes: a program does not look for deadlocks
-    (deadlock_after=None), or one of the programs cannot look, because it is stopped, or has died
-    and its lease has not expired yet. The command reads all locks twice, and shows only deadlocks
-    that it finds both times.
+    Programs detect their own deadlocks after a second, and lockfast ends the youngest wait of the
+    cycle with an error. A deadlock that stays longer has one of two causes: a program does not
+    search for deadlocks (deadlock_after=None), or it cannot search, because it is stopped, or has
+    crashed and its lease has not expired yet. The command reads all locks twice, and shows only
+    deadlocks that it finds both times.
 
     For example:
       lockfast deadlocks
       lockfast deadlocks || mail -s deadlock ops@example.com
 
     Exit codes:
-      0   there is none
-      1   there is one
+      0   there is no deadlock
+      1   there is a deadlock
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, no rights, no schema
     """
@@ -43,7 +43,7 @@ def deadlocks(context: typer.Context, *, json: Json = False) -> int:
                 }
             )
         else:
-            show(Text(f"A circle of {len(circle)}:"))
+            show(Text(f"Deadlock of {len(circle)} waiters:"))
             for tie in circle:
                 show(Text(f"  {plain(str(tie))}"))
     if circles and not json:

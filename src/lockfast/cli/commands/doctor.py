@@ -44,8 +44,8 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
       lockfast --url etcd://h1,h2,h3 doctor --require consensus
 
     Exit codes:
-      0   all is well; with --require, the level is at least that
-      1   something is to be changed; with --require, the level is below that
+      0   there are no findings; with --require, the level is at least that
+      1   there are findings; with --require, the level is below that
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, no rights, no schema
     """
@@ -70,9 +70,9 @@ def _foreign(others: set[int]) -> Finding:
     """Return the finding that locks are stored in formats which this version cannot read."""
     return Finding(
         f"stored format = {', '.join(map(str, sorted(others)))}",
-        f"this version reads format {FORMAT}, and is refused at the locks that clients of another "
-        "version use",
-        "Upgrade these clients, or wait until their claims have ended.",
+        f"this version reads format {FORMAT} only, so it cannot acquire the locks that clients of "
+        "another version use",
+        "Upgrade these clients, or wait until they have released their locks.",
     )
 
 
@@ -92,7 +92,7 @@ def _show(found: Guarantees, stored: set[int], required: Level | None) -> None:
     level = found.level.name.lower()
     show(Text.assemble(f"{plain(found.engine)}, gives ", (level, "bold"), "."))
     show(Text(f"That means: {plain(found.promise)}."))
-    formats_ = ", ".join(map(str, sorted(stored))) or "none, since no lock is in use"
+    formats_ = ", ".join(map(str, sorted(stored))) or "none, because no lock is in use"
     show(f"Stored format: {formats_}. This version reads and writes {FORMAT}.")
     for finding in found.findings:
         show("")
@@ -100,7 +100,7 @@ def _show(found: Guarantees, stored: set[int], required: Level | None) -> None:
         show(Text(f"  risk    {plain(finding.risk)}"))
         show(Text(f"  change  {plain(finding.remedy)}"))
     if not found.findings:
-        show("Nothing is to be changed.")
+        show("No setting needs to be changed.")
     if required is not None and found.level < required:
         said = f"{required.name.lower()} is required."
         if found.best < required:

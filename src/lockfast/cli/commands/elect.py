@@ -73,5 +73,5 @@ def campaign(election: lockfast.Election, value: str, signals: Signals) -> lockf
         try:
             return signals.wait_for(partial(election.campaign, value))
         except EngineUnavailable as error:
-            say(f"the campaign for {election.name!r} goes on: {error}")
+            say(f"the campaign for {election.name!r} failed, trying again: {error}")
             signals.wait_for(partial(time.sleep, PAUSE))

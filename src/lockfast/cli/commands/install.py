@@ -18,8 +18,8 @@ def install(context: typer.Context) -> None:
     """Prepare an engine: the schema on PostgreSQL, the membership of the nodes on Redlock.
 
     The other engines need no preparation, and the command does nothing there. You can run it
-    again, also while locks are held, and from several machines at once. It leaves what is there
-    as it is, or updates it.
+    again, also while locks are held, and from several machines at once. It updates an older
+    schema, and changes no lock.
 
     For example:
       lockfast --url postgresql://localhost/app install

@@ -21,12 +21,12 @@ def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> No
     be renewed. The token is the number that a guard compares.
 
     For example:
-      lockfast ls                                 all of them
+      lockfast ls                                 all locks
       lockfast ls invoice:                        names that begin with invoice:
       lockfast ls --json | jq -r .name | sort -u
 
     Exit codes:
-      0   also if there is none
+      0   the list was read, even if it is empty
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, no rights, no schema
     """

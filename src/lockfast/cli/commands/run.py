@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     """Run a command while holding the lock NAME, and end it before another process can acquire it.
 
     The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
-    a process group of its own, and lockfast passes its signals on to it. When the command ends,
+    its own process group, and lockfast passes signals on to it. When the command ends,
     lockfast ends all processes that it has left running, and then releases the lock.
 
     If lockfast cannot renew the lease, it sends TERM to the command and all its descendants, and
@@ -92,9 +92,9 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     usage, 78 wrong configuration, 128+n ended by signal n, 126 and 127 as in a shell.
     """
     if nonblock and timeout is not None:
-        raise typer.BadParameter("-n does not wait and -w does: say one of them")
+        raise typer.BadParameter("use either -n or -w, not both")
     if slots is not None and at_least:
-        raise typer.BadParameter("--at-least is for a lock, not for --slots")
+        raise typer.BadParameter("--at-least cannot be used with --slots")
     plan = Plan.of(ttl, grace)
     if purpose is None:
         purpose = PurePath(command[0]).name  # not the arguments: they may hold a password
@@ -123,8 +123,8 @@ def run(  # noqa: PLR0913  # each is an option that users look for
         if conflict:  # with -E 0 a busy lock is no failure, and cron would mail the message
             waited = f"after {error.waited:.3g} s" if wait else "now"
             say(
-                f"{error.name!r} is busy {waited}, the command was not run: held by "
-                f"{error.holder}. To wait longer, say -w SECONDS. {error.reference()}"
+                f"{error.name!r} is busy {waited}, so the command was not run: held by "
+                f"{error.holder}. To wait longer, use -w SECONDS. {error.reference()}"
             )
         return conflict
     except Interrupted as end:

@@ -19,10 +19,10 @@ from lockfast.cli.render.screen import View, screen
 from lockfast.cli.render.stdout import Json, console, tell
 
 Every = Annotated[
-    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between two looks.")
+    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between two updates.")
 ]
 Count = Annotated[
-    int | None, typer.Option("--count", metavar="N", min=1, help="End after N looks.")
+    int | None, typer.Option("--count", metavar="N", min=1, help="End after N updates.")
 ]
 
 
@@ -36,7 +36,7 @@ def watch(
 ) -> None:
     """Show the locks as they change: holders, waiters, hot names, who waits for whom.
 
-    The locks with the most waiters stand at the top. A bar shows how much of a lease is left. A
+    The locks with the most waiters come first. A bar shows how much of a lease is left. A
     live holder renews its lease when a third of the ttl has passed, so a red bar means that
     renewals fail. While the engine cannot be reached, the screen keeps the last state and says so.
     Ctrl-C ends the command.
@@ -44,10 +44,10 @@ def watch(
     For example:
       lockfast watch                      everything, every second
       lockfast watch invoice: --every 5   names that begin with invoice:
-      lockfast watch --json --count 1     one look, for a program
+      lockfast watch --json --count 1     one update, for a program
 
     Exit codes:
-      0   it was ended by Ctrl-C, or after --count looks
+      0   it was ended by Ctrl-C, or after --count updates
       69  the engine cannot be reached when it starts
       78  the engine rejects the request: a wrong password, no rights, no schema
     """
@@ -80,7 +80,7 @@ def _looks(
         except EngineUnavailable as error:
             if view is None:
                 raise
-            trouble = f"not reached: {error}"
+            trouble = f"the engine cannot be reached: {error}"
         yield view, trouble
         number += 1
         if number == count:

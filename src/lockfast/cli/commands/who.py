@@ -37,7 +37,7 @@ def who(context: typer.Context, name: Name, *, json: Json = False) -> int:
             broken = client.breaks(name)
         except EngineError as error:  # the claims were read, so show them without the breaks
             broken = []
-            say(f"who broke it could not be read: {plain(str(error))}")
+            say(f"who broke the lock could not be read: {plain(str(error))}")
     if json:
         for claim in claims:
             tell(fields(claim))
@@ -53,7 +53,7 @@ def _lines(name: str, claims: list[Holder]) -> list[str]:
     waiters = [claim for claim in claims if not claim.granted]
     if not claims:
         return [f"{name!r} is free."]
-    lines = [f"{name!r} is held by" if holders else f"{name!r} is held by nobody now."]
+    lines = [f"{name!r} is held by" if holders else f"No process holds {name!r} now."]
     for claim in holders:
         lines.append(f"  {described(claim)}")
         shared = f"token {claim.token}" if claim.token is not None else f"ticket {claim.ticket}"
@@ -70,6 +70,6 @@ def _breaks(broken: list[Break]) -> list[str]:
     """Return the lines on the last break, for an operator who asks why the holder has changed."""
     if not broken:
         return []
-    # The ticket stands on a line of its own, since the reason is free text such as "ticket 4711".
+    # The ticket has a line of its own, since the reason is free text such as "ticket 4711".
     last = broken[0]
-    return [f"It was last {last}", f"    the lease that was ended had ticket {last.ticket}"]
+    return [f"It was last {last}", f"    the broken lease had ticket {last.ticket}"]

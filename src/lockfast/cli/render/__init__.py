@@ -1,1 +1,1 @@
-"""What commands print: tables, graphs, JSON lines, and messages to people."""
+"""The output of commands: tables, graphs, JSON lines, and messages to people."""

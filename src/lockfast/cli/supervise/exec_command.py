@@ -39,7 +39,7 @@ def become(command: Sequence[str], order: Start, mask: Iterable[int]) -> NoRetur
         os.execvpe(command[0], list(command), order.environment)  # noqa: S606  # the user asked to run it
     except FileNotFoundError:
         code = NOT_FOUND
-        os.write(2, f"lockfast: there is no command {command[0]!r}\n".encode())
+        os.write(2, f"lockfast: command not found: {command[0]!r}\n".encode())
     except BaseException as error:  # noqa: BLE001  # the child must not run the watchdog's code
         os.write(2, f"lockfast: {command[0]!r} cannot be run: {error}\n".encode())
     finally:

@@ -30,15 +30,15 @@ class Plan:
         into that half, or lockfast would end a command although its lease is renewed.
         """
         if not SHORTEST <= ttl <= LONGEST:
-            raise ValueError(f"--ttl is {SHORTEST:g} to {LONGEST:.0f} seconds, not {ttl:g}")
+            raise ValueError(f"--ttl must be {SHORTEST:g} to {LONGEST:.0f} seconds, not {ttl:g}")
         margin = min(MARGIN, ttl / 6.0)
         longest = ttl / 2.0 - margin
         if grace is None:
             grace = min(GRACE, ttl / 6.0)
         if not 0.0 <= grace <= longest:
             raise ValueError(
-                f"--grace is 0 to {longest:g} seconds with a ttl of {ttl:g}, not {grace:g}: "
-                "TERM and KILL come before the lease ends, so take a longer --ttl"
+                f"--grace must be 0 to {longest:g} seconds with a ttl of {ttl:g}, not {grace:g}: "
+                "KILL must come before the lease ends. For a longer grace, use a longer --ttl"
             )
         return cls(ttl, grace, margin)
 

@@ -128,7 +128,8 @@ class Keeper:
         wants_terminal = number in {signal.SIGTTIN, signal.SIGTTOU}
         if not (wants_terminal and self._terminal.in_front):
             self._terminal.take()
-            say(f"stopped: the lease ends in {self._lease.remaining:.0f} s, and the command before")
+            left = f"{self._lease.remaining:.0f} s"
+            say(f"stopped: lockfast ends the command before the lease expires in {left}")
             self._signals.pause()
         self._go_on(wants_terminal=wants_terminal)
 
@@ -160,13 +161,13 @@ class Keeper:
         if worried is not self._worried:
             self._worried = worried
             self._cause = Loss.AT_MOST if now() >= lease.claim.limit else Loss.UNREACHABLE
-            left = f"TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s"
+            left = f"lockfast sends TERM in {self._plan.term_at(lease.valid_until) - now():.1f} s"
             if not worried:
                 said = "was renewed again"
             elif self._cause is Loss.AT_MOST:
-                said = f"has reached its --at-most, {left}"
+                said = f"has reached its --at-most: {left}"
             else:
-                said = f"was not renewed, {left} unless it is"
+                said = f"was not renewed: {left}, unless it is renewed before"
             say(f"the lease on {lease.name!r} {said}")
 
     def _outcome(self, report: Ended) -> Outcome:
@@ -175,8 +176,8 @@ class Keeper:
             drive(explained(lease._session, lease.claim))  # noqa: SLF001  # reads who broke the lock
             # Without a loss, the lease has not ended yet: the command was ended before.
             why = self._cause.value if lease.loss is None else lease.claim.why()
-            said = f"the lease on {lease.name!r} was not kept, so lockfast ended the command: {why}"
-            say(f"{said} {LeaseLost.reference()}")
+            said = f"the lease on {lease.name!r} could not be kept, so lockfast ended the command"
+            say(f"{said}: {why} {LeaseLost.reference()}")
             return Outcome(Code.LOST, lost=True)
         if os.WIFSIGNALED(report.status):
             number = os.WTERMSIG(report.status)

@@ -46,7 +46,7 @@ class Stage:
                 say(str(error))
                 return Outcome(Code.LOST, lost=True)
         except EngineError as error:  # the command has ended normally, and the lease will expire
-            say(f"the lease on {lease.name!r} was not released, it ends by itself: {error}")
+            say(f"the lease on {lease.name!r} was not released, and expires by itself: {error}")
         return outcome
 
 

@@ -25,7 +25,7 @@ class Leaseless(EngineUnavailable):
 
 def crowded() -> EngineUnavailable:
     """Return the error for a caller whose turn did not come before its deadline."""
-    return EngineUnavailable("etcd: no time was left after others had connected", sent=False)
+    return EngineUnavailable("etcd: no time was left to send the request", sent=False)
 
 
 def failed(error: Any, address: str) -> EngineError:

@@ -23,7 +23,7 @@ FIXED = (
 """Bugs of leases: by minor version of etcd 3, the patch that has the fix, and the risk."""
 LASTS = (
     "a grant survives the failure of any minority of the members, and tokens stay unique and in "
-    "order; a holder that is paused beyond its ttl may write on, unless a guard refuses its token"
+    "order; a holder that is paused beyond its ttl may write late, and only a guard rejects that"
 )
 ALONE = (
     "a crash keeps every grant, and the failure of a member stops all of them; tokens stay unique "
@@ -65,8 +65,8 @@ async def ask(transport: Transport, deadline: float) -> Guarantees:
     findings += [
         Finding(
             f"{address} does not answer",
-            "a majority is needed, and one member less is left for it",
-            "start that member, or take it out of the cluster and of the URL",
+            "etcd needs a majority of its members, and has one less",
+            "start that member, or remove it from the cluster and from the URL",
         )
         for address in silent
     ]
@@ -76,15 +76,15 @@ async def ask(transport: Transport, deadline: float) -> Guarantees:
         findings.append(
             Finding(
                 "no user in the URL",
-                "where etcd knows no users, whoever can reach it can take and break locks",
-                "`etcdctl auth enable`, and etcd://USER:PASSWORD@HOSTS",
+                "if etcd does not check users, every client can acquire and break locks",
+                "run `etcdctl auth enable`, and connect with etcd://USER:PASSWORD@HOSTS",
             )
         )
     if transport.exposed:
         findings.append(
             Finding(
                 "a password without TLS",
-                "whoever can read the network reads it, and can take and break locks with it",
+                "anyone on the network path can read it, and acquire and break locks",
                 "start etcd with `--cert-file` and `--key-file`, and connect with etcds://",
             )
         )
@@ -121,7 +121,7 @@ def _alarms(reply: bytes) -> list[Finding]:
     return [
         Finding(
             f"alarm = {said.decode(errors='replace')}",
-            "etcd refuses new claims while it lasts",
+            "etcd rejects new requests for locks while the alarm lasts",
             "make room (`etcdctl compact`, `etcdctl defrag`), then `etcdctl alarm disarm`",
         )
         for field, said in fields(reply)

@@ -102,7 +102,7 @@ class OwnClaims:
                 partial(self._send_all, asks, request, deadline), deadline
             )
         except Crowded:
-            raise EngineUnavailable("too many claims are under way", sent=False) from None
+            raise EngineUnavailable("etcd: too many requests at once", sent=False) from None
 
     async def _send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
         ids = [ask.id for ask in asks]

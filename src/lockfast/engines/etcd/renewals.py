@@ -35,7 +35,7 @@ class Renewals:
             await self._places.prune(deadline)
         except EngineRefused as error:
             log.warning(
-                "etcd refused to delete expired claims, and waiters are blocked by them: %s", error
+                "etcd rejects the removal of expired locks, which block their waiters: %s", error
             )
         except EngineError:
             return

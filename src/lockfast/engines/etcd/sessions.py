@@ -122,8 +122,8 @@ class Sessions:
         self._base_is(changed)
         if stored > self._base:
             raise EngineRefused(
-                f"token_base={self._base} is below {stored}, which others use here: tokens would "
-                f"go back. Connect with token_base={stored}."
+                f"token_base={self._base} is below {stored}, which other clients use here, so "
+                f"tokens would go back. Connect with token_base={stored}."
             )
         return stored
 

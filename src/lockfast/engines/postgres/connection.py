@@ -32,7 +32,7 @@ BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 NOT_NOW = frozenset(["25000", "25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
-    "the schema is not installed, or not this version of it: run "
+    "the schema is not installed, or is of another version: run "
     "lockfast.engines.postgres.install(url) once"
 )
 OURS = (  # messages of libpq after which only another URL helps, and no later try
@@ -106,7 +106,9 @@ class Link:
             if not 0 <= self.micros < END:
                 raise ValueError("no time")
         except ValueError as error:
-            said = f"PostgreSQL at {self.where}: a greeting that cannot be read ({error})"
+            said = (
+                f"PostgreSQL at {self.where}: the greeting of the server cannot be read ({error})"
+            )
             raise EngineUnavailable(said[:500], sent=False) from error
         self._careful = isolation != b"read committed"
 

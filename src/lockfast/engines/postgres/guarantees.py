@@ -10,8 +10,9 @@ ASK = b"""SELECT pg_catalog.current_setting('server_version'),
  pg_catalog.current_setting('synchronous_standby_names')"""
 
 FORGETS = (
-    "a crash keeps every grant, the promotion of a replica that lagged may forget some, so two can "
-    "hold at once; tokens stay unique and in order through both while the servers' clocks agree"
+    "a crash keeps every grant; the promotion of a replica that lagged may forget some, so two "
+    "processes can hold a lock at once; tokens stay unique and in order through both while the "
+    "servers' clocks agree"
 )
 WAITS = (
     "a crash keeps every grant, and so does the promotion of a synchronous standby unless a commit "
@@ -38,7 +39,7 @@ def guarantees(rows: list[Row], *, deaf: bool, unverified: str | None) -> Guaran
         findings.append(
             Finding(
                 "a pooler in transaction mode",
-                "nothing can be heard through it, so waiters look every half second",
+                "notifications do not pass through it, so waiters poll every half second",
                 "add ?listen=postgresql://DIRECT to the URL",
             )
         )
@@ -46,8 +47,8 @@ def guarantees(rows: list[Row], *, deaf: bool, unverified: str | None) -> Guaran
         findings.append(
             Finding(
                 f"sslmode = {unverified}",
-                "the password went over the network to a server that did not have to prove who it "
-                "is, so another one can take it, and grant locks",
+                "the client sent the password to a server whose certificate it did not verify, so "
+                "another server can read it, and grant locks",
                 "add ?sslmode=verify-full&sslrootcert=PATH to the URL",
             )
         )

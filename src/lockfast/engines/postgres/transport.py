@@ -241,7 +241,7 @@ def _read(link: Link, rows: list[Row], read: Callable[[list[Row]], Reply]) -> Re
         return read(rows)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         link.close()
-        text = f"PostgreSQL at {link.where}: a reply that cannot be read ({error})"
+        text = f"PostgreSQL at {link.where}: the reply cannot be read ({error})"
         raise EngineUnavailable(text[:500], sent=True) from error
 
 

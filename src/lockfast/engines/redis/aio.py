@@ -86,7 +86,7 @@ class AioTransport:
             try:
                 await self._by(connection.send(PING), min(seconds / 3, DOUBT), address)
             except EngineUnavailable:
-                connection.drop("it ended while nobody used it")
+                connection.drop("the connection ended while it was idle")
             else:
                 return connection
             seconds = end - self._now()

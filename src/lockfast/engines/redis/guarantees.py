@@ -8,11 +8,12 @@ from lockfast.guarantees import Finding, Guarantees, Level
 
 PROMISE = {
     Level.FENCED: (
-        "a restart without its data or a failover may forget a grant, so two can hold at once; "
-        "tokens stay unique and in order through both while the servers' clocks agree"
+        "a restart without its data or a failover may forget a grant, so two processes can hold a "
+        "lock at once; tokens stay unique and in order through both while the servers' clocks agree"
     ),
     Level.EFFICIENCY: (
-        "a lock that is held may be evicted without any fault, so two can hold at once at any time"
+        "Redis may evict a lock that is held, without any fault, so two processes can hold it at "
+        "once at any time"
     ),
 }
 

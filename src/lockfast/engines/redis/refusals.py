@@ -26,8 +26,8 @@ class Refusals:
             # The advice on ACLs helps if a right is missing, but not if the password is wrong.
             lacking = "NOPERM" in str(error)
             log.warning(
-                "Redis at %s refuses the subscription to %s: %s. A waiter learns of its grant only "
-                "when it looks, every third of its ttl and every 3.3 s at most.%s",
+                "Redis at %s rejects the subscription to %s: %s. Waiters poll instead, every third "
+                "of their ttl and at least every 3.3 s.%s",
                 address,
                 channel,
                 error,

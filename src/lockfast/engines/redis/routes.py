@@ -110,7 +110,9 @@ class Routes:
         """Return lockfast's error for a malformed reply, and close the server's connections."""
         self._transport.forget(address)
         self._topology.doubt()
-        return EngineUnavailable(f"Redis at {address}: {error}, not an answer", sent=True)
+        return EngineUnavailable(
+            f"Redis at {address}: the reply cannot be read: {error}", sent=True
+        )
 
     async def _scripts(
         self,

@@ -135,7 +135,7 @@ class ThreadTransport:
         seconds = min(max((deadline - self._now()) / 3, 0.05), DOUBT)
         try:
             if connection.channel is None and connection.readable():
-                raise ConnectionResetError("it ended while nobody used it")
+                raise ConnectionResetError("the connection ended while it was idle")
             connection.exchange(PING, 1, self._now() + seconds)
         except BaseException as error:
             connection.sock.close()

@@ -121,7 +121,9 @@ class Login:
                 raise ValueError("no time")
             return ServerClock(seconds * UNITS + micros // 1000, received, UNITS)
         except (TypeError, ValueError) as error:
-            raise EngineUnavailable(f"Redis at {address} tells no time", sent=False) from error
+            raise EngineUnavailable(
+                f"Redis at {address} does not return its time", sent=False
+            ) from error
 
 
 class Sock(Protocol):
@@ -165,12 +167,12 @@ def failure(
     text = str(error)
     what = code(error)
     if what in LATER:
-        return EngineUnavailable(f"Redis at {address} cannot work now: {text}", sent=False)
+        return EngineUnavailable(f"Redis at {address} is not ready: {text}", sent=False)
     hints = {
         "NOAUTH": "put the password into the URL: redis://:PASSWORD@host",
         "WRONGPASS": "the user or password in the URL is wrong",
         "NOPERM": f"an administrator can grant all that lockfast needs: ACL SETUSER NAME {rights}",
-        "OOM": "Redis is full: raise maxmemory; locks must not be evicted",
+        "OOM": "Redis is out of memory: raise maxmemory, and keep maxmemory-policy noeviction",
     }
     hint = hints.get(what)
     return EngineRefused(f"Redis at {address}: {text}" + (f" ({hint})" if hint else ""))

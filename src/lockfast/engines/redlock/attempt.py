@@ -140,7 +140,7 @@ class Poll(Ballot):
             if not isinstance(error, EngineUnavailable):
                 return error
         reached = self.nodes - self.silent - len(self.failed)
-        strange = f", {len(self.strangers)} of them no members" if self.strangers else ""
+        strange = f", {len(self.strangers)} of them not members" if self.strangers else ""
         why = f": {self.errors[0].message}" if self.errors else ""
         return EngineUnavailable(
             f"{reached} of {self.nodes} Redis nodes answered{strange}, "
@@ -186,7 +186,7 @@ class Extension:
             return None
         why = f": {self._errors[0].message}" if self._errors else ""
         return EngineUnavailable(
-            f"{self._yes} of {self._nodes} Redis nodes have renewed it, {self._quorum} are needed"
+            f"{self._yes} of {self._nodes} Redis nodes renewed the lease, {self._quorum} are needed"
             + why,
             sent=True,
         )
@@ -271,4 +271,4 @@ def problem(reply: Any, address: Address) -> EngineError:
         return reply
     if isinstance(reply, hiredis.ReplyError):
         return failure(reply, address, messages.RIGHTS)
-    return EngineUnavailable(f"Redis at {address}: {reply!r} is no answer", sent=True)
+    return EngineUnavailable(f"Redis at {address}: the reply cannot be read: {reply!r}", sent=True)

@@ -60,9 +60,9 @@ class Claiming:
         """Propose a claim to all nodes at once, and again if the number was too low."""
         if ask.shape.kind is not Kind.LOCK:
             raise EngineRefused(
-                "Redlock locks exclusively: permits and readers that are counted by majorities of "
-                "independent nodes can exceed their number, since each majority counts others. Use "
-                "redis:// or postgresql:// for semaphores and read/write locks."
+                "Redlock has exclusive locks only. Independent nodes cannot count permits and "
+                "readers, because two majorities can count different ones. Use redis:// or "
+                "postgresql:// for semaphores and read/write locks."
             )
         if self._channel is None:
             self._channel = messages.PREFIX + ask.id[:22]
@@ -152,9 +152,9 @@ class Claiming:
         trial.open = trial.held = False
         if verdict is Verdict.STRANGERS:
             raise EngineRefused(
-                f"{len(poll.strangers)} of {self._size} Redis nodes are no members of this set. If "
-                "it is new, run lockfast.engines.redlock.install(url) once. If they lost their "
-                "data, read the page on Redlock first."
+                f"{len(poll.strangers)} of {self._size} Redis nodes are not members of this set. "
+                "If the set is new, run lockfast.engines.redlock.install(url) once. If the nodes "
+                "lost their data, read the page on Redlock first."
             )
         trial.waiting = ask.queue
         return poll.refused(trial, Verdict.SPLIT if told else verdict)

@@ -18,12 +18,12 @@ ADVISED = 3
 PROMISE = {
     Level.FENCED: (
         "any minority of nodes may be down, paused, wiped or have a wrong clock; a pause of the "
-        "holder, or a clock that jumps ahead on a node of its majority, can let two hold at once, "
-        "but tokens stay unique and in order, so a guarded resource is safe"
+        "holder, or a clock that jumps ahead on a node of its majority, can let two processes hold "
+        "a lock at once, but tokens stay unique and in order, so a guarded resource is safe"
     ),
     Level.EFFICIENCY: (
-        "too few nodes count for themselves, so the loss of one can let two hold at once and "
-        "tokens repeat"
+        "too few nodes are independent, so the loss of one can let two processes hold a lock at "
+        "once, with the same token"
     ),
 }
 
@@ -94,7 +94,7 @@ def _of_the_set(size: int, runs: Sequence[str]) -> list[Finding]:
         findings.append(
             Finding(
                 f"nodes = {size}",
-                f"it survives the loss of no more nodes than {size - 1} would",
+                f"the set survives the loss of no more nodes than {size - 1} would",
                 f"remove one, or add one: {size - 1} or {size + 1}",
             )
         )
@@ -111,14 +111,16 @@ def _of_the_set(size: int, runs: Sequence[str]) -> list[Finding]:
 
 def _of_a_node(name: str, node: Mapping[str, str] | None, *, member: bool) -> list[Finding]:
     if node is None:
-        return [Finding(f"{name} is down", "one node fewer may be lost", "start it")]
+        return [
+            Finding(f"{name} is down", "the set survives the loss of one node less", "start it")
+        ]
     findings = []
     if not member:
         findings.append(
             Finding(
-                f"{name} is no member",
-                "it refuses, since it has lost its data",
-                "it joins by itself, after the longest ttl, while clients are at work",
+                f"{name} is not a member",
+                "it has lost its data, and rejects every request",
+                "wait: it joins by itself after the longest ttl, while clients use the set",
             )
         )
     if _evicts(node):
@@ -133,8 +135,8 @@ def _of_a_node(name: str, node: Mapping[str, str] | None, *, member: bool) -> li
         findings.append(
             Finding(
                 f"{name} has a replica, or is one",
-                "a replica that takes its place has lost the last votes; it must join again",
-                "run each node alone: the others are its replicas",
+                "a replica that is promoted lacks the last votes, and must join again",
+                "run each node without replicas: the other nodes replace it",
             )
         )
     return findings

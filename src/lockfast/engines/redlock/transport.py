@@ -1,4 +1,4 @@
-"""What the Redlock engine needs of a transport: send to all nodes, and get answers as they come."""
+"""The interface of the transports: send to all nodes, and get answers as they come."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def read(target: Target) -> tuple[list[Address], Introduction, int]:
     base = base_of(options)
     number = options.get("db", target.path.removeprefix("/")) or "0"
     if not number.isdigit():
-        raise ValueError(f"not a database of {target.scheme}://: {number!r}")
+        raise ValueError(f"{target.scheme}:// has no database {number!r}")
     nodes = [Address(host, port or 6379) for host, port in target.hosts]
     if not nodes or len(set(nodes)) < len(nodes):
         raise ValueError("name each node once: redlock://h1,h2,h3,h4,h5")

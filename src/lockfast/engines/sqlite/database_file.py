@@ -135,8 +135,8 @@ def _mounts(where: str) -> dict[str, tuple[str, str]]:
         lines = MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         raise EngineRefused(
-            f"{where}: {MOUNTS} cannot be read, so nobody knows whether the folder is on a network "
-            f"filesystem: {error}"
+            f"{where}: {MOUNTS} cannot be read, so it is unknown whether the folder is on a "
+            f"network filesystem: {error}"
         ) from error
     found = {}
     for line in lines:  # 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw
@@ -155,5 +155,5 @@ def _mount_id(folder: Path, where: str) -> str:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise EngineRefused(f"{where}: the folder cannot be looked at: {error}") from error
+        raise EngineRefused(f"{where}: the folder cannot be read: {error}") from error
     return next((line.split()[1] for line in lines if line.startswith("mnt_id:")), "")

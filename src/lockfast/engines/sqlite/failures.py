@@ -18,8 +18,8 @@ WORDS = {
     sqlite3.SQLITE_READONLY: f"it can only be read. {RIGHTS}",
     sqlite3.SQLITE_PERM: f"a right is missing. {RIGHTS}",
     sqlite3.SQLITE_AUTH: f"a right is missing. {RIGHTS}",
-    sqlite3.SQLITE_FULL: "the disk is full. Locks cannot be taken, renewed or released until there "
-    "is space",
+    sqlite3.SQLITE_FULL: "the disk is full. Locks cannot be acquired, renewed or released until "
+    "there is space",
     sqlite3.SQLITE_NOTADB: "it is not a SQLite database, or is encrypted. Choose another path",
     sqlite3.SQLITE_CORRUPT: "it is damaged. Stop all processes that use it, and then remove it "
     "together with the files beside it that end in -wal and -shm",

@@ -1,4 +1,4 @@
-"""What one client hears: its waiting claims, and the grants that it has not been told of yet.
+"""The waiting claims of one client, and the grants that its heart has not received yet.
 
 There is no server that could send a message. While a claim of this client waits, the client asks
 every few milliseconds whether another process has written to the database. Only if one has, it

@@ -69,7 +69,7 @@ class Store:
         if self._lock.inside():
             raise EngineUnavailable(
                 f"{self} was called by a signal handler or a finalizer that interrupted it in the "
-                "same thread: hand the work over to another thread",
+                "same thread: do the work in another thread",
                 sent=False,
             )
         pause = FIRST
@@ -136,8 +136,8 @@ class Store:
             raise meant from error
         except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise EngineRefused(
-                f"{self} has tables that lockfast did not write like this. Stop all processes that "
-                f"use it, and then remove it ({error})"
+                f"{self} has content that lockfast did not write. Stop all processes that use it, "
+                f"and then remove it ({error})"
             ) from error
         finally:
             if not done and self._connection is not None and connection.in_transaction:
@@ -150,9 +150,9 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         if self.file.main() in _inherited:
             raise EngineRefused(
-                f"{self} was open when this process was forked, and lockfast was not told before. "
-                "SQLite cannot open the same file again in the child: use lockfast only after the "
-                "fork, or fork with os.fork()"
+                f"{self} was open when this process was forked, and the fork did not run Python's "
+                "hooks. SQLite cannot open the same file again in the child: use lockfast only "
+                "after the fork, or fork with os.fork()"
             )
         self._connection, self._main = connected(self.file)
         self._opened += 1
@@ -161,8 +161,8 @@ class Store:
     def _check(self, now: int = 0) -> None:
         """Raise `EngineUnavailable` if the file was deleted or replaced, and open the new one next.
 
-        Whoever opens the path now gets another file, and could get the same locks. A holder that
-        was granted a lock just before finds out by its next renewal.
+        Other processes that open the path now get another file, and could get the same locks. A
+        holder that was granted a lock just before finds out by its next renewal.
         """
         found = self.file.identity()
         self._identity = self._identity or found

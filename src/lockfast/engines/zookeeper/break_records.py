@@ -109,7 +109,7 @@ class Records:
         now = self._transport.now()
         pause = SHORTEST * 2 ** min(attempt, 5) * random.random()  # noqa: S311  # no secret
         if now + pause >= self._deadline:
-            raise EngineUnavailable("others change the records of breaks all the time", sent=False)
+            raise EngineUnavailable("other clients kept changing the records of breaks", sent=False)
         with suppress(Late):
             await self._transport.wait(self._transport.reply(), now + pause)
 

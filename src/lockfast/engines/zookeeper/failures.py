@@ -20,8 +20,8 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 HINTS = {
     AuthFailedError: ": wrong credentials",
-    InvalidACLError: ": the ensemble does not know who this client is, so nodes cannot be its own. "
-    "Let it check client certificates (ssl.clientAuth=need), or connect with acl=open",
+    InvalidACLError: ": the ensemble does not know this client, so the client cannot own nodes. "
+    "Let the servers check client certificates (ssl.clientAuth=need), or connect with acl=open",
 }
 UNKNOWN = (
     ConnectionLoss,
@@ -41,7 +41,7 @@ def failed(error: Exception, where: str) -> Exception:
     if isinstance(error, SessionExpiredError):
         return SessionLost()
     if not isinstance(error, KazooException):
-        said = f"ZooKeeper at {where}: an answer that cannot be read: {error!r}"
+        said = f"ZooKeeper at {where}: the reply cannot be read: {error!r}"
         return EngineUnavailable(said, sent=True)
     said = f"ZooKeeper at {where}: {type(error).__name__}"
     if isinstance(error, UNKNOWN):
@@ -64,6 +64,6 @@ def out_of_bounds(ttl: float, given: float, where: str) -> EngineRefused:
         ("at least", "minSessionTimeout") if given > ttl else ("at most", "maxSessionTimeout")
     )
     return EngineRefused(
-        f"a ttl of {ttl:g} s cannot be had: ZooKeeper at {where} keeps a session for "
-        f"{bound} {given:g} s. Ask for a ttl of {given:g}, or change {setting} of the servers."
+        f"a ttl of {ttl:g} s is not possible: ZooKeeper at {where} keeps a session for "
+        f"{bound} {given:g} s. Use a ttl of {given:g}, or change {setting} of the servers."
     )

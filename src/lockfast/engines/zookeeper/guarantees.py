@@ -25,7 +25,7 @@ SOUND = (3, 9, 4)
 up. ZOOKEEPER-4643, -4646 and -4712 are fixed in 3.9.3, and -4925, which came with it, in 3.9.4."""
 KEEPS = (
     "a grant survives the failure of any minority of the servers, and tokens stay unique and in "
-    "order through it; a holder that was paused for longer than its ttl is fenced by its token"
+    "order; a holder that is paused beyond its ttl may write late, and only a guard rejects that"
 )
 FORGETS = (
     "a grant survives the failure of any minority of the servers, except through the bugs that "
@@ -83,7 +83,7 @@ def _alone(members: int) -> list[Finding]:
     return [
         Finding(
             f"voting members = {members}",
-            "the failure of one stops every lock, and the loss of its data rewinds tokens",
+            "the failure of one stops every lock, and tokens go back if its data is lost",
             "Run an ensemble of three or five",
         )
     ]
@@ -95,8 +95,8 @@ def _forgetful(version: str) -> list[Finding]:
         return [
             Finding(
                 "version = unknown",
-                f"ensembles before {sound} may forget grants, and this one does not tell",
-                "Allow it: 4lw.commands.whitelist=srvr",
+                f"ensembles before {sound} may forget grants, and this one hides its version",
+                "Set 4lw.commands.whitelist=srvr",
             )
         ]
     if tuple(map(int, version.split("."))) >= SOUND:
@@ -117,8 +117,8 @@ def _bounded(shortest: float, longest: float) -> list[Finding]:
     return [
         Finding(
             f"a session lasts {shortest:g} to {longest:g} s",
-            "the default ttl of 30 s is refused",
-            "Ask for another ttl, or set "
+            "ZooKeeper rejects the default ttl of 30 s",
+            "Use another ttl, or set "
             + ("minSessionTimeout" if shortest > USUAL else "maxSessionTimeout"),
         )
     ]

@@ -84,7 +84,7 @@ class Pool:
                 session.retire()
                 return
         raise EngineRefused(
-            f"this client has live claims with {MOST} different ttls, and each ttl is a session of "
+            f"this client uses {MOST} different ttls at once, and each of them needs a session of "
             "ZooKeeper: use fewer"
         )
 

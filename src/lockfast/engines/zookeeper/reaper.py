@@ -97,7 +97,7 @@ class Reaper:
         except EngineError:
             return True  # a refusal, which may concern this node only
         except Exception:  # a bug: a dead reaper would let claims live for ever
-            log.exception("lockfast's reaper stumbled; it goes on")
+            log.exception("internal error while removing expired claims; lockfast continues")
         return True
 
     async def _remove(self, mine: OwnClaim, until: float) -> None:

@@ -104,7 +104,9 @@ class Recipe:
                     if first:
                         self._seen.pop(bucket, None)
             else:
-                raise EngineUnavailable(f"{folder} vanishes again and again", sent=False)
+                raise EngineUnavailable(
+                    f"another client deletes {folder} again and again", sent=False
+                )
             mine.child = path.rpartition("/")[2]
             mine.ticket = self._base.lift(stat.czxid)
         except EngineRefused:

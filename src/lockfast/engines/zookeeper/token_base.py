@@ -48,9 +48,9 @@ class Base:
                 ruling, version = 0, -1
             if ruling > self.value:
                 raise EngineRefused(
-                    f"tokens are lifted by {ruling} here: connect with token_base={ruling}, or the "
-                    "tokens of this client would be below those that others have. If that base was "
-                    f"a mistake, and no guard has seen such a token, delete {self.path}"
+                    f"other clients use token_base={ruling} here: connect with the same one, or "
+                    "the tokens of this client would be lower than theirs. If that base was a "
+                    f"mistake, and no guard has seen such a token, delete {self.path}"
                 )
             if ruling == self.value:
                 session.checked = changes
@@ -60,7 +60,7 @@ class Base:
     def _read(self, data: bytes | None) -> int:
         """Parse the stored base. Other programs may have written anything there."""
         if data is None or not re.fullmatch(rb"[0-9]{1,16}", data) or int(data) >= LIMIT:
-            raise EngineRefused(f"{self.path} is not a token base: set it to the right one")
+            raise EngineRefused(f"{self.path} does not contain a token base: correct or delete it")
         return int(data)
 
     async def _store(self, session: Session, version: int, deadline: float) -> None:

@@ -72,7 +72,7 @@ def _acl(said: str) -> list[ACL]:
         elif scheme and colon and id_:
             found.append(make_acl(scheme, id_, all=True))
         else:
-            raise ValueError(f"acl is creator, open or scheme:id, not {each!r}")
+            raise ValueError(f"acl must be creator, open or scheme:id, not {each!r}")
     return found
 
 
@@ -95,11 +95,11 @@ def _root(path: str) -> str:
     if parts == [""]:
         return "/lockfast"
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):
-        raise ValueError(f"not a path of ZooKeeper: {path!r}")
+        raise ValueError(f"this is not a path of ZooKeeper: {path!r}")
     return "/" + "/".join(parts)
 
 
 def _switch(said: str) -> bool:
     if said.lower() not in {"0", "1", "true", "false"}:
-        raise ValueError(f"true or false is wanted, not {said!r}")
+        raise ValueError(f"an option must be true or false, not {said!r}")
     return said.lower() in {"1", "true"}

@@ -42,7 +42,7 @@ class FileGuardCore:
             lease: The lease, or what `parse` of the HTTP guard returned.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             Unguarded: The file is on a network filesystem.
             TimeoutError: Another process has been writing for the guard's `timeout`.
             ValueError: The mark is unreadable or of another lock.
@@ -62,7 +62,7 @@ class FileGuardCore:
             data: The new content.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             Unguarded: The file is on a network filesystem.
             TimeoutError: Another process has been writing for the guard's `timeout`.
             ValueError: The mark is unreadable or of another lock.
@@ -82,7 +82,7 @@ class FileGuardCore:
             ready: The path of a complete file on the same filesystem.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             Unguarded: The file is on a network filesystem.
             TimeoutError: Another process has been writing for the guard's `timeout`.
             ValueError: The mark is unreadable or of another lock.
@@ -98,7 +98,7 @@ class FileGuardCore:
             lease: The lease, or what `parse` of the HTTP guard returned.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             Unguarded: The file is on a network filesystem.
             TimeoutError: Another process has been writing for the guard's `timeout`.
             ValueError: The mark is unreadable or of another lock.
@@ -157,8 +157,8 @@ class FileGuardCore:
             while not _taken(descriptor):
                 if time.monotonic() > end:
                     raise TimeoutError(
-                        f"another process is writing {self.path} since {self._timeout:g} s: "
-                        "perhaps it is paused. Nothing was written."
+                        f"another process has been writing to {self.path} for {self._timeout:g} "
+                        "s, and may be paused. Nothing was written."
                     )
                 time.sleep(POLL)
             yield

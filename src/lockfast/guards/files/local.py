@@ -39,7 +39,7 @@ def require_local(folder: Path) -> None:
     if kind in REMOTE:
         raise Unguarded(
             f"{str(folder)!r} is on a network filesystem ({kind}), where a file cannot be guarded: "
-            "a lock on it can be lost without a word. Use a guard of a database or object store."
+            "a flock can be lost silently there. Use a guard of a database or object store."
         )
 
 

@@ -35,7 +35,8 @@ def read(path: Path, name: str) -> Mark | None:
         raise ValueError(f"{path} is not a mark of lockfast: nothing was written") from error
     if owner != name:
         raise ValueError(
-            f"{path} is of the lock {owner!r}, not {name!r}: tokens of two locks do not compare"
+            f"{path} belongs to the lock {owner!r}, not {name!r}: the tokens of different locks "
+            "cannot be compared"
         )
     return mark
 
@@ -163,8 +164,8 @@ class MarkFolder(MutableMapping[str, Mark]):
 
     def _shared(self) -> RuntimeError:
         return RuntimeError(
-            f"{self._folder} is in use by another process. Marks there are right for one process "
-            "that serves the resource: with several, run a guard in the handler's transaction."
+            f"{self._folder} is in use by another process, and only one process can use it. If "
+            "several processes serve the resource, run a guard in the handler's transaction."
         )
 
     def _path(self, name: str) -> Path:

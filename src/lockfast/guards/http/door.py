@@ -135,7 +135,7 @@ class Door:
         except ValueError as error:
             raise Refused(problem.malformed(str(error))) from error
         if at.name != name:
-            raise Refused(problem.malformed(f"a token of {at.name!r} was shown to {name!r}"))
+            raise Refused(problem.malformed(f"a token of {at.name!r} cannot be used for {name!r}"))
         if at.shared and method not in SAFE:
             # A reader does not raise the mark to its own ticket, so its write would leave no trace.
             raise Refused(problem.shared(name))
@@ -148,7 +148,7 @@ class Door:
             return authenticated(request) is True
         except KeyError as error:
             raise Unguarded(
-                f"the request has no {error} yet: put FencingMiddleware inside of the middleware "
+                f"the request has no {error} yet: put FencingMiddleware inside the middleware "
                 "that authenticates"
             ) from error
 
@@ -158,8 +158,9 @@ class Door:
         if late and not self._warned:
             self._warned = True
             log.warning(
-                "authentication (%s) runs behind FencingMiddleware: anybody who can send a request "
-                "can raise a mark and lock the holder out. Put FencingMiddleware inside of it.",
+                "authentication (%s) runs inside FencingMiddleware, so anybody who can send a "
+                "request can raise a mark and lock the holder out. Put FencingMiddleware inside "
+                "the middleware that authenticates.",
                 ", ".join(late),
             )
 

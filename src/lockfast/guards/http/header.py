@@ -71,24 +71,22 @@ def parse(value: str) -> Shown:
     shortened = value[:_QUOTED]
     if item is None:
         raise ValueError(
-            f"{HEADER} is a token in quotes and its parameters, once: not {shortened!r}"
+            f"{HEADER} must be one token in quotes with its parameters, not {shortened!r}"
         )
     token, pairs = int(item[1]), _PARAMETER.findall(item[2])
     said = dict(pairs)
     if token > HIGHEST:
-        raise ValueError(f"{HEADER}: a token is below 2^53, and {token} is not")
+        raise ValueError(f"{HEADER}: a token must be below 2^53, not {token}")
     if len(said) < len(pairs):
         raise ValueError(f"{HEADER} has a parameter twice: {shortened!r}")
     if not _ID.fullmatch(said.get("id", "")):
         raise ValueError(
-            f"{HEADER} needs id, the 32 hexadecimal digits of the claim: {shortened!r}"
+            f"{HEADER} needs id, the 32 hexadecimal digits of the lease: {shortened!r}"
         )
     name = checked(unquote(said.get("name", ""), errors="strict"))
     floor = said.get("floor")
     if floor is None:
         return Shown(name, token, said["id"], token, shared=False)
     if not _FLOOR.fullmatch(floor) or int(floor) > token:
-        raise ValueError(
-            f"{HEADER}: a floor is a number from 1 to the ticket itself: {shortened!r}"
-        )
+        raise ValueError(f"{HEADER}: floor must be a number from 1 to the ticket: {shortened!r}")
     return Shown(name, token, said["id"], int(floor), shared=True)

@@ -45,7 +45,7 @@ def missing(name: str) -> Problem:
     return made(
         HTTPStatus.PRECONDITION_REQUIRED,
         "urn:lockfast:token-required",
-        f"writes to {name!r} need the header Fencing-Token, of whoever holds its lock",
+        f"a write to {name!r} needs the header Fencing-Token of the holder of its lock",
         {"name": name},
     )
 
@@ -70,14 +70,14 @@ def unknown(name: str) -> Problem:
     return made(
         HTTPStatus.FORBIDDEN,
         "urn:lockfast:token-not-accepted",
-        f"this request may not show a token of {name!r}, or nobody holds that token",
+        f"this request may not use a token of {name!r}, or no process holds that token",
         {"name": name},
     )
 
 
 def unverified(name: str) -> Problem:
     """Return the response to a token that `verify` cannot check, for lack of the engine: 503."""
-    why = f"whether this token of {name!r} is held cannot be verified now"
+    why = f"the service cannot verify the token of {name!r} now"
     return _later("urn:lockfast:unverified", why, name)
 
 

@@ -124,7 +124,7 @@ class ConditionalPuts:
         if found is not None and found.envelope.name != at.name:
             raise ValueError(
                 f"{key!r} is guarded by the lock {found.envelope.name!r}, not {at.name!r}: "
-                "tokens of two locks do not compare"
+                "the tokens of different locks cannot be compared"
             )
         try:
             return admit(None if found is None else found.envelope.mark, at)

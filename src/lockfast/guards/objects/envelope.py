@@ -62,6 +62,6 @@ def unpack(data: bytes) -> Envelope:
         return Envelope(said["name"], mark, said["nonce"], said["gone"], body)
     except Exception as error:  # deeply nested brackets raise a RecursionError
         raise ValueError(
-            "this object was not written by a guard, so it has no mark: write it anew, through "
-            "the guard, under a key of its own"
+            "this object was not written by a guard, so it has no mark: write it again through "
+            "the guard, under another key"
         ) from error

@@ -44,7 +44,7 @@ class ObjectGuardCore(ConditionalPuts):
             The body, or None if the object does not exist or was deleted.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             EngineRefused: The store ignores conditions, or reports changes without end.
             ValueError: The object was not written by a guard, or is guarded by another lock.
             TypeError: The lease is a permit of a semaphore.
@@ -69,7 +69,7 @@ class ObjectGuardCore(ConditionalPuts):
             body: The new body.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             EngineRefused: The store ignores conditions, or reports changes without end.
             ValueError: The object was not written by a guard, or is guarded by another lock.
             TypeError: The lease is a permit of a semaphore.
@@ -88,7 +88,7 @@ class ObjectGuardCore(ConditionalPuts):
             key: The key of the object.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             EngineRefused: The store ignores conditions, or reports changes without end.
             ValueError: The object was not written by a guard, or is guarded by another lock.
             TypeError: The lease is a permit of a semaphore.
@@ -109,7 +109,7 @@ class ObjectGuardCore(ConditionalPuts):
             parts: The bodies, by names of your own.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing changes.
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing changes.
             EngineRefused: The store ignores conditions, or reports changes without end.
             ValueError: The object was not written by a guard, or is guarded by another lock.
             TypeError: The lease is a permit of a semaphore.

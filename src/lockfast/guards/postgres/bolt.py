@@ -26,9 +26,9 @@ HOOK = BaseConnection._get_tx_start_command.__name__
 # psycopg calls this method before every statement, in autocommit too, to begin a transaction.
 START = BaseConnection._start_query.__name__
 ENDED = (
-    "the guarded transaction had ended before its block did: by an error that the block has "
-    "swallowed, or by a commit or rollback of its own. What comes after that is not guarded, so it "
-    "is refused: leave the block, and begin another one."
+    "the guarded transaction had ended before its block did: by an error that the block caught, or "
+    "by a commit or rollback in the block. The guard rejects later statements, because it has not "
+    "checked their transaction. Leave the block, and begin another one."
 )
 
 

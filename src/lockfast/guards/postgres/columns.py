@@ -190,7 +190,7 @@ class Columns(ColumnsCore):
             values: The new values by column. A value may also be an expression of `psycopg.sql`.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
             TypeError: The lease is a permit of a semaphore.
             psycopg.Error: The database has failed.
@@ -211,7 +211,7 @@ class Columns(ColumnsCore):
             key: The columns and values that identify the row.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
             TypeError: The lease is a permit of a semaphore.
             psycopg.Error: The database has failed.
@@ -257,7 +257,7 @@ class AsyncColumns(ColumnsCore):
             values: The new values by column. A value may also be an expression of `psycopg.sql`.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
             TypeError: The lease is a permit of a semaphore.
             psycopg.Error: The database has failed.
@@ -276,7 +276,7 @@ class AsyncColumns(ColumnsCore):
             key: The columns and values that identify the row.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
             TypeError: The lease is a permit of a semaphore.
             psycopg.Error: The database has failed.

@@ -176,7 +176,7 @@ class PostgresGuard(Generic[Row]):
             leases: One or more leases, or what `parse` of the HTTP guard returned.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LeaseLost: A lease is not held any more.
             TypeError: There is no lease, or a lease is a permit of a semaphore.
             psycopg.Error: The database has failed, or the connection is in a transaction.
@@ -201,7 +201,7 @@ class PostgresGuard(Generic[Row]):
             A context manager. `with` returns a cursor.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then, and nothing is
+            StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is
                 written.
             LeaseLost: A lease is not held any more.
             Unguarded: The block has ended the transaction and sent another statement, or a trigger
@@ -251,7 +251,7 @@ class AsyncPostgresGuard(Generic[Row]):
             leases: One or more leases, or what `parse` of the HTTP guard returned.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             LeaseLost: A lease is not held any more.
             TypeError: There is no lease, or a lease is a permit of a semaphore.
             psycopg.Error: The database has failed, or the connection is in a transaction.

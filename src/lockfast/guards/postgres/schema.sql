@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS lockfast_guard.mark (
 CREATE OR REPLACE FUNCTION lockfast_guard.keep_v1() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RAISE EXCEPTION 'marks are kept for ever: without its mark a name lets stale holders in again';
+  RAISE EXCEPTION 'marks cannot be deleted: without its mark, a lock would admit stale holders again';
 END
 $$;
 
@@ -112,7 +112,7 @@ BEGIN
     -- that case the second round compares with it.
   END LOOP;
   SELECT m.token INTO v_current FROM lockfast_guard.mark m WHERE m.name = p_name;
-  RAISE EXCEPTION 'lockfast: token % on % is stale, token % has been there',
+  RAISE EXCEPTION 'lockfast: token % of the lock % is stale, the guard has already seen token %',
     p_token, encode(p_name, 'escape'), v_current
     USING ERRCODE = 'LF001', DETAIL = v_current || ' ' || encode(p_name, 'hex');
 END
@@ -164,7 +164,7 @@ BEGIN
   WHERE c.id = p_id AND c.name = p_name AND NOT c.waits AND c.expires > lockfast.micros_v1()
   FOR KEY SHARE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'lockfast: the lease % on % is gone', p_id, encode(p_name, 'escape')
+    RAISE EXCEPTION 'lockfast: the engine no longer has the lease % on %', p_id, encode(p_name, 'escape')
       USING ERRCODE = 'LF003', DETAIL = '0 ' || encode(p_name, 'hex');
   END IF;
 END
@@ -226,7 +226,7 @@ CREATE OR REPLACE FUNCTION lockfast_guard.truncate_v1() RETURNS trigger LANGUAGE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_NARGS > 1 THEN
-    RAISE EXCEPTION 'lockfast: no one lock covers all rows of %', TG_RELID::regclass
+    RAISE EXCEPTION 'lockfast: no single lock covers all rows of %', TG_RELID::regclass
       USING ERRCODE = 'LF002', HINT = 'Delete the rows, each under its own lock.';
   END IF;
   PERFORM lockfast_guard.demand_v1(TG_ARGV[0], TG_RELID::regclass::text);
@@ -284,7 +284,7 @@ BEGIN
       WHERE attrelid = p_table AND attname = part AND attnum > 0 AND NOT attisdropped
     )
   ) THEN
-    RAISE EXCEPTION 'a lock''s name for % has columns of it in braces, this one has not: %',
+    RAISE EXCEPTION 'the lock''s name for % must have columns of that table in braces: %',
       p_table, p_name;
   END IF;
   SELECT string_agg(quote_literal(part), ', ' ORDER BY place) INTO v_args

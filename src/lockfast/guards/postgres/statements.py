@@ -170,6 +170,6 @@ def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
     if state == STALE:
         return refused(lease, int(current))
     if isinstance(lease, Shown):
-        return LeaseLost(lease.name, lease.token, Loss.GONE)
+        return LeaseLost(lease.name, lease.token, Loss.GONE, exclusive=not lease.shared)
     lease.fenced(Loss.GONE)
     return lost(lease.claim)

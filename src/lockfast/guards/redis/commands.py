@@ -34,7 +34,7 @@ class Rule(NamedTuple):
 def rule(info: Sequence[Any] | None, name: str) -> Rule:
     """Return the rules in a reply to COMMAND INFO. Raise `ValueError` for an unknown command."""
     if info is None:
-        raise ValueError(f"this Redis knows no command {name!r}: nothing was applied")
+        raise ValueError(f"this Redis has no command {name!r}: nothing was applied")
     flags = {text(flag) for flag in info[2]}
     first = 0 if "movablekeys" in flags else info[3]
     return Rule(info[1], first, info[4], info[5], "noscript" not in flags)
@@ -44,11 +44,11 @@ def fits(rule: Rule, command: Command) -> None:
     """Raise `ValueError` if the command has a wrong number of words, or cannot run in a script."""
     size = len(command)
     if size != rule.arity if rule.arity >= 0 else size < -rule.arity:
-        raise ValueError(f"{command[0]!r} takes other arguments than these: nothing was applied")
+        raise ValueError(f"{command[0]!r} has a wrong number of arguments: nothing was applied")
     if size > LONGEST:
         raise ValueError(f"{command[0]!r} has over {LONGEST} words: split it. Nothing was applied")
     if not rule.scripted:
-        raise ValueError(f"Redis runs no {command[0]!r} in a script, so it cannot be guarded")
+        raise ValueError(f"Redis does not run {command[0]!r} in scripts, so it cannot be guarded")
 
 
 def keys(rule: Rule, command: Command) -> list[bytes]:

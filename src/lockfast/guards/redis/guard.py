@@ -65,8 +65,8 @@ class PartlyApplied(LockfastError):
         self.failed = failed
         self.replies = list(replies)
         super().__init__(
-            f"command {failed + 1} for {name!r} failed: {error}. The {failed} before it were "
-            "applied, and those after it were not."
+            f"command {failed + 1} for {name!r} failed: {error}. The {failed} before it are "
+            "applied, and those after it are not."
         )
 
 
@@ -80,7 +80,7 @@ class RedisGuardCore:
             kind = "a blocking" if self._tasks else "an asyncio"
             raise TypeError(f"this is {kind} client: use {other}")
         if tag is not None and (not tag or "}" in tag):
-            raise ValueError(f"a hash tag is not empty and has no closing brace: {tag!r}")
+            raise ValueError(f"a hash tag must not be empty or contain a closing brace: {tag!r}")
         self._client = client
         self._tag = tag
         self._rules: dict[Word, Rule] = {}
@@ -104,7 +104,7 @@ class RedisGuardCore:
             lease: The lease, or what `parse` of the HTTP guard returned.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             TypeError: The lease is a permit of a semaphore.
         """
         await self._apply(lease, ())
@@ -120,7 +120,7 @@ class RedisGuardCore:
             The replies as Redis sends them. `SET` returns b"OK", not True.
 
         Raises:
-            StaleToken: A later holder has been there. The lease is LOST then.
+            StaleToken: The guard has seen a higher token. The lease is LOST.
             ValueError: A command is malformed, or on a cluster a key is in another slot than the
                 mark. Nothing is applied.
             PartlyApplied: A command failed because of the data, such as a wrong type. The commands
@@ -170,12 +170,12 @@ class RedisGuardCore:
         """Raise if a command's name or its number of words is wrong."""
         if not command:
             raise ValueError(
-                "a command is a sequence of words, such as ('SET', 'total', 42), and this one is "
-                "empty: nothing was applied"
+                "a command must be a sequence of words, such as ('SET', 'total', 42), and this one "
+                "is empty: nothing was applied"
             )
         name = command[0]
         if not isinstance(name, str):
-            raise TypeError(f"a command begins with its name, a str, not {name!r}")
+            raise TypeError(f"a command must begin with its name, a str, not {name!r}")
         if name not in self._rules:  # in a script with the mark as key: it goes to the right node
             (info,) = await self._send("EVAL", _INFO, 1, mark, name)
             self._rules[name] = known.rule(info, name)

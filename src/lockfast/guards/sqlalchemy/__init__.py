@@ -65,7 +65,7 @@ def seal(session: Session, *leases: Holder) -> None:
         leases: One or more leases, or what `parse` of the HTTP guard returned.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is written.
         LeaseLost: A lease is not held any more.
         TypeError: There is no lease, or a lease is a permit of a semaphore.
         sqlalchemy.exc.SQLAlchemyError: The database has failed, or the session is in a transaction.
@@ -86,7 +86,7 @@ def transaction(session: Session, *leases: Holder, check_lease: bool = False) ->
         The session.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is written.
         LeaseLost: A lease is not held any more.
         Unguarded: The block has ended the transaction and sent another statement, or a trigger
             guards a row by another lock.
@@ -121,7 +121,7 @@ async def async_seal(session: AsyncSession, *leases: Holder) -> None:
         leases: One or more leases, or what `parse` of the HTTP guard returned.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is written.
         LeaseLost: A lease is not held any more.
         TypeError: There is no lease, or a lease is a permit of a semaphore.
         sqlalchemy.exc.SQLAlchemyError: The database has failed, or the session is in a transaction.
@@ -144,7 +144,7 @@ async def async_transaction(
         The session.
 
     Raises:
-        StaleToken: A later holder has been there. The lease is LOST then, and nothing is written.
+        StaleToken: The guard has seen a higher token. The lease is LOST, and nothing is written.
         LeaseLost: A lease is not held any more.
         Unguarded: The block has ended the transaction and sent another statement, or a trigger
             guards a row by another lock.
@@ -179,7 +179,7 @@ def _database(session: Session) -> Database:
     """Return how to check leases in the database of a session."""
     name = session.get_bind().dialect.name
     if name not in _DATABASES:
-        raise InvalidRequestError(f"lockfast guards {', '.join(_DATABASES)} and not {name}")
+        raise InvalidRequestError(f"lockfast can guard {', '.join(_DATABASES)}, but not {name}")
     return _DATABASES[name]
 
 
@@ -214,7 +214,7 @@ def _commit(session: Session, leases: tuple[Holder, ...], block: Block) -> None:
     try:
         if session.get_transaction() is not block.transaction or not block.transaction.is_active:
             raise InvalidRequestError(
-                "the guarded transaction was ended within its block: what came after that was not "
+                "the block has ended the guarded transaction, so its later statements were not "
                 "guarded"
             )
         session.flush()

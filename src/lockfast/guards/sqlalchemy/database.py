@@ -1,4 +1,4 @@
-"""What the guard needs of a database, and which databases it works with."""
+"""The interface of a database to the guard, and which databases it works with."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PostgresDatabase:
         driver: Any = connection.connection.dbapi_connection
         if driver.autocommit:
             raise InvalidRequestError(
-                "in AUTOCOMMIT nothing can be guarded: the check would be over before the write"
+                "the guard does not work in AUTOCOMMIT: the check ends before the write"
             )
         for call in entering(leases, check_lease=check):
             connection.exec_driver_sql(call)

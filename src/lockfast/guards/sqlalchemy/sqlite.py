@@ -48,7 +48,7 @@ class SqliteDatabase:
         self.seal(connection, leases)
         if not _within(connection):
             raise InvalidRequestError(
-                "in AUTOCOMMIT nothing can be guarded: the check is over before the write"
+                "the guard does not work in AUTOCOMMIT: the check ends before the write"
             )
         connection.exec_driver_sql(BEGIN)
 
@@ -83,8 +83,9 @@ class SqliteDatabase:
 
 
 ENDED = (
-    "the guarded transaction had ended before its block did, by a commit or rollback of its own. "
-    "What comes after that is not guarded, so it is refused: leave the block, and begin another."
+    "the guarded transaction had ended before its block did, by a commit or rollback in the block. "
+    "The guard rejects later statements, because it has not checked their transaction. Leave the "
+    "block, and begin another one."
 )
 
 

@@ -31,7 +31,7 @@ class Leading(Scheduler):
         try:
             self._follow()
         except EngineError as error:
-            log.warning("nobody can tell who leads %r: %s", self._election.name, error)
+            log.warning("the leader of %r could not be read: %s", self._election.name, error)
         return LOOK
 
     @property
@@ -39,7 +39,7 @@ class Leading(Scheduler):
         election = self.app.conf.get("lockfast_beat")
         if not isinstance(election, Election):
             raise TypeError(
-                "app.conf.lockfast_beat is the election of beats: client.election('beat', ttl=10)"
+                "set app.conf.lockfast_beat to an election, such as client.election('beat', ttl=10)"
             )
         return election
 

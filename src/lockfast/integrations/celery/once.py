@@ -57,7 +57,7 @@ def once(
                 print("writing the report of", day)
     """
     if on_busy not in {"skip", "retry"}:
-        raise ValueError(f"on_busy is 'skip' or 'retry', not {on_busy!r}")
+        raise ValueError(f"on_busy must be 'skip' or 'retry', not {on_busy!r}")
     client.lock(name, ttl=ttl, at_least=at_least)  # raises here, not in a worker, if they are wrong
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:

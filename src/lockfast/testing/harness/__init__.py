@@ -1,1 +1,1 @@
-"""What the contract suite runs on: one engine under test, with threads or asyncio."""
+"""The harness of the contract suite: one engine under test, with threads or asyncio."""
