@@ -73,6 +73,8 @@ test: ## Run the tests, on real servers that they start themselves
 	$(ON_GEVENT) $(UVLOOP)
 
 wide: ## What CI leaves out: every engine on uvloop, every Python, other versions of the servers
+	LOCKFAST_TEST_BATCH=8 $(TRIES) -n 4 tests/contract/test_memory.py tests/contract/test_redis.py
+	LOCKFAST_TEST_BATCH=off $(TRIES) -n 4 tests/contract/test_postgres.py tests/contract/test_etcd.py
 	$(ON_UVLOOP) tests/contract
 	$(BIN)/python scripts/pythons.py
 	$(BIN)/python scripts/server_versions.py
@@ -84,6 +86,7 @@ models: ## Check the models of the protocol, those that must be refuted too
 faults: models ## Every model, 5,000 seeds of the simulation, real faults on every engine, mutants
 	$(BIN)/python -m tests.robustness.simulation --seeds 5000
 	$(BIN)/python -m tests.robustness.simulation --redlock --seeds 100
+	$(BIN)/python -m tests.robustness.simulation --batched --seeds 400
 	$(BIN)/python -m tests.robustness ci
 	$(BIN)/python -m tests.robustness controls
 	$(BIN)/python -m tests.robustness killed

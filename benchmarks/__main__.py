@@ -21,7 +21,7 @@ BENCHMARKS = {
     "guard": guard,
     "together": together,
 }
-ON_EVERY_ENGINE = ("pair", "handoff", "together")
+ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "together")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lockfast
 from benchmarks.rounds import Work, cpu_us, fitted, interleave, rate, ratio
 from benchmarks.stage import Figure, Result, Stage, slug
+from benchmarks.unbatched import Unbatched
 
 TTL = 30.0
 
@@ -14,8 +15,10 @@ def run(stage: Stage) -> Result:
     with (
         side.start() as server,
         lockfast.connect(server.url) as client,
-        side.pairs(server) as others,
+        lockfast.connect(server.url, engine=Unbatched()) as unbatched,
+        side.pairs(server) as pairs,
     ):
+        others = {"unbatched": _lockfast(unbatched), **pairs}
         works = {"lockfast": _lockfast(client), **others}
         turns = {name: fitted(work, stage.pick(0.1, 0.02)) for name, work in works.items()}
         results = interleave(turns, stage.count(50, 3), stage.say)
@@ -39,7 +42,7 @@ def run(stage: Stage) -> Result:
 
 
 def _lockfast(client: lockfast.Client) -> Work:
-    lock = client.lock("lockfast", ttl=TTL)
+    lock = client.lock(f"pair {id(client)}", ttl=TTL)
 
     def work(count: int) -> None:
         for _ in range(count):

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
-from benchmarks.against.redis import TTL, task_pairs
 from benchmarks.rounds import Work, cpu_us, fitted, interleave, rate, ratio
-from benchmarks.stage import Result, Stage
+from benchmarks.stage import Figure, Result, Stage, slug
+from benchmarks.unbatched import Unbatched
 from lockfast import aio
 
 TASKS = 100
+TTL = 30.0
 
 
 def run(stage: Stage) -> Result:
+    """Measure. Other engines than Redis are compared with what one thread of `pair` can do."""
+    side = stage.against
     # One runner for both sides: a turn is one run of the same plain event loop.
-    with stage.against.start() as server, asyncio.Runner() as runner:
-        client = aio.connect(server.url)
-        others, close_others = runner.run(task_pairs(server, TASKS, runner))
-        works = {"lockfast": _lockfast(client, runner), **others}
+    with ExitStack() as stack:
+        server = stack.enter_context(side.start())
+        runner = stack.enter_context(asyncio.Runner())
+        clients = {
+            "lockfast": aio.connect(server.url),
+            "unbatched": aio.connect(server.url, engine=Unbatched()),
+        }
+        for client in clients.values():
+            stack.callback(_close, runner, client)
+        peers = side.tasks(server, runner, TASKS) if side.tasks else side.pairs(server)
+        others: dict[str, Work] = stack.enter_context(peers)
+        works = {name: _lockfast(client, runner) for name, client in clients.items()} | others
         turns = {name: fitted(work, stage.pick(0.2, 0.05), TASKS) for name, work in works.items()}
         results = interleave(turns, stage.count(30, 3), stage.say)
-        runner.run(client.close())
-        runner.run(close_others())
     rates = {name: round(rate(turns)) for name, turns in results.items()}
     cpus = {name: round(cpu_us(turns), 1) for name, turns in results.items()}
-    # redis-py in the set-up that suits it best.
-    best = max(others, key=lambda name: rates[name])
     ours = results["lockfast"]
+    figures: dict[str, Figure] = {}
+    if side.tasks is None:
+        compared = {slug(name): name for name in results if name != "lockfast"}
+    else:  # redis-py in the set-up that suits it best
+        figures["best_of_redis_py"] = best = max(others, key=lambda name: rates[name])
+        compared = {"redis_py": best, "unbatched": "unbatched"}
+    for word, name in compared.items():
+        figures[f"ratio_to_{word}"] = round(ratio(ours, results[name]), 3)
+        figures[f"cpu_ratio_to_{word}"] = round(ratio(ours, results[name], lambda t: t.cpu_us), 3)
     return Result(
         figures={
-            "ratio_to_redis_py": round(ratio(ours, results[best]), 3),
-            "cpu_ratio_to_redis_py": round(ratio(ours, results[best], lambda t: t.cpu_us), 3),
+            **figures,
             "tasks": TASKS,
-            "best_of_redis_py": best,
             "pairs_per_second": rates,
             "cpu_us_per_pair": cpus,
         },
@@ -60,4 +75,8 @@ def _lockfast(client: aio.AsyncClient, runner: asyncio.Runner) -> Work:
     async def all_of_them(count: int) -> None:
         await asyncio.gather(*(loop(lock, count) for lock in locks))
 
-    return lambda count: runner.run(all_of_them(count // TASKS))
+    return lambda count: runner.run(all_of_them(max(count // TASKS, 1)))
+
+
+def _close(runner: asyncio.Runner, client: aio.AsyncClient) -> None:
+    runner.run(client.close())

@@ -1,5 +1,6 @@
 """What holds for all tests: signals work as in a terminal, and each failure is recorded."""
 
+import os
 import signal
 import threading
 from collections.abc import Generator, Iterator
@@ -7,6 +8,8 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lockfast import engines
+from lockfast.engines.batching import Batching
 from lockfast.errors import LockfastError
 from tests.order import order
 from tests.stolen import LOOK, Watch, record, wait_quiet
@@ -25,6 +28,14 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("tests"), max_examples=20)
 settings.load_profile("tests")
+
+
+# "off" or a number: how many claims every engine gets in one call, whatever it asks for.
+if batch := os.environ.get("LOCKFAST_TEST_BATCH"):
+    size = 1 if batch == "off" else int(batch)
+    engines._batched = lambda engine, runtime: (
+        Batching(engine, runtime, size) if size > 1 else engine
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ A new file here is all that a new engine needs: `postgres.py` with `AGAINST` in 
 
 from __future__ import annotations
 
+import asyncio
 import pkgutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -41,6 +42,8 @@ class Against(Generic[S]):
     """Peers whose locks two processes fight for: see `benchmarks.fight`. The first is compared."""
     floor: str = "bare"
     """The name among `pairs` of as many calls of the same driver, with nothing around them."""
+    tasks: Callable[[S, asyncio.Runner, int], AbstractContextManager[dict[str, Work]]] | None = None
+    """Peers for so many tasks, each with a lock of its own. None: compare with `pairs`."""
     unit: tuple[str, Main] | None = None
     """A message from process to process, its name and its `main`: the unit of the handoff."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from urllib.parse import urlsplit
@@ -57,10 +57,9 @@ def _loop(acquire: Callable[[], object], release: Callable[[], object]) -> Work:
     return work
 
 
-async def task_pairs(
-    server: Redis, tasks: int, runner: asyncio.Runner
-) -> tuple[dict[str, Work], Callable[[], Coroutine[object, object, None]]]:
-    """Give redis-py's asyncio lock in the set-ups that may suit it, and how to close them all."""
+@contextmanager
+def task_pairs(server: Redis, runner: asyncio.Runner, tasks: int) -> Iterator[dict[str, Work]]:
+    """redis-py's asyncio lock in the set-ups that may suit it."""
     clients = {
         "redis-py": AsyncRedis.from_url(server.url),
         "redis-py, RESP2": AsyncRedis.from_url(server.url, protocol=2),
@@ -68,18 +67,14 @@ async def task_pairs(
             BlockingConnectionPool.from_url(server.url, max_connections=32, timeout=60)
         ),
     }
-
-    async def close() -> None:
-        for client in clients.values():
-            await client.aclose()
-
-    works = {
+    yield {
         name: _tasks(
             [client.lock(f"{name} {i}", timeout=TTL, blocking=False) for i in range(tasks)], runner
         )
         for name, client in clients.items()
     }
-    return works, close
+    for client in clients.values():
+        runner.run(client.aclose())
 
 
 def _tasks(locks: list[AsyncLock], runner: asyncio.Runner) -> Work:
@@ -181,4 +176,5 @@ AGAINST = Against(
     locks={"redis-py": _redis_py},
     floor="raw",
     unit=("publish", _publish),
+    tasks=task_pairs,
 )

@@ -15,6 +15,7 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import MODES, CrowdContract, Stage, WakeContract
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
 from tests.contract.benches import EtcdBench
+from tests.contract.raw import raw
 from tests.servers import Etcd, EtcdCluster, Proxy, free_port, wait_until
 
 QUICK = 2.0  # seconds: less than a waiter's beat on a ttl of 30 s, which is 3.3
@@ -48,7 +49,7 @@ def run(stage: Stage, play: Coroutine[Any, Any, None]) -> None:
 
 def asked(client: AnyClient, cluster: EtcdCluster) -> Etcd:
     """Tell the member that a client asks at present."""
-    address = client._session.engine._transport.address  # type: ignore[attr-defined]  # etcd's, not the port's
+    address = raw(client)._transport.address
     return next(node for node in cluster.nodes if node.address == address)
 
 
@@ -250,7 +251,7 @@ def test_a_waiter_is_woken_at_once_also_after_a_login_was_made_anew(
         client, other = stage.client(), stage.client()
         await hand_over(client, other)  # from here on there is a stream
         await stage.mode.sleep(2.5)  # and its token is over
-        engine: Any = other._session.engine
+        engine = raw(other)
         call, calls = engine._transport.call, []
 
         async def count(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
@@ -321,7 +322,7 @@ def test_a_claim_that_could_not_be_given_up_in_time_does_not_stay_for_ever(stage
     async def play() -> None:
         client, other = stage.client(), stage.client()
         at_work = await acquire(client.lock("y", ttl=2.0))  # its lease is kept alive
-        engine: Any = client._session.engine
+        engine = raw(client)
         call, resign = engine._transport.call, engine.resign
 
         async def unheard(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
@@ -350,7 +351,7 @@ def test_an_inspection_bears_that_one_of_its_own_claims_ends_meanwhile(stage: St
         client, other = stage.client(), stage.client()
         lease = await acquire(client.lock("x", ttl=5.0))
         waiting = stage.mode.start(acquire(other.lock("x", ttl=5.0), 10))
-        engine: Any = client._session.engine
+        engine = raw(client)
         ask = engine._transport.call_all
 
         async def meanwhile(*args: Any) -> list[bytes]:  # noqa: ANN401  # handed on

@@ -19,6 +19,7 @@ from lockfast.testing.harness.state_machine import SIZES, TTLS, Sizes
 from lockfast.testing.harness.twins import NAMES, Claim
 from lockfast.testing.harness.verbs import acquire, release
 from tests.contract.benches import EtcdBench
+from tests.contract.raw import raw
 from tests.servers import EtcdCluster
 
 COPIES = 4  # of a claim: more than are lost of it
@@ -126,7 +127,7 @@ def test_a_lost_reply_lets_no_semaphore_in_beside_a_lock(
         lease = await acquire(holder.lock("x", ttl=8.0))
         # Its lease for waiters is there, so etcd would put the claim behind the lock.
         warm = await acquire(client.lock("warm", ttl=8.0))
-        lose(client._session.engine, what, methods=(method,))
+        lose(raw(client), what, methods=(method,))
         with pytest.raises(KindMismatch):
             await acquire(client.semaphore("x", 5, ttl=8.0), 5)
         await release(warm)

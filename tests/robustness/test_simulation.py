@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.robustness.simulation import ballots, redlock
+from tests.robustness.simulation import ballots, batched, redlock
 from tests.robustness.simulation.many import run_many
 from tests.robustness.simulation.mutants import MUTANTS, switched_in
 from tests.robustness.simulation.run import Outcome, run
@@ -82,7 +82,23 @@ def test_a_broken_way_of_building_redlock_is_found(mutant: str) -> None:
         assert any(redlock.run(seed).broken for seed in seeds), "the simulation cannot tell"
 
 
-@pytest.mark.parametrize("once", [run, redlock.run])
+def test_no_rule_is_broken_by_clients_that_batch() -> None:
+    seen: Counter[str] = Counter()
+    for batch in run_many(0, SEEDS // 4, 1, batched.run):
+        assert batch.broken == {}, "python -m tests.robustness.simulation --batched --seed N"
+        seen += batch.seen
+    assert [what for what in ("grants", "claims made together", "wipe") if not seen[what]] == []
+
+
+@pytest.mark.parametrize("mutant", batched.MUTANTS)
+def test_a_broken_way_of_batching_is_found(mutant: str) -> None:
+    first = batched.FOUND[mutant]
+    with batched.switched_in(mutant):
+        seeds = range(first, first + ENOUGH)
+        assert any(batched.run(seed).broken for seed in seeds), "the simulation cannot tell"
+
+
+@pytest.mark.parametrize("once", [run, redlock.run, batched.run])
 def test_a_seed_replays_to_the_last_message(once: Callable[..., Outcome]) -> None:
     first = once(11, tracing=True).trace
     assert len(first) > 100

@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
+from lockfast.engines.batching import Batching
 from lockfast.port import PORT, Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
@@ -66,9 +67,17 @@ def choose(
     """Return a function that makes a client's engine, and the parsed URL (None without a URL)."""
     target = None if factory is not None and url is None else parse(url)
     if factory is not None:
-        return partial(_checked(factory, "engine="), target, runtime), target
-    assert target is not None  # noqa: S101  # without a factory, it was parsed above
-    return opener(target, runtime), target
+        make: Callable[[], Engine] = partial(_checked(factory, "engine="), target, runtime)
+    else:
+        assert target is not None  # noqa: S101  # without a factory, it was parsed above
+        make = opener(target, runtime)
+    return lambda: _batched(make(), runtime), target
+
+
+def _batched(engine: Engine, runtime: Threads | Aio) -> Engine:
+    """Return an engine that batches requests, if the engine wants that."""
+    size = getattr(engine, "batch", 1)
+    return Batching(engine, runtime, size) if size > 1 else engine
 
 
 def system(target: Target) -> str:

@@ -17,7 +17,7 @@ the engine's clock. No other time crosses the port.
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Engine, Renewer, Replaceable
+from lockfast.port.engine import Batched, Engine, Renewer, Replaceable
 from lockfast.port.limits import (
     CLOSING,
     LONGEST,
@@ -49,6 +49,7 @@ __all__ = [
     "SHORTEST",
     "TOMB_MARGIN",
     "Ask",
+    "Batched",
     "Blocker",
     "Engine",
     "Entry",

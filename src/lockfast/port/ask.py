@@ -9,7 +9,7 @@ from lockfast.port.shape import Shape
 class Ask:
     """The request for one claim. If it is sent again, the copy has the same content."""
 
-    __slots__ = ("id", "late", "not_after", "packed", "payload", "queue", "shape")
+    __slots__ = ("alone", "id", "late", "not_after", "packed", "payload", "queue", "shape")
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class Ask:
         self.queue = queue
         self.not_after = not_after
         self.payload = payload
+        self.alone = False
+        """Whether it is sent by itself, because a call that it shared with others has failed."""
         self.packed: object = None
         """The claim in the engine's own encoding. An engine may keep it here, to encode it once."""
         self.late = ServerTime(0)

@@ -44,6 +44,16 @@ class Replaceable(Protocol):
         ...
 
 
+class Batched(Protocol):
+    """An engine that wants the requests of several callers in one call: see `engines.batching`.
+
+    `batch` is optional. Without it, each request is a call of its own.
+    """
+
+    batch: int
+    """How many claims one call of `claim_all`, `renew` or `resign` carries at most."""
+
+
 class Engine(Protocol):
     """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
 

@@ -226,6 +226,10 @@ class Aio:
         """Suspend this task for `seconds`."""
         await asyncio.sleep(seconds)
 
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task for `work`, without a context: it serves several callers."""
+        keep(asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
+
     def ends(self, error: BaseException) -> bool:
         """Return whether the error cancels the task, closes its coroutine, or stops the loop."""
         task = asyncio.current_task()
@@ -272,6 +276,11 @@ async def completed(work: Coroutine[object, object, None]) -> None:
         await work
         return
     task = loop.create_task(work)
-    _going_on.add(task)  # the loop has only weak references to its tasks
-    task.add_done_callback(_going_on.discard)
+    keep(task)
     await asyncio.shield(task)
+
+
+def keep(task: asyncio.Task[None]) -> None:
+    """Keep a task until its end. The loop has only weak references to its tasks."""
+    _going_on.add(task)
+    task.add_done_callback(_going_on.discard)

@@ -137,6 +137,11 @@ class Runtime(Protocol):
         """Have the event loop call `callback` soon. False if no loop runs. From any thread."""
         ...
 
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` to its end, even if the caller is cancelled. A thread runs it here and now. A
+        task only starts it, because cancelling the caller would cancel what it waits for.
+        """
+
     def ends(self, error: BaseException) -> bool:
         """Return whether an error that a callback raised is meant to end the running task."""
         ...

@@ -225,6 +225,10 @@ class Threads:
         """Block this thread for `seconds`."""
         time.sleep(seconds)  # noqa: ASYNC251  # driven, so it must block
 
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in this thread, to its end."""
+        await work
+
     def ends(self, _error: BaseException) -> bool:
         """Return False: no error of a callback ends the thread, not even that of `sys.exit()`."""
         return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineUnavailable, KindMismatch
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, ServerTime, Standing, Wake
@@ -64,19 +63,23 @@ class Remote:
         return self._offset
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
-        offset = await self._meet(deadline)
-        copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
-        ask.late = max(ask.late, ServerTime(int(copy.not_after * 1e6)))
-        (standing,) = await self._call(Request("claim", (copy,)), deadline)
-        if isinstance(standing, KindMismatch):
+        (standing,) = await self.claim_all((ask,), deadline)
+        if isinstance(standing, Exception):
             raise standing
-        assert standing is None or isinstance(standing, Standing)
         return standing
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        return await singly(self.claim, asks, deadline)
+        offset = await self._meet(deadline)
+        self._server.witness.claiming(asks, self._process)
+        copies = []
+        for ask in asks:
+            copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
+            ask.late = max(ask.late, ServerTime(int(copy.not_after * 1e6)))
+            copies.append(copy)
+        result = await self._call(Request("claim", tuple(copies)), deadline)
+        return [each if isinstance(each, (Standing, KindMismatch)) else None for each in result]
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float

@@ -90,7 +90,8 @@ def broken(play: Callable[[], None], clear: Callable[[], None]) -> str | None:
 def run(seed: int, *, tracing: bool = False) -> Outcome:
     """Run a seed. The same seed gives the same run, to the last message."""
     random.seed(seed)  # the jitter of the code under test
-    simulation = Simulation(Random(seed), tracing=tracing)  # noqa: S311  # no secret
+    rng = Random(seed)  # noqa: S311  # no secret
+    simulation = Simulation(rng, draw(rng), tracing=tracing)
     why = broken(simulation.run, simulation.clear)
     return Outcome(seed, why, simulation.witness.seen, simulation.world.trace)
 
@@ -98,8 +99,8 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
 class Simulation:
     """Everything of one run."""
 
-    def __init__(self, rng: Random, *, tracing: bool) -> None:
-        self.plan: Plan = draw(rng)
+    def __init__(self, rng: Random, plan: Plan, *, tracing: bool) -> None:
+        self.plan = plan
         self.rng = rng
         self.world = World(tracing=tracing)
         self.network = Network(self.world, self.plan, rng)

@@ -87,10 +87,8 @@ class Server:
         present = self.witness.before(queues, request)
         result: list[Standing | Entry | Exception | bool | int | None] = []
         if request.kind == "claim":
-            try:
-                result = [queues.claim(request.asks[0], now)]
-            except KindMismatch as error:
-                result = [error]
+            result = [_claimed(queues, ask, now) for ask in request.asks]
+            self.witness.seen["claims made together"] += len(result) if len(result) > 1 else 0
         elif request.kind == "renew":
             result = [queues.renew(ask, now) for ask in request.asks]
         elif request.kind == "resign":
@@ -168,3 +166,10 @@ def _short(result: Result) -> str:
         else:
             said.append(str(each))
     return "; ".join(said)
+
+
+def _claimed(queues: Queues, ask: Ask, now: float) -> Standing | KindMismatch | None:
+    try:
+        return queues.claim(ask, now)
+    except KindMismatch as error:
+        return error

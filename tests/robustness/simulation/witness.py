@@ -36,6 +36,8 @@ class Witness:
         self._let_in: dict[str, int] = {}  # highest ticket that was let in, by name
         self._tickets: dict[str, set[int]] = {}  # of each id: one, unless the engine lost it
         self._order: dict[str, int] = {}  # the how-manieth grant an id was
+        self._given_up: set[str] = set()
+        """Claims whose resignation was sent."""
         self._resigned: set[str] = set()
         self._excused: set[str] = set()  # claims that the engine lost
         self._marks: dict[str, tuple[int, str]] = {}
@@ -144,10 +146,17 @@ class Witness:
                 return
         raise Broken(f"{process.name} believes in {name} for {left:.4f} s more, its lease is gone")
 
+    def claiming(self, asks: Iterable[Ask], process: Process) -> None:
+        """Check that nobody sends a claim that it has resigned before."""
+        for ask in asks:
+            if ask.id in self._given_up:
+                raise Broken(f"{process.name} sends {ask.id[20:]} after its resignation")
+
     def resigning(self, asks: Iterable[Ask], process: Process) -> None:
         """Check that nobody gives back before the time that it asked for, unless it is lost."""
         claims = {claim.id: claim for party in self.parties for claim in party.claims()}
         for ask in asks:
+            self._given_up.add(ask.id)
             claim = claims.get(ask.id)
             if claim and process.time() < claim.keep and claim.loss is Loss.RELEASED:
                 raise Broken(f"{process.name} gives {ask.shape.name} back too early")

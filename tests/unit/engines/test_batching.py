@@ -1,0 +1,412 @@
+"""Batching: which requests share a call, and what each caller learns from it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockfast.engines import lane
+from lockfast.engines.batching import AT_ONCE, Batching
+from lockfast.engines.memory import Memory, MemoryEngine
+from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.port import Ask, Shape, Standing
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
+
+SIZE = 8
+LONG = 5.0
+numbers = count(1)
+
+
+def ask(name: str = "", *, queue: bool = True) -> Ask:
+    number = next(numbers)
+    shape = Shape(name or f"name {number}", 30.0)
+    return Ask(f"{number:032x}", shape, queue, now() + shape.wait_ttl, b"")
+
+
+class Gated(MemoryEngine):
+    """The memory engine, behind a gate that a test opens. It notes what each call carried."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory, Aio().bell())
+        self.gate = asyncio.Event()
+        self.together = asyncio.Event()
+        """A call with claims of several callers has begun."""
+        self.calls: list[tuple[str, list[Ask]]] = []
+        self.fails: list[BaseException | None] = []
+        """What the next calls raise, after the gate."""
+
+    async def _pass(self, kind: str, asks: Sequence[Ask]) -> None:
+        self.calls.append((kind, list(asks)))
+        await self.gate.wait()
+        error = self.fails.pop(0) if self.fails else None
+        if error is not None:
+            raise error
+
+    async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+        await self._pass("claim", [ask])
+        return await super().claim(ask, deadline)
+
+    async def claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
+        self.together.set()
+        await self._pass("claim_all", asks)
+        return [await MemoryEngine.claim(self, each, deadline) for each in asks]
+
+    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        await self._pass(f"resign, doubt={doubt}", asks)
+        return await super().resign(asks, deadline, doubt=doubt)
+
+    def sizes(self, kind: str) -> list[int]:
+        return [len(asks) for each, asks in self.calls if each == kind]
+
+
+Scene = Callable[[Gated, Batching], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene) -> None:
+    async def main() -> None:
+        runtime = Aio()
+        runtime.enter()
+        engine = Gated(Memory())
+        await scene(engine, Batching(engine, runtime, SIZE))
+
+    asyncio.run(asyncio.wait_for(main(), 10.0))
+
+
+async def settle() -> None:
+    """Let every task run until all of them wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def claims(batching: Batching, asks: Sequence[Ask], wait: float = LONG) -> list[asyncio.Task[Any]]:
+    return [asyncio.ensure_future(batching.claim(each, now() + wait)) for each in asks]
+
+
+def test_a_request_that_comes_alone_is_sent_at_once_and_by_itself() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        engine.gate.set()
+        one = ask()
+        assert await batching.claim(one, now() + LONG)
+        assert await batching.resign([one], now() + LONG, doubt=False) == [True]
+        assert engine.calls == [("claim", [one]), ("resign, doubt=False", [one])]
+
+    play(scene)
+
+
+def test_requests_that_come_during_calls_go_out_together() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        asks = [ask() for _ in range(AT_ONCE + SIZE + 3)]
+        tasks = claims(batching, asks)
+        await settle()
+        assert engine.sizes("claim") == [1] * AT_ONCE
+        engine.gate.set()
+        standings = await asyncio.gather(*tasks)
+        assert engine.sizes("claim_all") == [SIZE, 3]
+        assert [standing.granted for standing in standings] == [True] * len(asks)
+
+    play(scene)
+
+
+def test_replies_reach_the_callers_that_asked() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        taken = [ask(f"lock {i}") for i in range(SIZE)]
+        for each in taken[::2]:
+            await MemoryEngine.claim(engine, each, now() + LONG)
+        blockers = claims(batching, [ask() for _ in range(AT_ONCE)])
+        tries = [ask(f"lock {i}", queue=False) for i in range(SIZE)]
+        tasks = claims(batching, tries)
+        await settle()
+        engine.gate.set()
+        await asyncio.gather(*blockers)
+        granted = [standing.granted for standing in await asyncio.gather(*tasks)]
+        assert granted == [False, True] * (SIZE // 2)
+
+    play(scene)
+
+
+def test_claims_on_one_name_keep_their_order_and_share_no_call() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        others = claims(batching, [ask() for _ in range(AT_ONCE)])
+        same = [ask("same") for _ in range(4)]
+        mixed = [each for pair in zip(same, [ask() for _ in same], strict=True) for each in pair]
+        tasks = claims(batching, mixed)
+        await settle()
+        engine.gate.set()
+        await asyncio.gather(*others, *tasks)
+        tickets = [(await task).ticket for task in tasks[::2]]
+        assert tickets == sorted(tickets)
+        for _, asks in engine.calls:
+            assert len({each.shape.name for each in asks}) == len(asks)
+
+    play(scene)
+
+
+def test_a_name_under_way_keeps_the_next_claim_on_it_waiting_though_the_lane_is_free() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        first, second = ask("same"), ask("same")
+        tasks = claims(batching, [first, second])
+        await settle()
+        assert engine.calls == [("claim", [first])]
+        engine.gate.set()
+        standings = await asyncio.gather(*tasks)
+        assert standings[0].granted
+        assert standings[1].ahead == 1
+
+    play(scene)
+
+
+def test_a_refused_call_is_repeated_one_by_one_and_one_bad_claim_fails_alone() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        asks = [ask() for _ in range(3)]
+        tasks = claims(batching, asks)
+        await settle()
+        refused = EngineRefused("a bad claim")
+        engine.fails = [None, None, refused, None, refused, None]  # the call, then the second claim
+        engine.gate.set()
+        await asyncio.gather(*before)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found[0], Standing)
+        assert found[1] is refused
+        assert isinstance(found[2], Standing)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_lost_reply_puts_each_claim_in_doubt_by_itself(*, sent: bool) -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        asks = [ask() for _ in range(3)]
+        tasks = claims(batching, asks)
+        await settle()
+        engine.fails = [None, None, EngineUnavailable("lost", sent=sent)]
+        engine.gate.set()
+        await asyncio.gather(*before)
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len({id(error) for error in errors}) == 3
+        told = [error.sent for error in errors if isinstance(error, EngineUnavailable)]
+        assert told == [sent] * 3
+        # Whatever spoiled the call must not spoil a second one for the others.
+        engine.gate.clear()
+        again = claims(batching, asks)
+        await settle()
+        assert engine.sizes("claim") == [1] * (AT_ONCE + 3)
+        engine.gate.set()
+        assert all(isinstance(each, Standing) for each in await asyncio.gather(*again))
+
+    play(scene)
+
+
+def test_a_claim_that_is_cancelled_before_it_was_sent_is_never_sent() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        asks = [ask() for _ in range(3)]
+        tasks = claims(batching, asks)
+        await settle()
+        tasks[0].cancel()
+        await settle()
+        engine.gate.set()
+        await asyncio.gather(*before, *tasks[1:])
+        assert asks[0] not in [each for _, some in engine.calls for each in some]
+
+    play(scene)
+
+
+def test_a_claim_that_is_cancelled_after_it_was_sent_disturbs_no_other() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        tasks = claims(batching, [ask() for _ in range(3)])
+        await settle()
+        engine.gate.set()
+        await asyncio.gather(*before)
+        engine.gate.clear()
+        await engine.together.wait()
+        for task in tasks[:2]:  # one of them leads the call
+            task.cancel()
+        await settle()
+        engine.gate.set()
+        assert (await tasks[2]).granted
+
+    play(scene)
+
+
+def test_a_leader_that_is_cancelled_before_it_sends_hands_over() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        tasks = claims(batching, [ask() for _ in range(3)])
+        await settle()
+        engine.gate.set()
+        while not all(task.done() for task in before):
+            await asyncio.sleep(0)
+            if any(task.done() for task in before):  # now the first one is about to lead
+                tasks[0].cancel()
+        assert [(await task).granted for task in tasks[1:]] == [True, True]
+
+    play(scene)
+
+
+def test_each_claim_keeps_its_own_deadline() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        await settle()
+        began = now()
+        (short,) = claims(batching, [ask()], 0.03)
+        (long,) = claims(batching, [ask()])
+        with pytest.raises(EngineUnavailable) as unsent:
+            await short
+        assert now() - began < 0.09
+        assert not unsent.value.sent
+        engine.gate.set()
+        assert (await long).granted
+        await asyncio.gather(*before)
+
+    play(scene)
+
+
+def test_a_claim_whose_call_is_not_answered_by_its_deadline_is_in_doubt() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        before = claims(batching, [ask() for _ in range(AT_ONCE)])
+        await settle()
+        hasty, patient = ask(), ask()
+        tasks = [*claims(batching, [hasty], 0.3), *claims(batching, [patient])]
+        await engine.together.wait()
+        with pytest.raises(EngineUnavailable) as sent:
+            await tasks[0]
+        assert sent.value.sent
+        engine.gate.set()
+        assert (await tasks[1]).granted
+        await asyncio.gather(*before)
+
+    play(scene)
+
+
+def test_calls_that_hang_do_not_stop_the_lane() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        hang = claims(batching, [ask("same"), ask()])
+        await settle()
+        began = now()
+        (other,) = claims(batching, [ask("same")])
+        await engine.together.wait()
+        assert lane.AGE * 0.9 < now() - began < lane.AGE * 3
+        engine.gate.set()
+        await asyncio.gather(other, *hang)
+
+    play(scene)
+
+
+def test_when_the_first_in_the_lane_leaves_the_next_one_looks_after_calls_that_hang() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        hang = claims(batching, [ask() for _ in range(AT_ONCE)])
+        tasks = claims(batching, [ask(), ask()])
+        await settle()
+        tasks[0].cancel()
+        began = now()
+        await engine.together.wait()
+        assert now() - began < lane.AGE * 3
+        engine.gate.set()
+        assert (await tasks[1]).granted
+        await asyncio.gather(*hang)
+
+    play(scene)
+
+
+def test_resignations_in_doubt_share_no_call_with_others() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        asks = [ask() for _ in range(12)]
+        for each in asks:
+            await MemoryEngine.claim(engine, each, now() + LONG)
+        tasks = [
+            asyncio.ensure_future(batching.resign([each], now() + LONG, doubt=i % 2 == 0))
+            for i, each in enumerate(asks)
+        ]
+        await settle()
+        engine.gate.set()
+        assert await asyncio.gather(*tasks) == [[True]] * 12
+        for kind, some in engine.calls:
+            assert {asks.index(each) % 2 == 0 for each in some} == {kind.endswith("True")}
+
+    play(scene)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30), st.integers(1, 5))
+def test_what_callers_learn_is_what_the_engine_would_have_told_them_one_by_one(
+    wanted: list[tuple[int, bool]], size: int
+) -> None:
+    """Claims on a name are made in the order of arrival. So each has the standing that the
+    reference model gives it, one after the other.
+    """
+
+    async def main() -> None:
+        runtime = Aio()
+        runtime.enter()
+        engine, plain = Gated(Memory()), MemoryEngine(Memory(), runtime.bell())
+        engine.gate.set()
+        batching = Batching(engine, runtime, size)
+        asks = [ask(f"name {number}", queue=queue) for number, queue in wanted]
+        found = await asyncio.gather(*claims(batching, asks))
+        for each, standing in zip(asks, found, strict=True):
+            expected = await plain.claim(each, now() + LONG)
+            assert expected is not None
+            assert (standing.granted, standing.ahead) == (expected.granted, expected.ahead)
+        assert all(len(some) <= size for _, some in engine.calls)
+
+    asyncio.run(main())
+
+
+def test_threads_share_calls_and_every_one_gets_its_own_reply() -> None:
+    runtime = Threads()
+    memory = Memory()
+
+    class Slow(MemoryEngine):
+        calls = 0
+
+        async def claim_all(
+            self, asks: Sequence[Ask], deadline: float
+        ) -> list[Standing | Exception | None]:
+            Slow.calls += 1
+            await runtime.sleep(0.002)
+            return [await MemoryEngine.claim(self, each, deadline) for each in asks]
+
+        async def claim(self, ask: Ask, deadline: float) -> Standing | None:
+            Slow.calls += 1
+            await runtime.sleep(0.002)
+            return await MemoryEngine.claim(self, ask, deadline)
+
+    batching = Batching(Slow(memory, runtime.bell()), runtime, 64)
+    rounds, errors = 20, []
+
+    def work(mine: int) -> None:
+        try:
+            for _ in range(rounds):
+                one = ask(f"thread {mine}")
+                standing = drive(batching.claim(one, now() + LONG))
+                assert standing is not None
+                assert standing.granted
+                assert drive(batching.resign([one], now() + LONG, doubt=False)) == [True]
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    drive(batching.close())
+    assert not errors
+    assert not any(thread.is_alive() for thread in threads)
+    assert Slow.calls < 16 * rounds * 0.6
