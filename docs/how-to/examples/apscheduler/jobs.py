@@ -18,9 +18,10 @@ leader = leading(scheduler, client.election("jobs", ttl=3))
 @scheduler.scheduled_job("interval", seconds=1)
 def poll() -> None:
     if lease := leader.lease:
+        print(f"process {os.getpid()} runs the job, term {lease.token}", flush=True)
         books.rpush("apscheduler:polls", f"{os.getpid()} {lease.token}")
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block and resigns
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leaves the block, and resigns
 with leader:
     scheduler.start()

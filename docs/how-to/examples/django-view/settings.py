@@ -2,6 +2,7 @@ import os
 
 SECRET_KEY = "for the example"  # noqa: S105  # it keeps no secret
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
+TIME_ZONE = "UTC"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["shop"]

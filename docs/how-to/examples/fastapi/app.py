@@ -16,6 +16,7 @@ async def poll(lease: aio.AsyncLease) -> None:
     async with Redis.from_url(URL) as books:
         while True:
             lease.ensure_held()
+            print(f"worker {os.getpid()} polls, term {lease.token}", flush=True)
             await books.rpush("fastapi:polls", f"{os.getpid()} {lease.token}")
             await asyncio.sleep(1)
 
