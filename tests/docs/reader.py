@@ -30,7 +30,7 @@ LONG = 120.0
 
 
 class Reader:
-    """One shell, in one folder, with one environment."""
+    """One reader with one folder, one environment, and a terminal for each program that stays."""
 
     def __init__(
         self, folder: Path, environment: Path, swaps: Mapping[str, str], env: Mapping[str, str]
@@ -90,6 +90,8 @@ class Reader:
             self._kept.append(step.command)
         elif STAYS.match(step.command):
             self._start(step.command, stack)
+            # It occupies its terminal. The reader opens another one, which has no exports yet.
+            self._kept.clear()
         elif step.printed and LOOKS.match(step.command):
             wait_until(lambda: self._shows(step), f"{step.command}: {step.printed}", LONG)
         else:

@@ -54,6 +54,26 @@ def test_the_work_runs_while_the_app_leads_and_is_cancelled_at_the_end() -> None
     assert kept[0].get_nowait() == "cancelled"
 
 
+def test_work_that_swallows_a_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(starlette, "AGAIN", 0.05)
+    kept: list[Said] = []
+
+    async def stubborn(lease: AsyncLease, said: Said) -> None:
+        try:
+            await for_ever(lease, said)
+        except asyncio.CancelledError:
+            await for_ever(lease, said)  # as if nothing had happened
+
+    async def body(_: Starlette, said: Said) -> None:
+        kept.append(said)
+        await said.get()
+
+    run(stubborn, body)
+    assert [kept[0].get_nowait()[:5] for _ in range(3)] == ["cance", "began", "cance"]
+
+
 def test_a_leader_that_is_deposed_stops_and_begins_anew_in_a_later_term() -> None:
     async def body(app: Starlette, said: Said) -> None:
         first = await said.get()

@@ -15,6 +15,7 @@ from lockfast.errors import LeaseLost, LockfastError
 
 log = logging.getLogger("lockfast")
 PAUSE = 1.0  # seconds after which a leader resigns when its work has failed
+AGAIN = 5.0  # seconds after which work that has not ended is cancelled again
 
 
 @asynccontextmanager
@@ -27,10 +28,10 @@ async def leading(
 ) -> AsyncIterator[AsyncCandidacy]:
     """Campaign while the app lives, and run `work` while this worker leads. Use it in the lifespan.
 
-    lockfast cancels `work` when the leadership ends. If `work` raises an exception, the worker
-    resigns, and the next leader starts its `work`. If `work` returns, it is not started again while
-    this worker leads. `app.state.leader` is the candidacy. Its `lease` is None in workers that do
-    not lead.
+    lockfast cancels `work` when the leadership ends, and again every five seconds until it has
+    ended. If `work` raises an exception, the worker resigns, and the next leader starts its `work`.
+    If `work` returns, it is not started again while this worker leads. `app.state.leader` is the
+    candidacy. Its `lease` is None in workers that do not lead.
 
     Args:
         app: The application.
@@ -74,8 +75,11 @@ async def leading(
 
     async def lost() -> None:
         task = running.pop()
-        task.cancel()
-        await asyncio.wait([task])
+        # A cancellation can be swallowed: `asyncio.wait_for` of Python 3.11 does it if its result
+        # arrives at the same time, and redis-py uses it. Then the worker would never shut down.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=AGAIN)
 
     async with election.run(gained, lost, value=value) as candidacy:
         app.state.leader = candidacy

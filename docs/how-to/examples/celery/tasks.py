@@ -10,19 +10,19 @@ from lockfast.integrations.celery import once
 
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379")
 app = Celery("tasks", broker=URL)
-books = redis.Redis.from_url(URL)
+data = redis.Redis.from_url(URL)
 client = lockfast.connect(URL)  # each worker process opens its own connection
 
 
 @app.task
 @once(client, "report:{day}", ttl=600, at_least=600)
 def report(day: str, lease: lockfast.Lease = lockfast.INJECTED) -> None:
-    books.rpush(f"report:{day}", lease.token)
+    data.rpush(f"report:{day}", lease.token)
 
 
 @app.task
 def poll() -> None:
-    books.incr("celery:polls")
+    data.incr("celery:polls")
 
 
 app.conf.beat_schedule = {"poll": {"task": "tasks.poll", "schedule": 1.0}}

@@ -1,4 +1,5 @@
-SECRET_KEY = "for the example"  # noqa: S105  # it keeps no secret
+SECRET_KEY = "for the example"
+TIME_ZONE = "UTC"
 USE_TZ = True
 INSTALLED_APPS = ["django_celery_beat"]
 DATABASES = {

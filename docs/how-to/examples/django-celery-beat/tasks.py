@@ -8,13 +8,13 @@ import lockfast
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
 app = Celery("tasks", broker=URL)
-books = redis.Redis.from_url(URL)
+data = redis.Redis.from_url(URL)
 client = lockfast.connect(URL)
 
 
 @app.task
 def poll() -> None:
-    books.incr("beat:polls")
+    data.incr("beat:polls")
 
 
 app.conf.beat_schedule = {"poll": {"task": "tasks.poll", "schedule": 1.0}}

@@ -1,7 +1,8 @@
 import os
 
-SECRET_KEY = "for the example"  # noqa: S105  # it keeps no secret
+SECRET_KEY = "for the example"
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
+TIME_ZONE = "UTC"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["shop"]

@@ -1,6 +1,6 @@
 import os
 
-SECRET_KEY = "for the example"  # noqa: S105  # it keeps no secret
+SECRET_KEY = "for the example"
 INSTALLED_APPS = ["lockfast.integrations.django", "shop"]
 LOCKFAST_URL = os.environ.get("REDIS_URL", "redis://localhost:6379")
 DATABASES = {

@@ -13,10 +13,11 @@ URL = os.environ.get("REDIS_URL", "redis://localhost:6379")
 
 
 async def poll(lease: aio.AsyncLease) -> None:
-    async with Redis.from_url(URL) as books:
+    async with Redis.from_url(URL) as data:
         while True:
             lease.ensure_held()
-            await books.rpush("fastapi:polls", f"{os.getpid()} {lease.token}")
+            print(f"worker {os.getpid()} polls, term {lease.token}", flush=True)
+            await data.rpush("fastapi:polls", f"{os.getpid()} {lease.token}")
             await asyncio.sleep(1)
 
 

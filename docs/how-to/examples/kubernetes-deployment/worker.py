@@ -28,7 +28,7 @@ class Probe(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    global last_turn  # noqa: PLW0603  # the probe reads it
+    global last_turn  # the probe reads it
     # In a container Python is process 1, which SIGTERM does not end without a handler.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
