@@ -1,7 +1,7 @@
 """Which tests begin first when several processes share them: the longest.
 
 xdist hands out whole files and classes, and those with the most tests first. A file with one long
-test came last, and for more than three minutes the other three processes had nothing to do.
+test came last, and for more than three minutes the other processes had nothing to do.
 """
 
 from __future__ import annotations
