@@ -81,7 +81,7 @@ models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
 
 # As root: servers and clients are hosts of their own, in network namespaces. The models and the
-# simulation only compute. They get what the scenarios leave of the processors: half of it.
+# simulation only compute. They get what the scenarios leave of the processors: more than a third.
 SPARE := chrt --idle 0
 COMPUTED := build/robustness/computed.log
 

@@ -18,6 +18,7 @@ LONG = (
     "tests/contract/test_zookeeper_faults.py",
     "tests/guards/test_postgres_hammer.py",
     "tests/contract/test_redlock_faults.py",
+    "tests/previous/test_previous.py",
 )
 
 
