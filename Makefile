@@ -59,7 +59,7 @@ check: ## Lint, formatting, types, import contracts
 # run again: see tests/tries.py.
 TRIES := $(BIN)/python -m tests.tries
 AT_ONCE := 6
-ALONE := tests/interrupts tests/unit/test_benchmarks.py tests/contract/test_etcd_crowd.py
+ALONE := tests/interrupts tests/unit/test_benchmarks.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name. And its
 # blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched.
