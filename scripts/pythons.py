@@ -85,7 +85,7 @@ def passes(home: Path) -> bool:
 
     One Python after another: what failed is run again alone, and would not be beside another one.
     """
-    argv = [home / "bin" / "python", "-m", "tests.tries", "-n", "4", "-q"]
+    argv = [home / "bin" / "python", "-m", "tests.tries", "-n", "6", "-q"]
     argv += ["-o", f"cache_dir={home / 'cache'}", *FEWER, *LEFT_OUT, *TESTS]
     return subprocess.run(argv, cwd=ROOT, check=False).returncode == 0
 

@@ -1,7 +1,7 @@
 """Which tests begin first when several processes share them: the longest.
 
 xdist hands out whole files and classes, and those with the most tests first. A file with one long
-test came last, and for more than three minutes the other three processes had nothing to do.
+test came last, and for more than three minutes the other processes had nothing to do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ LONG = (
     "tests/contract/test_zookeeper_faults.py",
     "tests/guards/test_postgres_hammer.py",
     "tests/contract/test_redlock_faults.py",
+    "tests/previous/test_previous.py",
 )
 
 

@@ -55,8 +55,11 @@ def sentinel() -> Iterator[RedisBench]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RedisBench]:
-    with Cluster() as servers:
-        yield RedisBench(servers.url, *servers.nodes)
+    clock = ServerClock()
+    with Cluster(env=clock.env) as servers:
+        for node in servers.nodes:  # a clock that is moved must not make its peers look dead
+            node.command("CONFIG", "SET", "cluster-node-timeout", 3_600_000)
+        yield RedisBench(servers.url, *servers.nodes, clock=clock)
 
 
 class TestTls(AllWays):

@@ -16,8 +16,12 @@ from tests.servers import Postgres
 
 @contextmanager
 def database() -> Iterator[Postgres]:
-    """Start a PostgreSQL with the guard's schema and the registers of the story."""
-    with Postgres() as server:
+    """Start a PostgreSQL with the guard's schema and the registers of the story.
+
+    Without fsync: no test is about a power cut, and 20,000 commits of the hammer take a fifth of
+    the time.
+    """
+    with Postgres(config={"fsync": "off"}) as server:
         install(server.url)
         server.command(TABLES)
         yield server

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 
+from lockfast.runtime import base
 from tests.robustness.simulation import ballots, batched, redlock
 from tests.robustness.simulation.many import run_many
 from tests.robustness.simulation.mutants import MUTANTS, switched_in
@@ -98,8 +104,34 @@ def test_a_broken_way_of_batching_is_found(mutant: str) -> None:
         assert any(batched.run(seed).broken for seed in seeds), "the simulation cannot tell"
 
 
+@contextmanager
+def _clocks_that_race() -> Iterator[None]:
+    """Make the machine's clocks run 10,000 times as fast, wherever lockfast has imported them.
+
+    A loaded machine is a fast clock to what runs on it.
+    """
+    ours = (time.monotonic, time.time, time.perf_counter, base.now)
+    racing = {clock: partial(_racing, clock, clock()) for clock in ours}
+    with ExitStack() as patches:
+        for clock in (time.monotonic, time.time, time.perf_counter):
+            patches.enter_context(patch.object(time, clock.__name__, racing[clock]))
+        for module in [m for name, m in sys.modules.items() if name.startswith("lockfast.")]:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Hashable) and value in racing:
+                    patches.enter_context(patch.object(module, name, racing[value]))
+        yield
+
+
+def _racing(clock: Callable[[], float], began: float) -> float:
+    return began + (clock() - began) * 10_000
+
+
 @pytest.mark.parametrize("once", [run, redlock.run, batched.run])
 def test_a_seed_replays_to_the_last_message(once: Callable[..., Outcome]) -> None:
     first = once(11, tracing=True).trace
     assert len(first) > 100
-    assert once(11, tracing=True).trace == first
+    with _clocks_that_race():
+        again = once(11, tracing=True).trace
+    differ = next((pair for pair in zip(first, again, strict=False) if pair[0] != pair[1]), None)
+    assert differ is None  # and no difference of 2,000 lines
+    assert len(again) == len(first)

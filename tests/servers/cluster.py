@@ -79,16 +79,18 @@ class Cluster(Group):
     def __init__(
         self,
         *,
+        env: Mapping[str, str] | None = None,
         odd: Mapping[str, str] | None = None,
         replicas: int = 0,
         homes: Sequence[Home] | None = None,
     ) -> None:
-        """Write the configurations; `odd` is the environment of the last node, `replicas` those of
-        each primary.
+        """Write the configurations. `env` is the environment of the nodes, `odd` that of the last
+        one if it differs, and `replicas` the number of replicas of each primary.
         """
         self._replicas = replicas
         places = spread(homes, _PRIMARIES * (1 + replicas))
-        self.nodes = [_node(home) for home in places[:-1]] + [_node(places[-1], odd)]
+        last = _node(places[-1], env if odd is None else odd)
+        self.nodes = [*(_node(home, env) for home in places[:-1]), last]
 
     @property
     def url(self) -> str:

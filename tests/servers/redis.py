@@ -66,6 +66,9 @@ class Redis(Node):
             "appendonly": "yes" if appendonly else "no",
             # A replica in a test need not wait for others to share its first snapshot.
             "repl-diskless-sync-delay": "0",
+            # After a ServerClock has gone back, that thread finds every deadline in the past, and
+            # keeps a core busy for as long as the server lives.
+            "jemalloc-bg-thread": "no",
             **self._listening(),
         }
         if self._admin_password is not None:

@@ -333,7 +333,8 @@ def test_a_leader_that_was_replaced_extends_no_lease() -> None:
 
 def test_more_claims_and_sessions_are_ended_than_a_transaction_has_room_for(port: Port) -> None:
     """etcd takes 128 operations. One claim in doubt moves the gates of all sessions."""
-    asks = [port.ask(f"x {ttl}", ttl=float(ttl)) for ttl in range(5, 140)]
+    # Long ones: a session that is due is renewed first, and that reply would be the one lost.
+    asks = [port.ask(f"x {ttl}", ttl=float(ttl)) for ttl in range(60, 195)]
     for ask in asks:
         port.claim(ask)
     call = port.engine._transport.call
@@ -345,13 +346,13 @@ def test_more_claims_and_sessions_are_ended_than_a_transaction_has_room_for(port
         raise EngineUnavailable("the reply was lost", sent=True)
 
     port.engine._transport.call = unheard  # type: ignore[method-assign]  # the network of this test
-    doubted = port.ask("doubted", ttl=5.0)
+    doubted = port.ask("doubted", ttl=60.0)
     with pytest.raises(EngineUnavailable):
         port.claim(doubted)
     port.engine._transport.call = call  # type: ignore[method-assign]  # see above
     removed = drive(port.engine.resign([*asks, doubted], now() + SOON, doubt=True))
     assert removed == [True] * (len(asks) + 1)
-    assert port.claim(port.ask("x 5", ttl=5.0)).granted  # the gates were learned
+    assert port.claim(port.ask("x 60", ttl=60.0)).granted  # the gates were learned
 
 
 def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Port) -> None:

@@ -222,6 +222,24 @@ def test_the_clock_of_a_live_server_moves() -> None:
         assert server.command("PING") == b"PONG"
 
 
+def test_a_server_whose_clock_went_back_is_idle() -> None:
+    clock = ServerClock()
+    with Redis(env=clock.env) as server:
+        clock.advance(-3600)
+        fill = "for i = 1, 20000 do redis.call('SET', i, string.rep('x', 100)) end"
+        server.command("EVAL", fill, 0)
+        server.command("FLUSHALL")  # something to be given back to the system
+        began = _seconds_of(server)
+        time.sleep(2.0)
+        assert _seconds_of(server) - began < 0.1
+
+
+def _seconds_of(server: Server) -> float:
+    """Give the processor time that a server has used."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_the_two_clocks_move_apart() -> None:
     clock = ServerClock()
     clock.advance(-1000.25)

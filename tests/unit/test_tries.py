@@ -27,6 +27,9 @@ def test_another():
 @pytest.fixture(autouse=True)
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tries, "PAUSE", 0.0)
+    # It starts pytest 25 times, and each start takes twice as long with all plugins.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     monkeypatch.setattr(stolen, "FAILURES", tmp_path / "failures.txt")
     stolen.record("test_before", 0.01)
 
@@ -75,3 +78,27 @@ def test_files_run_at_once_and_what_failed_in_each_is_run_again_alone(
     counts = [len(file.with_suffix(".count").read_text("utf-8")) for file in files]
     assert counts == [1, 2, 2]
     assert {len(file.with_suffix(".other").read_text("utf-8")) for file in files} == {1}
+
+
+LOOP = """
+import os
+from pathlib import Path
+
+def test_it():
+    with Path(__file__).with_suffix(".loops").open("a") as file:
+        file.write(os.environ.get("LOCKFAST_TEST_LOOP", "asyncio") + "\\n")
+    assert os.environ.get("LOCKFAST_TEST_LOOP") == "uvloop"
+"""
+
+
+def test_two_command_lines_run_at_once_and_each_is_run_again_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stolen, "BUILD", tmp_path / "build")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    file = tmp_path / "test_it.py"
+    file.write_text(LOOP, "utf-8")
+    line = ["-q", "-c", str(tmp_path / "pytest.ini"), "--each", str(file)]
+    assert tries.main(["--uvloop", *line, "--and", *line]) == 1
+    loops = file.with_suffix(".loops").read_text("utf-8").split()
+    assert sorted(loops) == ["asyncio", "asyncio", "uvloop"]  # the second line alone failed

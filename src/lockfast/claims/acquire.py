@@ -26,6 +26,7 @@ from lockfast.port import Ask, Blocker, Shape, Standing
 log = logging.getLogger("lockfast")
 NEVER = float("inf")
 NOTICE = 1.0  # seconds of waiting after which a log message names the holder
+LAST = 0.25  # seconds before its end at which it asks an engine that was unavailable a last time
 LONGEST_LOOK = 8.0  # seconds between two searches for a deadlock, at most
 UNKNOWN = "an unknown holder"  # the engine did not say who holds the lock
 
@@ -216,9 +217,11 @@ async def _claim_again(
     while True:
         if not error.sent:
             claim.copies -= 1
-        if runtime.now() + pause >= end or (pause and not claim.ask.queue):
+        left = end - runtime.now()
+        if left <= (LAST if pause else 0.0) or (pause and not claim.ask.queue):
             raise error
-        await runtime.sleep(pause)
+        # The last pause is cut short. Attempts once ended up to a second before the timeout.
+        await runtime.sleep(min(pause, max(left - LAST, 0.0)))
         pause = longer(pause)
         sent = runtime.now()
         claim.copies += 1

@@ -50,7 +50,7 @@ class AioTransport:
         self._bell.ring()
 
     async def _open(self, address: Address, seconds: float) -> Connection:
-        connection = Connection(address, self._on_push)
+        connection = Connection(address, self._now, self._on_push)
         try:
             async with asyncio.timeout(seconds):
                 tls = self._login.context()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from time import monotonic
 from typing import Any, Protocol, cast
 
 import hiredis
@@ -19,6 +18,7 @@ from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.reply_parser import MISSING, Parser
 from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_alive
 from lockfast.errors import EngineUnavailable
+from lockfast.runtime.base import Clock
 
 LOOKS = 4  # checks of a connection within IO, the time that a request may take
 
@@ -48,14 +48,21 @@ class Confirmation(asyncio.Future[Any]):
 class Connection(asyncio.Protocol):
     """One socket, its parser, and the futures of the replies that are due."""
 
-    def __init__(self, address: Address, on_push: Callable[[list[Any]], None]) -> None:
-        """Start unconnected. `on_push` gets each push, and an empty one when a connection ends."""
+    def __init__(
+        self, address: Address, clock: Clock, on_push: Callable[[list[Any]], None]
+    ) -> None:
+        """Start unconnected. `on_push` gets each push, and an empty one when a connection ends.
+
+        `clock` is the client's own, which goes on while the machine sleeps: a connection that was
+        idle for that long is stale. A second clock made a simulated run differ from its replay.
+        """
         self.address = address
         self.channel: str | None = None
         self.open = False
         self.served = False
         """Whether the login succeeded. Before that, nobody needs to know that it has ended."""
         self._loop = asyncio.get_running_loop()
+        self._now = clock
         self._on_push = on_push
         self._reader = Parser()
         self._transport: asyncio.Transport | None = None
@@ -76,7 +83,7 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             keep_alive(sock)
-        self._heard = monotonic()
+        self._heard = self._now()
         self._watch = self._loop.call_later(IO / LOOKS, self._check)
 
     def stale(self, *, heart: bool) -> bool:
@@ -87,12 +94,12 @@ class Connection(asyncio.Protocol):
         """
         if self._pending:
             return heart and self.silent()
-        return monotonic() - self._heard > FRESH
+        return self._now() - self._heard > FRESH
 
     def silent(self) -> bool:
         """Return whether a request has been waiting for a reply for more than a second."""
         since = max(self._heard, self._asked)
-        return bool(self._pending) and monotonic() - since > DOUBT
+        return bool(self._pending) and self._now() - since > DOUBT
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
         """Send a command, in one write with all others of this turn of the loop."""
@@ -106,7 +113,7 @@ class Connection(asyncio.Protocol):
             self._fail(pending, "the connection ended", sent=False)
             return
         if not self._pending:
-            self._asked = monotonic()
+            self._asked = self._now()
         self._pending.extend(pending)
         if not self._out:
             self._loop.call_soon(self._flush)
@@ -131,7 +138,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass replies to their receivers, in the order of the requests."""
-        self._heard = monotonic()
+        self._heard = self._now()
         reader, pending = self._reader, self._pending
         try:
             reply = reader.read(data)
