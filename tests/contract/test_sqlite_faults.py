@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -53,6 +54,35 @@ def test_a_writer_that_does_not_end_costs_no_more_than_the_timeout(url: str) -> 
             assert 0.4 < time.monotonic() - began < 2.0
             assert caught.value.sent is False
         client.lock("x").acquire(timeout=2).release()
+
+
+@pytest.mark.parametrize("names", [("x",), ("x", "y")], ids=["one", "all"])
+def test_an_attempt_that_does_not_wait_gives_up_after_a_second_or_two(
+    url: str, names: tuple[str, ...]
+) -> None:
+    """And not after ten, which other engines may need for their round trips."""
+    with lockfast.connect(url) as client:
+        client.lock("warm").acquire().release()
+        lock = client.lock_all(*names) if len(names) > 1 else client.lock(*names)
+        with writer(url):
+            for attempt in (lock.try_acquire, partial(lock.acquire, timeout=0)):
+                began = time.monotonic()
+                # The lock may be free: this is no `NotAcquired`, and not None.
+                with pytest.raises(EngineUnavailable, match="busy"):
+                    attempt()
+                assert 0.9 < time.monotonic() - began < 4.0
+
+
+def test_an_attempt_that_does_not_wait_gives_up_in_asyncio_too(url: str) -> None:
+    async def play() -> float:
+        async with aio.connect(url) as client:
+            await (await client.lock("warm").acquire()).release()
+            began = time.monotonic()
+            with writer(url), pytest.raises(EngineUnavailable, match="busy"):
+                await client.lock("x").try_acquire()
+            return time.monotonic() - began
+
+    assert 0.9 < asyncio.run(play()) < 4.0
 
 
 def test_a_writer_that_does_not_end_does_not_block_the_event_loop(url: str) -> None:
