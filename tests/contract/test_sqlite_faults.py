@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import lockfast
 from lockfast import EngineUnavailable, Loss, aio
 from lockfast.engines.sqlite import claims
 from lockfast.engines.sqlite.listener import Listener
+from tests.contract import under_gevent
 from tests.servers import wait_until
 
 
@@ -205,35 +204,5 @@ def test_a_client_without_waiters_does_not_look(url: str, monkeypatch: pytest.Mo
         lease.release()
 
 
-GEVENT = """
-from gevent import monkey; monkey.patch_all()
-import gevent, time, sys
-import lockfast
-url = sys.argv[1]
-with lockfast.connect(url) as client, lockfast.connect(url) as other:
-    with client.lock("x", ttl=2):
-        ticks = []
-        def tick():
-            while True:
-                gevent.sleep(0.1)
-                ticks.append(time.monotonic())
-        ticking = gevent.spawn(tick)
-        began = time.monotonic()
-        try:
-            other.lock("x", ttl=2).acquire(timeout=3)
-        except lockfast.NotAcquired:
-            print("in vain", round(time.monotonic() - began))
-        print("ticks", len(ticks) > 15)
-        waiting = gevent.spawn(lambda: other.lock("x", ttl=2).acquire(timeout=10))
-        gevent.sleep(0.3)
-    waiting.get(timeout=5).release()
-    ticking.kill()
-print("done")
-"""
-
-
 def test_a_wait_under_gevent_keeps_its_deadline_and_stops_nobody(url: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", GEVENT, url], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.stdout.split("\n") == ["in vain 3", "ticks True", "done", ""], ran.stderr
+    under_gevent.waited(url)
