@@ -72,16 +72,19 @@ class SqliteEngine:
         def work(transaction: Transaction) -> list[Claimed]:
             return [*self._claims.renew(transaction, asks)]
 
-        return await self._transport.run(partial(self._answered, work, asks, deadline), deadline)
+        job = partial(self._answered, work, asks, deadline, urgent=True)
+        return await self._transport.run(job, deadline, urgent=True)
 
     def _answered(
         self,
         work: Callable[[Transaction], list[Claimed]],
         asks: Sequence[Ask],
         deadline: float,
+        *,
+        urgent: bool = False,
     ) -> list[Standing | Exception | None]:
         """Run claims or renewals, and note which of them wait. This runs where the jobs run."""
-        found = self._store.run(work, deadline)
+        found = self._store.run(work, deadline, urgent=urgent)
         for ask, each in zip(asks, found, strict=True):
             self._listener.answered(ask, each)
         return [*found]
@@ -102,7 +105,8 @@ class SqliteEngine:
             self._listener.resigned(ask)
         if self._store.put_off(work):
             return [True for _ in asks]
-        return await self._run(work, deadline)
+        job = partial(self._store.run, work, deadline, urgent=True)
+        return await self._transport.run(job, deadline)  # after the claims that came earlier
 
     async def _run(
         self, work: Callable[[Transaction], T], deadline: float, *, writes: bool = True

@@ -30,6 +30,8 @@ from lockfast.runtime.mutex import Mutex
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 FIRST, LONGEST = 0.0001, 0.005  # seconds between two attempts to get the database
+URGENT = 0.0005  # the longest for renewals and releases, which go ahead of claims
+CROWDED = 0.5  # seconds after which the database is not crowded but stuck: haste is of no use
 OFTEN = 20_000  # µs for which a check of the file counts: it costs a tenth of a transaction
 FORKING = 2.0  # seconds that a fork waits for a transaction to end
 _inherited: dict[tuple[int, int] | None, sqlite3.Connection] = {}
@@ -60,19 +62,28 @@ class Store:
         self._identity: Identity | None = None
         self._check_at = 0
         self._opened = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What the thread does besides, between two attempts to get the database."""
         self._forker: int | None = None
         """The thread that forks, and has the mutex meanwhile. Another one may fork beside it."""
         _stores.add(self)
 
-    def run(self, work: Work[T], deadline: float, *, writes: bool = True) -> T:
-        """Run `work` in a transaction, and return its result. Wait for other writers meanwhile."""
+    def run(
+        self, work: Work[T], deadline: float, *, writes: bool = True, urgent: bool = False
+    ) -> T:
+        """Run `work` in a transaction, and return its result. Wait for other writers meanwhile.
+
+        SQLite has no queue of writers. Who asks more often gets the database sooner, so `urgent`
+        work asks more often than other work: a claim can wait, but a late renewal costs a lease.
+        """
         if self._lock.inside():
             raise EngineUnavailable(
                 f"{self} was called by a signal handler or a finalizer that interrupted it in the "
                 "same thread: hand the work over to another thread",
                 sent=False,
             )
-        pause = FIRST
+        pause, longest = FIRST, URGENT if urgent else LONGEST
+        crowded = self._now() + CROWDED
         while True:
             try:
                 with self._lock:
@@ -86,9 +97,10 @@ class Store:
                         "with another program",
                         sent=False,
                     ) from None
+            self.meanwhile()
             # SQLite's own busy handler knows no deadline, and would block all greenlets.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
-            pause = min(pause * 2.0, LONGEST)
+            pause = min(pause * 2.0, longest if self._now() < crowded else LONGEST)
         if self._later:
             self._catch_up(deadline)
         return result
