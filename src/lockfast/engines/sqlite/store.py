@@ -82,15 +82,16 @@ class Store:
                 "same thread: hand the work over to another thread",
                 sent=False,
             )
-        pause, longest = FIRST, URGENT if urgent else LONGEST
-        crowded = self._now() + CROWDED
+        pause, stuck_at = FIRST, 0.0
         while True:
             try:
                 with self._lock:
                     result = self._transact(work, writes=writes)
                 break
             except Busy:
-                if self._now() + pause > deadline:
+                now = self._now()
+                stuck_at = stuck_at or now + CROWDED
+                if now + pause > deadline:
                     raise EngineUnavailable(
                         f"{self} is busy: another process has been writing to it until the "
                         "deadline. Look for a process that is stopped, or that has opened the file "
@@ -100,7 +101,7 @@ class Store:
             self.meanwhile()
             # SQLite's own busy handler knows no deadline, and would block all greenlets.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
-            pause = min(pause * 2.0, longest if self._now() < crowded else LONGEST)
+            pause = min(pause * 2.0, URGENT if urgent and now < stuck_at else LONGEST)
         if self._later:
             self._catch_up(deadline)
         return result
