@@ -17,6 +17,9 @@ from lockfast.errors import EngineUnavailable
 
 SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
 """Schemes that do not encrypt, each with its encrypted counterpart."""
+FILES = frozenset({"sqlite"})
+"""Schemes whose URLs name a file. Their engine explains what is wrong with a host. It must not be
+read as a host and a port before: sqlite://:memory: would say that memory is not a port."""
 LONGEST = 65_536  # bytes that are read of a file with a URL or a password
 HIGHEST_PORT = 65_535
 _OPTION = re.compile("[a-z0-9_]{1,40}")
@@ -101,7 +104,7 @@ def parse(url: str | None) -> Target:
     username, colon, password = credentials.partition(":")
     return Target(
         scheme=parts.scheme,
-        hosts=tuple(_host(each) for each in hosts.split(",") if each),
+        hosts=_hosts(parts.scheme, hosts),
         username=unquote(username) or None,
         password=unquote(password) if colon else None,
         path=unquote(parts.path),
@@ -154,6 +157,12 @@ def _split(url: str) -> SplitResult:
             f"this is not the URL of an engine: it has a #, or an @ after the hosts. {ENCODE}"
         )
     return parts
+
+
+def _hosts(scheme: str, text: str) -> tuple[tuple[str, int | None], ...]:
+    if scheme in FILES:
+        return ((unquote(text), None),) if text else ()
+    return tuple(_host(each) for each in text.split(",") if each)
 
 
 def _host(text: str) -> tuple[str, int | None]:

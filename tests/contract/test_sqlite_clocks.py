@@ -59,6 +59,48 @@ def test_a_container_with_another_boot_clock_shares_the_locks(url: str) -> None:
         client.lock("x", ttl=5).acquire(timeout=5).release()
 
 
+UNSHARED = """
+import ctypes, os, sys
+import lockfast
+url = sys.argv[1]
+before = lockfast.connect(url)
+lease = before.lock("before", ttl=60).acquire()
+assert ctypes.CDLL(None).unshare(0x80) == 0  # CLONE_NEWTIME
+open("/proc/self/timens_offsets", "w").write("boottime 100000 0\\n")
+try:
+    lockfast.connect(url).lock("after").acquire(timeout=1)
+except lockfast.EngineRefused as error:
+    print(error, flush=True)
+lease.ensure_held()
+before.lock("before", ttl=60).holders()
+child = os.fork()
+if not child:  # its clock is ahead by 100000 s now
+    with lockfast.connect(url) as client:
+        print(client.lock("before", ttl=60).try_acquire(), flush=True)
+        (holder,) = client.lock("before").holders()
+        print(50 < holder.left <= 60, flush=True)
+    print(before.lock("before", ttl=60).try_acquire(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+lease.release()
+print("released")
+"""
+
+
+def test_a_process_that_made_a_time_namespace_for_its_children_is_refused(url: str) -> None:
+    """It reads the children's offset, and could take a lock that is held for an expired one."""
+    ran = subprocess.run(
+        [sys.executable, "-c", UNSHARED, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said, *more = ran.stdout.splitlines()
+    assert "unshare" in said, ran.stderr
+    assert more == ["None", "True", "None", "released"], ran.stderr
+
+
 def test_tokens_go_on_though_the_wall_clock_goes_back(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,12 +6,11 @@ import asyncio
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -22,6 +21,7 @@ import lockfast
 from lockfast import EngineUnavailable, Loss, aio
 from lockfast.engines.sqlite import claims
 from lockfast.engines.sqlite.listener import Listener
+from tests.contract import under_gevent
 from tests.servers import wait_until
 
 
@@ -53,6 +53,35 @@ def test_a_writer_that_does_not_end_costs_no_more_than_the_timeout(url: str) -> 
             assert 0.4 < time.monotonic() - began < 2.0
             assert caught.value.sent is False
         client.lock("x").acquire(timeout=2).release()
+
+
+@pytest.mark.parametrize("names", [("x",), ("x", "y")], ids=["one", "all"])
+def test_an_attempt_that_does_not_wait_gives_up_after_a_second_or_two(
+    url: str, names: tuple[str, ...]
+) -> None:
+    """And not after ten, which other engines may need for their round trips."""
+    with lockfast.connect(url) as client:
+        client.lock("warm").acquire().release()
+        lock = client.lock_all(*names) if len(names) > 1 else client.lock(*names)
+        with writer(url):
+            for attempt in (lock.try_acquire, partial(lock.acquire, timeout=0)):
+                began = time.monotonic()
+                # The lock may be free: this is no `NotAcquired`, and not None.
+                with pytest.raises(EngineUnavailable, match="busy"):
+                    attempt()
+                assert 0.9 < time.monotonic() - began < 4.0
+
+
+def test_an_attempt_that_does_not_wait_gives_up_in_asyncio_too(url: str) -> None:
+    async def play() -> float:
+        async with aio.connect(url) as client:
+            await (await client.lock("warm").acquire()).release()
+            began = time.monotonic()
+            with writer(url), pytest.raises(EngineUnavailable, match="busy"):
+                await client.lock("x").try_acquire()
+            return time.monotonic() - began
+
+    assert 0.9 < asyncio.run(play()) < 4.0
 
 
 def test_a_writer_that_does_not_end_does_not_block_the_event_loop(url: str) -> None:
@@ -175,35 +204,5 @@ def test_a_client_without_waiters_does_not_look(url: str, monkeypatch: pytest.Mo
         lease.release()
 
 
-GEVENT = """
-from gevent import monkey; monkey.patch_all()
-import gevent, time, sys
-import lockfast
-url = sys.argv[1]
-with lockfast.connect(url) as client, lockfast.connect(url) as other:
-    with client.lock("x", ttl=2):
-        ticks = []
-        def tick():
-            while True:
-                gevent.sleep(0.1)
-                ticks.append(time.monotonic())
-        ticking = gevent.spawn(tick)
-        began = time.monotonic()
-        try:
-            other.lock("x", ttl=2).acquire(timeout=3)
-        except lockfast.NotAcquired:
-            print("in vain", round(time.monotonic() - began))
-        print("ticks", len(ticks) > 15)
-        waiting = gevent.spawn(lambda: other.lock("x", ttl=2).acquire(timeout=10))
-        gevent.sleep(0.3)
-    waiting.get(timeout=5).release()
-    ticking.kill()
-print("done")
-"""
-
-
 def test_a_wait_under_gevent_keeps_its_deadline_and_stops_nobody(url: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", GEVENT, url], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.stdout.split("\n") == ["in vain 3", "ticks True", "done", ""], ran.stderr
+    under_gevent.waited(url)

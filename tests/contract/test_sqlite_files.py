@@ -99,6 +99,7 @@ def test_tables_that_were_changed_are_refused(path: Path) -> None:
         "UPDATE claim SET ticket = 9007199254740992",
         "UPDATE claim SET expires = x'00'",
         "UPDATE claim SET payload = 'text', waits = 0",
+        "UPDATE claim SET waits = 2",  # it neither waits nor is granted: the totals never fit
         "UPDATE queue SET held = 'much'",
         "UPDATE host SET last = 'x'",
         "DELETE FROM host",
@@ -212,6 +213,49 @@ def shared() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
+
+
+BLOCKING = """
+import fcntl, os, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    file = open(sys.argv[1] + "-shm", "rb")
+except PermissionError:
+    print("may not", flush=True)
+else:
+    fcntl.lockf(file, fcntl.LOCK_SH, 1, 120)  # the byte by which SQLite admits one writer
+    print("blocks", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_a_user_who_shares_no_locks_cannot_block_them(shared: Path, mode: int | None) -> None:
+    """Unless somebody lets all users read the file, as SQLite itself would have."""
+    path = shared / "locks.db"
+    if mode is not None:
+        path.touch(mode)
+    before = os.umask(0)  # the user's own mask must not be what protects the file
+    pipe = subprocess.PIPE
+    try:
+        with lockfast.connect(url(path)) as client:
+            client.lock("x").acquire().release()
+            modes = {each.stat().st_mode & 0o777 for each in shared.iterdir()}
+            assert modes == {mode or 0o600}
+            with subprocess.Popen(
+                [sys.executable, "-c", BLOCKING, path], stdin=pipe, stdout=pipe, text=True
+            ) as other:
+                assert other.stdin is not None
+                assert other.stdout is not None
+                assert other.stdout.readline() == ("may not\n" if mode is None else "blocks\n")
+                if mode is None:
+                    client.lock("x").acquire(timeout=1).release()
+                else:
+                    with pytest.raises(EngineUnavailable, match="busy"):
+                        client.lock("x").acquire(timeout=0.3)
+                other.stdin.close()
+    finally:
+        os.umask(before)
 
 
 def test_a_user_without_rights_is_told_which_ones_are_missing(shared: Path) -> None:

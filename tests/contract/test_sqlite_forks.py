@@ -69,10 +69,11 @@ def test_a_child_keeps_its_locks_when_its_parent_has_ended(url: str) -> None:
 
 
 BY_C = """
-import ctypes, os, sys
+import _imp, ctypes, os, sys
 import lockfast
 client = lockfast.connect(sys.argv[1])
 client.lock("x", ttl=60).acquire().release()
+_imp.acquire_lock()  # Python 3.13 ends a child that releases what nobody had acquired
 child = ctypes.PyDLL(None).fork()  # as uWSGI does, which tells Python only afterwards
 if not child:
     ctypes.pythonapi.PyOS_AfterFork_Child()
@@ -81,6 +82,7 @@ if not child:
     except lockfast.EngineRefused as error:
         print(error, flush=True)
     os._exit(0)
+_imp.release_lock()
 os.waitpid(child, 0)
 client.lock("x", ttl=60).acquire(timeout=2).release()
 print("the parent goes on")
@@ -179,3 +181,50 @@ def test_a_child_that_a_signal_handler_has_forked_in_a_transaction_does_not_comm
     assert parent == "parent released"
     with closing(sqlite3.connect(path_of(url))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+AT_ONCE = """
+import concurrent.futures.thread, logging, os, sys, threading  # they lock around a fork too
+here, go = threading.Event(), threading.Event()
+def pause():
+    if threading.current_thread().name == "first":
+        here.set()
+        go.wait(20)
+os.register_at_fork(after_in_parent=pause)  # it is called before what is registered later
+import lockfast
+from lockfast.engines.sqlite import store
+store.FORKING = 0.2
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+client = lockfast.connect(sys.argv[1])
+client.lock("x", ttl=60).acquire().release()
+first = threading.Thread(target=fork, name="first")
+first.start()
+here.wait(20)  # the first one has closed the connection, and its fork is not over
+second = threading.Thread(target=fork)
+second.start()
+second.join()
+user = threading.Thread(target=lambda: client.lock("x", ttl=60).acquire().release())
+user.start()
+user.join(0.5)
+print("waits" if user.is_alive() else "opened the file within a fork", flush=True)
+go.set()
+first.join()
+user.join()
+print("went on", flush=True)
+"""
+
+
+def test_a_thread_that_forks_beside_another_does_not_end_the_others_fork(url: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", AT_ONCE, url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.stdout == "waits\nwent on\n", ran.stderr
+    assert ran.stderr == ""

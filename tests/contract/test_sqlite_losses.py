@@ -155,3 +155,25 @@ def test_claims_that_another_program_has_deleted_block_nobody(stage: Stage, sql:
         assert (await actor.claim(actor.ask())).granted
 
     stage.mode.run(play())
+
+
+@pytest.mark.parametrize(("size", "read"), [(65_536, 65_536), (65_537, 0)])
+def test_a_payload_that_another_program_has_made_too_large_is_not_read(
+    stage: Stage, size: int, read: int
+) -> None:
+    async def play() -> None:
+        actor, other = stage.actor(), stage.actor()
+        await actor.claim(actor.ask(ttl=60))
+        change(path_of(stage), f"UPDATE claim SET payload = zeroblob({size})")  # noqa: S608  # ours
+        standing = await other.claim(other.ask(ttl=60))
+        assert standing.blocker is not None
+        assert len(standing.blocker.payload) == read
+        tried = await other.claim(other.ask(ttl=60, queue=False))
+        assert tried.blocker is not None
+        assert len(tried.blocker.payload) == read
+        holder, _ = await other.entries("x")
+        assert len(holder.payload) == read
+        page = await other.engine.inspect("", None, exact=False)
+        assert len(page.entries[0].payload) == read
+
+    stage.mode.run(play())

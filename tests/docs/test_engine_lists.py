@@ -50,6 +50,26 @@ def test_an_engine_is_on_the_pages_that_compare_engines(module: str) -> None:
     assert title(module) in text("docs/explanation/choosing.md").lower()
 
 
+@pytest.mark.parametrize("module", SHARED)
+@pytest.mark.parametrize(
+    "page",
+    [
+        "SECURITY.md",
+        "docs/compatibility.md",
+        "docs/explanation/figures.md",
+        "docs/robustness/index.md",
+        "docs/troubleshooting.md",
+    ],
+)
+def test_an_engine_is_on_the_pages_about_all_engines(module: str, page: str) -> None:
+    assert title(module) in text(page).lower()
+
+
+@pytest.mark.parametrize("module", SHARED)
+def test_an_engine_is_found_by_its_name(module: str) -> None:
+    assert title(module) in PROJECT["project"]["keywords"]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_an_engine_is_held_to_the_contract_and_kept_apart(module: str) -> None:
     assert (ROOT / "tests" / "contract" / f"test_{module}.py").exists()

@@ -172,18 +172,24 @@ def test_a_sqlite_file_on_a_disk_is_left_alone(doctor: Doctor, tmp_path: Path) -
     assert doctor(f"sqlite:///{tmp_path}/locks.db", "--require", "consensus").code == 1
 
 
-def test_a_sqlite_file_that_everybody_may_change_is_found_with_what_to_type(
-    doctor: Doctor, tmp_path: Path
+@pytest.mark.parametrize(("mode", "effect"), [(0o666, "break"), (0o664, "block")])
+def test_a_sqlite_file_that_everybody_may_open_is_found_with_what_to_type(
+    doctor: Doctor, tmp_path: Path, mode: int, effect: str
 ) -> None:
+    tmp_path.chmod(0o755)
     path = tmp_path / "locks.db"
     url = f"sqlite:///{path}"
-    doctor(url)
-    path.chmod(0o666)
+    assert doctor(url).code == 0  # as lockfast creates it
+    path.chmod(mode)
     said = doctor(url)
     assert said.code == 1
-    assert "mode = 666" in said.out
-    assert f"chmod o-w {path}".replace(" ", "") in said.out.replace(" ", "").replace("\n", "")
-    path.chmod(0o664)  # as it says
+    assert f"mode = {mode:o}" in said.out
+    assert f"every user of this host can {effect} every lock" in said.words
+    assert f"chmod o-rw {path}*".replace(" ", "") in said.out.replace(" ", "").replace("\n", "")
+    tmp_path.chmod(0o750)  # nobody else can reach the file
+    assert doctor(url).code == 0
+    tmp_path.chmod(0o755)
+    path.chmod(0o660)  # as it says
     assert doctor(url).code == 0
 
 

@@ -56,9 +56,21 @@ def test_what_names_no_file_is_refused_with_a_hint(url: str) -> None:
         lockfast.connect(url)
 
 
-def test_a_database_in_memory_is_refused_with_a_hint_to_the_memory_engine() -> None:
-    with pytest.raises(ValueError, match="memory://"):
-        lockfast.connect("sqlite:///:memory:")
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://:memory:", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&cache=shared"],
+)
+def test_a_database_in_memory_is_refused_with_a_hint_to_the_memory_engine(url: str) -> None:
+    with pytest.raises(ValueError, match=r"memory://.*sqlite:///relative\.db"):
+        lockfast.connect(url)
+
+
+def test_a_path_that_no_file_can_have_is_refused_at_once() -> None:
+    """Half a surrogate pair, as JSON can contain it. `os.fsdecode` makes other ones, from bytes."""
+    with pytest.raises(ValueError, match="cannot be the name of a file"):
+        lockfast.connect("sqlite:////srv/\ud800.db")
+    odd = os.fsdecode(b"/srv/\xff.db")
+    assert os.fsencode(path_of(parse(f"sqlite:///{odd}"))) == b"/srv/\xff.db"
 
 
 def test_a_python_without_sqlite_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

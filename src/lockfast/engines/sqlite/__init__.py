@@ -22,8 +22,8 @@ from lockfast.url import Target
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     """Return a function that opens the engine for a URL. The engine opens the file on first use."""
-    base = base_of(target.take("token_base"))
     file = DatabaseFile(path_of(target))
+    base = base_of(target.take("token_base"))
 
     def open_engine() -> Engine:
         kind = ThreadTransport if isinstance(runtime, Threads) else AioTransport

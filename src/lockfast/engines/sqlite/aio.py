@@ -24,12 +24,13 @@ class AioTransport(Transport):
         super().__init__(store, listener, now)
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(listener.pause, self._look)
+        store.meanwhile = self._worker.hurry
         self._closing: Job[None] | None = None
 
-    async def run(self, job: Callable[[], T], deadline: float) -> T:
+    async def run(self, job: Callable[[], T], deadline: float, *, urgent: bool = False) -> T:
         """Run the job in the thread. If the disk does not answer, give up at the deadline."""
         sent = Job(job, self._loop)
-        self._worker.submit(sent)
+        self._worker.submit(sent, urgent=urgent)
         left = max(deadline - self._now(), 0.0) + GRACE
         timer = self._loop.call_later(left, self._late, sent)
         try:

@@ -9,6 +9,7 @@ from lockfast.runtime.base import Clock
 
 UNITS = 10**6  # in a second: stored times are in µs
 OFFSETS = Path("/proc/self/timens_offsets")
+OWN, CHILDRENS = Path("/proc/self/ns/time"), Path("/proc/self/ns/time_for_children")
 
 
 class HostClock:
@@ -38,13 +39,33 @@ class HostClock:
 
 
 def ahead() -> float:
-    """Return by how many seconds the clock of this time namespace is ahead of the host's."""
+    """Return by how many seconds the clock of this time namespace is ahead of the host's.
+
+    After `unshare(CLONE_NEWTIME)`, a process keeps its clock, and the offsets that it can read are
+    those of its future children. Then its own offset is unknown.
+    """
+    if _link(OWN) != _link(CHILDRENS):
+        raise EngineRefused(
+            "SQLite locks expire by the clock of the host. This process has made a time namespace "
+            "for its children (unshare), so it cannot read by how much its own clock differs. "
+            "Call connect before unshare, or in a child"
+        )
     for line in _read(OFFSETS).splitlines():
         clock, *numbers = line.split()
         if clock == "boottime":
             seconds, nanoseconds = map(int, numbers)
             return seconds + nanoseconds / 1e9
     return 0.0
+
+
+def _link(path: Path) -> str:
+    """Return what a link in /proc points to. "" if there is none: no time namespaces here."""
+    try:
+        return str(path.readlink())
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _read(path: Path) -> str:
@@ -54,6 +75,10 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise EngineRefused(
-            f"SQLite locks expire by the clock of the host, and {path} cannot be read: {error}"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> EngineRefused:
+    return EngineRefused(
+        f"SQLite locks expire by the clock of the host, and {path} cannot be read: {error}"
+    )

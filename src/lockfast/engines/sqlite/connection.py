@@ -31,6 +31,7 @@ def connected(file: DatabaseFile) -> tuple[sqlite3.Connection, tuple[int, int]]:
     Raises `Busy` if another process has it, and `EngineError` if it cannot be used.
     """
     file.check()
+    file.create()
     for _ in range(OPENINGS):
         before = file.main()
         connection = _opened(file)

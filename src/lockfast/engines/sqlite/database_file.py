@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from lockfast.errors import EngineRefused
@@ -72,6 +74,19 @@ class DatabaseFile:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+    def create(self) -> None:
+        """Create an empty file that other users can neither read nor write, unless there is one.
+
+        SQLite would let everybody read it. A process that can open the file for reading can lock
+        it, and keep all others from writing. SQLite gives the files beside it the same mode.
+
+        `mknod` creates a file without opening it. If it fails, as it does on macOS, SQLite creates
+        the file, or says why it cannot.
+        """
+        if sys.platform != "win32":
+            with suppress(OSError):
+                os.mknod(self.path.resolve(), stat.S_IFREG | 0o600)
 
     def check(self) -> None:
         """Raise `EngineRefused` if locks in this file would not exclude each other."""

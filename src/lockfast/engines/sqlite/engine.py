@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 from lockfast.engines.sqlite import break_records, guarantees, inspection
 from lockfast.engines.sqlite.claims import Claimed, Claims
@@ -14,6 +15,7 @@ from lockfast.port import Ask, Engine, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 IO = 5.0  # seconds after which `inspect` gives up
+ATTEMPT = 1.0  # seconds that a claim that does not queue waits for other writers
 
 
 class SqliteEngine:
@@ -34,6 +36,7 @@ class SqliteEngine:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and report its standing, in one transaction."""
         self._listener.claimed(ask)
+        deadline = min(deadline, _patience(ask))
         found = await self._transport.run(partial(self._claim, ask, deadline), deadline)
         if isinstance(found, Exception):
             raise found
@@ -52,6 +55,7 @@ class SqliteEngine:
         if not asks:
             return []
         self._listener.claimed(asks[0])
+        deadline = min(deadline, *map(_patience, asks))
 
         def work(transaction: Transaction) -> list[Claimed]:
             return [self._claims.claim(ask, transaction) for ask in asks]
@@ -68,16 +72,19 @@ class SqliteEngine:
         def work(transaction: Transaction) -> list[Claimed]:
             return [*self._claims.renew(transaction, asks)]
 
-        return await self._transport.run(partial(self._answered, work, asks, deadline), deadline)
+        job = partial(self._answered, work, asks, deadline, urgent=True)
+        return await self._transport.run(job, deadline, urgent=True)
 
     def _answered(
         self,
         work: Callable[[Transaction], list[Claimed]],
         asks: Sequence[Ask],
         deadline: float,
+        *,
+        urgent: bool = False,
     ) -> list[Standing | Exception | None]:
         """Run claims or renewals, and note which of them wait. This runs where the jobs run."""
-        found = self._store.run(work, deadline)
+        found = self._store.run(work, deadline, urgent=urgent)
         for ask, each in zip(asks, found, strict=True):
             self._listener.answered(ask, each)
         return [*found]
@@ -98,7 +105,8 @@ class SqliteEngine:
             self._listener.resigned(ask)
         if self._store.put_off(work):
             return [True for _ in asks]
-        return await self._run(work, deadline)
+        job = partial(self._store.run, work, deadline, urgent=True)
+        return await self._transport.run(job, deadline)  # after the claims that came earlier
 
     async def _run(
         self, work: Callable[[Transaction], T], deadline: float, *, writes: bool = True
@@ -147,3 +155,13 @@ class SqliteEngine:
     async def close(self) -> None:
         """Close the connection."""
         await self._transport.close()
+
+
+def _patience(ask: Ask) -> float:
+    """Return until when a claim waits for other writers, at the latest.
+
+    `acquire(timeout=0)` has a deadline of up to ten seconds, for the round trips of other engines.
+    Here only a writer that does not end costs so much time. The limit counts from the acquisition,
+    so that a second copy of the claim does not double it.
+    """
+    return inf if ask.queue else ask.not_after - ask.shape.wait_ttl + ATTEMPT

@@ -49,13 +49,17 @@ def _filesystem(file: DatabaseFile) -> list[Finding]:
 
 
 def _rights(file: DatabaseFile) -> list[Finding]:
-    mode = stat.S_IMODE(file.path.stat().st_mode)
-    if not mode & stat.S_IWOTH:
+    """Return what users can do that share no locks. The folder may keep them from the file."""
+    real = file.path.resolve()
+    mode = stat.S_IMODE(real.stat().st_mode)
+    others = mode & (stat.S_IROTH | stat.S_IWOTH)
+    if not others or not real.parent.stat().st_mode & stat.S_IXOTH:
         return []
+    does = "break" if mode & stat.S_IWOTH else "block"
     return [
         Finding(
             f"mode = {mode:o}",
-            "every user of this host can break every lock",
-            f"chmod o-w {file.path}",
+            f"every user of this host can {does} every lock",
+            f"chmod o-rw {real}*",
         )
     ]

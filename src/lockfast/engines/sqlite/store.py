@@ -30,6 +30,8 @@ from lockfast.runtime.mutex import Mutex
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 FIRST, LONGEST = 0.0001, 0.005  # seconds between two attempts to get the database
+URGENT = 0.0005  # the longest for renewals and releases, which go ahead of claims
+CROWDED = 0.5  # seconds after which the database is not crowded but stuck: haste is of no use
 OFTEN = 20_000  # µs for which a check of the file counts: it costs a tenth of a transaction
 FORKING = 2.0  # seconds that a fork waits for a transaction to end
 _inherited: dict[tuple[int, int] | None, sqlite3.Connection] = {}
@@ -60,35 +62,46 @@ class Store:
         self._identity: Identity | None = None
         self._check_at = 0
         self._opened = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What the thread does besides, between two attempts to get the database."""
         self._forker: int | None = None
         """The thread that forks, and has the mutex meanwhile. Another one may fork beside it."""
         _stores.add(self)
 
-    def run(self, work: Work[T], deadline: float, *, writes: bool = True) -> T:
-        """Run `work` in a transaction, and return its result. Wait for other writers meanwhile."""
+    def run(
+        self, work: Work[T], deadline: float, *, writes: bool = True, urgent: bool = False
+    ) -> T:
+        """Run `work` in a transaction, and return its result. Wait for other writers meanwhile.
+
+        SQLite has no queue of writers. Who asks more often gets the database sooner, so `urgent`
+        work asks more often than other work: a claim can wait, but a late renewal costs a lease.
+        """
         if self._lock.inside():
             raise EngineUnavailable(
                 f"{self} was called by a signal handler or a finalizer that interrupted it in the "
                 "same thread: do the work in another thread",
                 sent=False,
             )
-        pause = FIRST
+        pause, stuck_at = FIRST, 0.0
         while True:
             try:
                 with self._lock:
                     result = self._transact(work, writes=writes)
                 break
             except Busy:
-                if self._now() + pause > deadline:
+                now = self._now()
+                stuck_at = stuck_at or now + CROWDED
+                if now + pause > deadline:
                     raise EngineUnavailable(
                         f"{self} is busy: another process has been writing to it until the "
                         "deadline. Look for a process that is stopped, or that has opened the file "
                         "with another program",
                         sent=False,
                     ) from None
+            self.meanwhile()
             # SQLite's own busy handler knows no deadline, and would block all greenlets.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
-            pause = min(pause * 2.0, LONGEST)
+            pause = min(pause * 2.0, URGENT if urgent and now < stuck_at else LONGEST)
         if self._later:
             self._catch_up(deadline)
         return result

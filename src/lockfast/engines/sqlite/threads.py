@@ -12,9 +12,9 @@ from lockfast.port import Wake
 class ThreadTransport(Transport):
     """Runs each job in the thread that asks for it. The heart's thread looks for grants."""
 
-    async def run(self, job: Callable[[], T], deadline: float) -> T:
+    async def run(self, job: Callable[[], T], deadline: float, *, urgent: bool = False) -> T:
         """Run the job. `Store.run` keeps the deadline."""
-        del deadline
+        del deadline, urgent
         return job()
 
     async def listen(self, deadline: float | None) -> list[Wake]:

@@ -24,8 +24,11 @@ class Transport(ABC):
         self._now = now
 
     @abstractmethod
-    async def run(self, job: Callable[[], T], deadline: float) -> T:
-        """Run a job, which uses the store and keeps the deadline there, and return its result."""
+    async def run(self, job: Callable[[], T], deadline: float, *, urgent: bool = False) -> T:
+        """Run a job, which uses the store and keeps the deadline there, and return its result.
+
+        `urgent`: it need not wait for jobs that came earlier.
+        """
 
     @abstractmethod
     async def listen(self, deadline: float | None) -> list[Wake]:

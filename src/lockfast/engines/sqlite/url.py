@@ -8,6 +8,7 @@ from pathlib import Path
 from lockfast.url import Target
 
 HINT = "Write sqlite:///relative.db or sqlite:////absolute.db, with three slashes and then the path"
+MEMORY = ":memory:"  # how sqlite3 and SQLAlchemy write a database in memory
 
 
 def path_of(target: Target) -> Path:
@@ -16,14 +17,16 @@ def path_of(target: Target) -> Path:
     A relative path is resolved now. A program may change its folder later, and the locks must stay
     in the same file.
     """
-    if target.hosts or target.username is not None or target.password is not None:
-        raise ValueError(f"sqlite:// is for a file on this host, and takes no host. {HINT}")
     path = target.path.removeprefix("/")
-    if path in {"", ":memory:"} or path.startswith("file:"):
+    if MEMORY in {path, *(host for host, _ in target.hosts)} or path.startswith("file:"):
         raise ValueError(
             "sqlite:// needs a file, which several processes can open. A database in memory "
             f"belongs to one connection: use memory:// for locks in one process. {HINT}"
         )
+    if target.hosts or target.username is not None or target.password is not None:
+        raise ValueError(f"sqlite:// is for a file on this host, and takes no host. {HINT}")
+    if not path:
+        raise ValueError(f"sqlite:// needs the path of a file. {HINT}")
     if "\0" in path:
         raise ValueError(f"the path of a database has no NUL character. {HINT}")
     try:

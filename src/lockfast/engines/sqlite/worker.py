@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -62,15 +64,30 @@ class Worker:
         """
         self._pause = pause
         self._look = look
-        self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._urgent: deque[Job[Any]] = deque()
         self._thread: threading.Thread | None = None
 
-    def submit(self, job: Job[Any]) -> None:
-        """Have the thread run a job. Start the thread with the first one."""
-        self._jobs.put(job)
+    def submit(self, job: Job[Any], *, urgent: bool = False) -> None:
+        """Have the thread run a job; an urgent one before all others that have not begun.
+
+        Start the thread with the first one.
+        """
+        if urgent:
+            self._urgent.append(job)
+            self._jobs.put(self.hurry)
+        else:
+            self._jobs.put(partial(_run, job))
         if self._thread is None:
             self._thread = threading.Thread(target=self._live, name="lockfast-sqlite", daemon=True)
             self._thread.start()
+
+    def hurry(self) -> None:
+        """Run the urgent jobs. Only the thread itself may call this, also in the middle of a job
+        that waits for the database: another process may keep that one waiting for long.
+        """
+        while self._urgent:
+            _run(self._urgent.popleft())
 
     def stop(self) -> None:
         """End the thread after the jobs that it has."""
@@ -86,5 +103,10 @@ class Worker:
                 continue
             if job is None:
                 return
-            if job.begin():
-                job.run()
+            self.hurry()
+            job()
+
+
+def _run(job: Job[Any]) -> None:
+    if job.begin():
+        job.run()

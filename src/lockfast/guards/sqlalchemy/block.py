@@ -43,4 +43,5 @@ class Block:
 
     def _refuse_next(self, connection: Connection, *_: object) -> None:
         """Refuse a statement after the end of the guarded transaction."""
-        self.database.refuse_next(connection)
+        ended = self._root is not None and not self._root.is_active
+        self.database.refuse_next(connection, ended=ended)

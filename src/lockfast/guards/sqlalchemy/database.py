@@ -29,8 +29,11 @@ class Database(Protocol):
         `check`: also check in the same database that the engine still has the leases.
         """
 
-    def refuse_next(self, connection: Connection) -> None:
-        """Raise `Unguarded` if the next statement would not be part of the guarded transaction."""
+    def refuse_next(self, connection: Connection, *, ended: bool) -> None:
+        """Raise `Unguarded` if the next statement would not be part of the guarded transaction.
+
+        `ended`: SQLAlchemy has ended that transaction. It does not know of a COMMIT as text.
+        """
 
     def finish(self, session: Session, leases: Sequence[Holder]) -> None:
         """Raise `Unguarded` before the commit, unless the transaction is the one that was begun."""

@@ -44,8 +44,10 @@ class PostgresDatabase:
         for call in entering(leases, check_lease=check):
             connection.exec_driver_sql(call)
 
-    def refuse_next(self, connection: Connection) -> None:
+    def refuse_next(self, connection: Connection, *, ended: bool) -> None:
         """Raise `Unguarded` if the connection is in no transaction."""
+        if ended:
+            refuse()
         driver: Any = connection.connection.driver_connection
         refuse_next(driver)
 

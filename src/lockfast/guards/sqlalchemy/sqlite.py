@@ -52,9 +52,12 @@ class SqliteDatabase:
             )
         connection.exec_driver_sql(BEGIN)
 
-    def refuse_next(self, connection: Connection) -> None:
-        """Raise `Unguarded` if the connection is in no transaction."""
-        if not _within(connection):
+    def refuse_next(self, connection: Connection, *, ended: bool) -> None:
+        """Raise `Unguarded` if the connection is in no transaction, or in another one.
+
+        With `autocommit=False`, the driver begins another one with each commit.
+        """
+        if ended or not _within(connection):
             _refuse()
 
     def finish(self, session: Session, leases: Sequence[Holder]) -> None:
