@@ -106,6 +106,9 @@ class Twins(RuleBasedStateMachine):
             self.run(self.stage.advance(moved))
         else:
             bench.rewind(-moved)
+            # A claim that expired before this is deleted at the engine, and alive in the model.
+            passed = bench.now() - (bench.ahead - ahead) - self.began
+            self.spoiled = self.spoiled or passed > LATE
         # The bench may have moved the process's clock together with the engine's, or not.
         self.began = read + bench.ahead - ahead
         self.rewound += bench.ahead - ahead - moved
