@@ -13,7 +13,9 @@ import hiredis
 import pytest
 
 from lockfast.engines.redis import messages, replies
+from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.reply_parser import MISSING, Parser
+from lockfast.engines.redis.threads import ThreadTransport
 from lockfast.engines.redlock import messages as redlock_packets
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import Ask, Shape
@@ -172,6 +174,24 @@ def test_a_push_is_never_taken_for_a_reply(server: Redis, mode: str) -> None:
             way.first = b""
             assert not (await actor.claim(actor.ask("busy", ttl=60))).granted
             assert await actor.resign(mine) == [True]
+
+        stage.mode.run(play())
+
+
+def test_messages_on_a_connection_without_a_subscription_are_not_kept(server: Redis) -> None:
+    with _lied_to(server, "redis", "threads") as (way, stage):
+
+        async def play() -> None:
+            actor = stage.actor()
+            way.first = b">3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\ny\r\n" * 100
+            for number in range(10):
+                await actor.claim(actor.ask(f"name {number}", ttl=60))
+            way.first = b""
+            assert isinstance(actor.engine, RedisEngine)
+            transport = actor.engine._transport
+            assert isinstance(transport, ThreadTransport)
+            idle = [each for shelf in transport._idle.values() for each in shelf]
+            assert [each.pushes for each in idle] == [[]] * len(idle) != []
 
         stage.mode.run(play())
 

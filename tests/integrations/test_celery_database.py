@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,8 +33,11 @@ class Recording(LeadingDatabaseScheduler):
     sent: list[str]
     fails: BaseException | None = None
     """What sending raises."""
+    meanwhile: Callable[[], object] = bool
+    """What happens while it sends."""
 
     def send_task(self, *args: Any, **_: Any) -> None:  # noqa: ANN401  # Celery's
+        self.meanwhile()
         if self.fails is not None:
             raise self.fails
         self.sent.append(str(args[0]))
@@ -250,3 +253,46 @@ def test_connections_that_died_while_a_beat_followed_are_replaced(
     )
     wait_until(follower.leads, "the next leads")
     assert follower.work() == ["hourly"]
+
+
+def test_what_could_not_be_stored_is_stored_later_and_not_sent_again(
+    beats: Beats, database: Postgres
+) -> None:
+    hourly(ago=0 * HOUR, name="first")  # django-celery-beat does not notice the first change ever
+    leader, follower = beats.leader(), beats.start()
+    follower.tick()
+    leader.work()
+    hourly(ago=2 * HOUR)
+    leader.meanwhile = database.stop
+    assert leader.work() == ["hourly"]
+    database.start()
+    connection.close()
+    assert datetime.now(UTC) - last_run() > HOUR
+    leader._last_full_sync -= 10 * HOUR  # it reads the schedule again, as it does every 5 minutes
+    assert leader.work() == ["hourly"]
+    assert datetime.now(UTC) - last_run() < HOUR
+    leader.close()
+    wait_until(follower.leads, "the next leads")
+    assert follower.work() == []
+
+
+def test_a_beat_that_leads_while_the_database_is_down_waits_for_it(
+    beats: Beats, database: Postgres
+) -> None:
+    hourly(ago=0 * HOUR)
+    hourly(ago=2 * HOUR, name="late")
+    leader, follower = beats.leader(), beats.start()
+    follower.tick()
+    assert leader.work() == ["late"]
+    entry(follower).last_run_at -= 5 * HOUR  # it has followed for hours
+    leader.close()
+    database.stop()
+    try:
+        wait_until(follower.leads, "the next leads")
+        assert follower.tick() == leading.LOOK
+        assert follower.sent == []
+    finally:
+        database.start()
+    assert follower.work() == []
+    hourly(ago=2 * HOUR, name="new")
+    assert follower.work() == ["new"]

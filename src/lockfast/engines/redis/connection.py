@@ -175,6 +175,8 @@ class Connection:
             raise TimeoutError("no answer in time")
 
     def _take(self, push: list[Any]) -> None:
+        if self.channel is None:
+            return  # it has subscribed to nothing, and nobody would ever read `pushes`
         if push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
             self.pushes.append(push[2])
 

@@ -1,23 +1,18 @@
 """The parser of replies: hiredis, with limits on the size of a reply.
 
-hiredis allocates a list for all parts that an array announces, before any of them arrives. An
-announced array of 10^9 parts cost five seconds. And whenever more of a line arrives, hiredis
-searches the whole line again. A line of 8 MB in small pieces cost four seconds.
+Whenever more of a line arrives, hiredis searches the whole line again. A line of 8 MB in small
+pieces cost four seconds. `reply_size` tells what arrays cost.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import hiredis
 
+from lockfast.engines.redis.reply_size import LARGEST, SUSPECT, ReplySize
+
 MISSING = object()
-LARGEST = 16 * 2**20  # bytes of one reply, at most
-MOST = 999_999  # parts of one array, at most
-SUSPECT = re.compile(rb"[*%~>|][0-9]{7}")  # the header of a larger array, or a part of a string
-HEAD = 24  # bytes of the longest such header
-LINE = re.compile(rb"(.)([^\r]*)\r\n", re.DOTALL)
 
 
 class Parser(hiredis.Reader):
@@ -31,12 +26,10 @@ class Parser(hiredis.Reader):
         self.unfinished = 0
         """Bytes since the last complete reply. Connections read that many at once, so that hiredis
         searches a long line less often."""
-        self._pieces: list[bytes] = []
-        """Data since hiredis last had parsed everything up to the end of a line or string. Empty
-        when idle: asyncio receives into 256 KB, and shrinks that to what has arrived. If this is
-        kept, the next 256 KB are memory that the kernel has to provide first, and a read takes
-        tens of microseconds longer."""
-        self._whole = True
+        self._arriving = ReplySize()
+        """Empty when idle: asyncio receives into 256 KB, and shrinks that to what has arrived. If
+        this is kept, the next 256 KB are memory that the kernel has to provide first, and a read
+        takes tens of microseconds longer."""
         # Bound here, because `super()` at each call takes longer than hiredis does.
         self._add, self._next, self._more = super().feed, super().gets, self.has_data
 
@@ -53,8 +46,7 @@ class Parser(hiredis.Reader):
         if reply is MISSING or self._more():
             self.idle = False
             self.unfinished = len(data) if reply is MISSING else 0
-            self._pieces = [data]
-            self._whole = data.endswith(b"\r\n")
+            self._arriving.add(data)
         return reply
 
     def gets(self) -> Any:  # type: ignore[override]  # whatever a server says
@@ -64,7 +56,7 @@ class Parser(hiredis.Reader):
             self.unfinished = 0
             self.idle = not self._more()
             if self.idle:
-                self._pieces = []
+                self._arriving.clear()
         return reply
 
     def feed(self, data: bytes) -> None:  # type: ignore[override]  # a whole piece at a time
@@ -73,26 +65,5 @@ class Parser(hiredis.Reader):
         self.unfinished += len(data)
         if self.unfinished > LARGEST:
             raise hiredis.ProtocolError(f"a reply of more than {LARGEST} bytes")
-        if self._whole and not self._more():
-            self._pieces = [data]
-            suspect = SUSPECT.search(data)
-        else:  # a header may be split between two pieces
-            suspect = SUSPECT.search(b"".join(self._pieces[-HEAD:])[-HEAD:] + data)
-            self._pieces.append(data)
-        if suspect and crowded(b"".join(self._pieces)):
-            raise hiredis.ProtocolError(f"a reply of more than {MOST} parts")
-        self._whole = data.endswith(b"\r\n")
+        self._arriving.add(data)
         self._add(data)
-
-
-def crowded(raw: bytes) -> bool:
-    """Return whether an array announces more than MOST parts. Skip the contents of strings."""
-    place = 0
-    while found := LINE.match(raw, place):
-        kind, said = found.groups()
-        place = found.end()
-        if kind in b"*%~>|" and said.isdigit() and int(said[:HEAD]) > MOST:
-            return True
-        if kind in b"$=!" and said.isdigit():
-            place += int(said[:HEAD]) + 2
-    return False

@@ -15,6 +15,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.pushes import patience
+from lockfast.engines.redis.connection import GRACE
 from lockfast.engines.redis.threads import heard
 from lockfast.engines.redis.transport import FRESH, PING, Address, reason
 from lockfast.engines.redlock.bundles import Bundle, Bundles
@@ -148,6 +149,8 @@ class ThreadTransport(Bundles):
             poll.register(line.fd, select.POLLIN)
         end = self._now() + seconds
         while waiting and (events := poll.poll(max(end - self._now(), 0.0) * 1000)):
+            if self._now() > end + GRACE:
+                break  # a node sends without end
             for fd, _ in events:
                 line = waiting[fd]
                 index = self.nodes.index(line.address)
@@ -192,7 +195,7 @@ class ThreadTransport(Bundles):
         while waiting:
             now = clock()
             events = poll.poll((deadline - now) * 1000 if deadline > now else 0)
-            if not events:
+            if not events or now > deadline + GRACE:  # a node may send without end
                 return
             for fd, _ in events:
                 index, line, replies = waiting[fd]

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager, contextmanager
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.statements import ensure_held
-from lockfast.guards.sqlalchemy.block import Block
+from lockfast.guards.sqlalchemy.block import Block, refuse_shared
 from lockfast.guards.sqlalchemy.database import Database
 from lockfast.guards.sqlalchemy.postgres import PostgresDatabase
 from lockfast.guards.sqlalchemy.sqlite import SqliteDatabase
@@ -55,7 +55,7 @@ def install(connection: Connection) -> None:
     connection.exec_driver_sql(CREATE)
 
 
-def seal(session: Session, *leases: Holder) -> None:
+def seal(session: Session | scoped_session[Session], *leases: Holder) -> None:
     """Store the token of each lease, so that the database rejects earlier holders from now on.
 
     Call it right after acquiring, before the first read. It commits a transaction of its own.
@@ -70,11 +70,13 @@ def seal(session: Session, *leases: Holder) -> None:
         TypeError: There is no lease, or a lease is a permit of a semaphore.
         sqlalchemy.exc.SQLAlchemyError: The database has failed, or the session is in a transaction.
     """
-    _seal(session, leases)
+    _seal(_own(session), leases)
 
 
 @contextmanager
-def transaction(session: Session, *leases: Holder, check_lease: bool = False) -> Iterator[Session]:
+def transaction(
+    session: Session | scoped_session[Session], *leases: Holder, check_lease: bool = False
+) -> Iterator[Session]:
     """Run a block in a transaction that checks the leases first. It commits at the end.
 
     Args:
@@ -104,6 +106,7 @@ def transaction(session: Session, *leases: Holder, check_lease: bool = False) ->
                     session.execute(text("UPDATE invoices SET paid = true WHERE id = 42"))
             engine.dispose()
     """
+    session = _own(session)
     block = _begin(session, leases, check_lease=check_lease)
     try:
         yield session
@@ -175,6 +178,11 @@ async def async_transaction(
 # The functions below serve both: `AsyncSession.run_sync` runs them with its own sync session.
 
 
+def _own(session: Session | scoped_session[Session]) -> Session:
+    """Return the session itself, or that of this thread if it is a `scoped_session`."""
+    return session() if isinstance(session, scoped_session) else session
+
+
 def _database(session: Session) -> Database:
     """Return how to check leases in the database of a session."""
     name = session.get_bind().dialect.name
@@ -184,10 +192,16 @@ def _database(session: Session) -> Database:
 
 
 def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
-    database = _database(session)
+    database, bind = _database(session), session.get_bind()
+    if isinstance(bind, Connection) and bind.in_transaction():
+        raise InvalidRequestError(
+            "the session is bound to a connection that is in a transaction, and its rollback would "
+            "remove the seal. Seal before that transaction begins"
+        )
     try:
         with session.begin():
             connection = session.connection(execution_options=database.options())
+            refuse_shared(connection)
             database.seal(connection, leases)
     except DBAPIError as error:
         meant = database.refusal(error, leases)
@@ -201,6 +215,7 @@ def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -
     block = Block(session, _database(session))
     try:
         connection = session.connection()
+        block.enter(connection)
         block.database.enter(connection, leases, check=check_lease)
         ensure_held(leases)
         block.bolt(connection)

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, Transaction, event
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session
 
 from lockfast.guards.sqlalchemy.database import Database
+
+OPEN = "lockfast_guard"  # the key of the open block in `Connection.info`
+
+
+def refuse_shared(connection: Connection, block: Block | None = None) -> None:
+    """Raise an error if another block is open on the same connection of the driver.
+
+    With a `StaticPool`, or if two sessions are bound to one connection, both are in one transaction
+    of the database. A stale holder that entered first could write after the mark of the next one.
+    """
+    if connection.info.get(OPEN, block) is not block:
+        raise InvalidRequestError(
+            "another guarded transaction is open on this database connection, so both would be one "
+            "transaction. Give each session a connection of its own, or pass all leases in one call"
+        )
 
 
 class Block:
@@ -18,6 +36,7 @@ class Block:
         # which no guard has checked.
         self.transaction = session.begin().__enter__()
         self.database = database
+        self._info: dict[Any, Any] = {}
         self._connection: Connection | None = None
         self._root: Transaction | None = None
 
@@ -26,6 +45,12 @@ class Block:
         """Whether the connection's transaction has ended while the session's is still active."""
         ended = self._root is not None and not self._root.is_active
         return ended and self.transaction.is_active
+
+    def enter(self, connection: Connection) -> None:
+        """Note that this block is open on the connection. Raise an error if another one is."""
+        connection.info.setdefault(OPEN, self)  # one step: the other may be in another thread
+        refuse_shared(connection, self)
+        self._info = connection.info
 
     def bolt(self, connection: Connection) -> None:
         """Refuse statements after the transaction was ended below the session: by
@@ -37,6 +62,8 @@ class Block:
 
     def open(self) -> None:
         """Stop refusing statements: the connection may belong to the caller, who uses it again."""
+        if self._info.get(OPEN) is self:
+            del self._info[OPEN]
         connection, self._connection = self._connection, None
         if connection is not None:
             event.remove(connection, "before_cursor_execute", self._refuse_next)

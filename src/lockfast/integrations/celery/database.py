@@ -5,18 +5,24 @@ Import it in a Django project: django-celery-beat's models need the settings.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from django.db import connections, router, transaction
+from django.db import DatabaseError, InterfaceError, connections, router, transaction
 from django.db.models import Q
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
 from lockfast.blocking.client import Lease
 from lockfast.integrations.celery.leading import Leading
 
+log = logging.getLogger("lockfast")
+
 
 class LeadingEntry(ModelEntry):  # type: ignore[misc]  # django-celery-beat ships no types
     """An entry whose time of the last run in the database only increases."""
+
+    stored: Any = None
+    """The time of the last run that `save` has stored, or found a later one."""
 
     def save(self) -> None:
         """Store that the entry was sent, unless another beat has stored a later time.
@@ -31,6 +37,7 @@ class LeadingEntry(ModelEntry):  # type: ignore[misc]  # django-celery-beat ship
         with transaction.atomic(using):
             if rows.filter(earlier).update(last_run_at=sent):  # locks the row until the commit
                 super().save()
+        self.stored = sent
 
 
 class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc]  # no types, again
@@ -43,14 +50,47 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
     Entry = LeadingEntry
     _term = 0
 
-    def _lead(self, lease: Lease) -> None:
-        """Read the schedule at the beginning of a term: others have sent entries since."""
+    def _lead(self, lease: Lease) -> bool:
+        """Read the schedule at the beginning of a term: others have sent entries since.
+
+        While the database is down, send nothing. The schedule that this beat read when it started
+        may be days old, and all its entries would look due.
+        """
         if lease.token == self._term:
-            return
+            return True
         connections.close_all()  # a beat may have waited for days, and its connections have died
         self._initial_read = True
         self._heap = None
+        try:
+            self.schedule  # noqa: B018  # this property reads the database
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("this beat leads, and cannot read the schedule: %s", error)
+            return False
         self._term = lease.token
+        return True
+
+    def all_as_schedule(self) -> dict[str, Any]:
+        """Read the schedule. Keep what this beat has sent and could not store yet."""
+        read: dict[str, Any] = super().all_as_schedule()
+        for name in self._dirty & read.keys() & (self._schedule or {}).keys():
+            if self._schedule[name].last_run_at > read[name].last_run_at:
+                _copy(self._schedule[name], read[name])
+        return read
+
+    def sync(self) -> None:
+        """Store what was sent, and try again later what could not be stored.
+
+        django-celery-beat forgets an entry if the database fails. It would send it again when it
+        reads the schedule the next time, or let the next leader do so.
+        """
+        sent = set(self._dirty)
+        super().sync()
+        known = self._schedule or {}
+        self._dirty |= {
+            name
+            for name in sent & known.keys()
+            if known[name].stored != known[name].model.last_run_at
+        }
 
     def reserve(self, entry: Any) -> Any:  # noqa: ANN401  # a LeadingEntry: Celery's stubs differ
         """Plan the entry's next run, also in the schedule from which the heap may be built again.
@@ -63,9 +103,7 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
         self._dirty.discard(planned.name)  # not before it was sent: see `apply_entry`
         known: Any = self._schedule.get(planned.name)
         if known is not None:
-            for field in known.save_fields:
-                setattr(known.model, field, getattr(planned.model, field))
-            known.last_run_at = planned.last_run_at
+            _copy(planned, known)
         return planned
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:  # noqa: ANN401  # Celery's
@@ -78,3 +116,10 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
         super().apply_entry(entry, producer=producer)
         self._dirty.add(entry.name)
         self.sync()
+
+
+def _copy(source: Any, target: Any) -> None:  # noqa: ANN401  # two LeadingEntries
+    """Let an entry have run when another one did."""
+    for field in target.save_fields:
+        setattr(target.model, field, getattr(source.model, field))
+    target.last_run_at = source.last_run_at

@@ -26,8 +26,7 @@ class Leading(Scheduler):
             self._candidacy.start()
         lease = self._candidacy.lease
         if lease is not None and lease.remaining > 0.0:
-            self._lead(lease)
-            return super().tick(*args, **kwargs)
+            return super().tick(*args, **kwargs) if self._lead(lease) else LOOK
         try:
             self._follow()
         except EngineError as error:
@@ -43,8 +42,10 @@ class Leading(Scheduler):
             )
         return election
 
-    def _lead(self, lease: Lease) -> None:
-        """Prepare a tick of the leader."""
+    def _lead(self, lease: Lease) -> bool:
+        """Prepare a tick of the leader, and return whether it can send."""
+        del lease
+        return True
 
     def _follow(self) -> None:
         """Do what a beat does instead of a tick while it does not lead."""

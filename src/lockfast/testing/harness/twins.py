@@ -23,6 +23,7 @@ NAMES = ("a", "{b}*")
 CLEAR = 0.25  # seconds between the time of an operation and any expiry, at least
 DRIFT = 0.1  # real seconds that may pass before the time is set again
 LATE = 0.2  # real seconds after which a claim may have expired in one twin and not in the other
+PAUSE = 1.0  # real seconds after which an engine may be wrong about the server's clock
 NEAR = 0.25  # seconds by which two measures of the same time may differ
 
 
@@ -106,6 +107,10 @@ class Twins(RuleBasedStateMachine):
             self.run(self.stage.advance(moved))
         else:
             bench.rewind(-moved)
+        # A claim that expired before the clock went back is deleted at the engine, and alive in the
+        # model. And an engine that read a reply late takes the server's clock for an earlier one.
+        passed = bench.now() - (bench.ahead - ahead) - self.began
+        self.spoiled = self.spoiled or passed > (LATE if moved <= 0 else PAUSE)
         # The bench may have moved the process's clock together with the engine's, or not.
         self.began = read + bench.ahead - ahead
         self.rewound += bench.ahead - ahead - moved
