@@ -59,6 +59,8 @@ def test_trap_32_what_was_accepted_without_an_answer_is_freed_there_too(
     async def play() -> None:
         client = stage.client()
         await release(await acquire(client.lock("warm", ttl=30.0)))
+        # A majority is enough for the lines above, and a node without a connection gets no claim.
+        await stage.mode.until(lambda: all(p.connections for p in proxies), "connections")
         proxies[3].lose_reply_matching(claims)
         lease = await acquire(client.lock("x", ttl=30.0))
         await stage.mode.until(lambda: has(servers.nodes[3]), "the node has accepted")

@@ -64,7 +64,7 @@ class LeadingDatabaseScheduler(Leading, DatabaseScheduler):  # type: ignore[misc
         try:
             self.schedule  # noqa: B018  # this property reads the database
         except (DatabaseError, InterfaceError) as error:
-            log.warning("this beat leads, and cannot read the schedule: %s", error)
+            log.warning("this beat is the leader, but cannot read the schedule: %s", error)
             return False
         self._term = lease.token
         return True
