@@ -6,7 +6,7 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from unittest.mock import patch
@@ -117,8 +117,8 @@ def _clocks_that_race() -> Iterator[None]:
             patches.enter_context(patch.object(time, clock.__name__, racing[clock]))
         for module in [m for name, m in sys.modules.items() if name.startswith("lockfast.")]:
             for name, value in list(vars(module).items()):
-                if isinstance(value, Hashable) and value in racing:
-                    patches.enter_context(patch.object(module, name, racing[value]))
+                for clock in (each for each in ours if each is value):
+                    patches.enter_context(patch.object(module, name, racing[clock]))
         yield
 
 

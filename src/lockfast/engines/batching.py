@@ -49,7 +49,7 @@ class Batching:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Make a claim, together with others if calls are under way."""
         lane = self._claims
-        call = None if ask.alone else lane.enter((ask,))
+        call = None if ask.alone else lane.enter()
         if call is not None:
             try:
                 return await self.inner.claim(ask, deadline)
@@ -96,7 +96,7 @@ async def _through(
 ) -> list[R]:
     """Send a request by itself if the lane is free, or else together with others."""
     alone = any(ask.alone for ask in asks)
-    call = None if alone else lane.enter(asks)
+    call = None if alone else lane.enter()
     if call is not None:
         try:
             return await send(asks, deadline)

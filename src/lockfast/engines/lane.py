@@ -27,12 +27,11 @@ Send = Callable[[Sequence[Ask], float], Awaitable[Sequence[R]]]
 class Call:
     """A call of the engine that is under way."""
 
-    __slots__ = ("began", "keys")
+    __slots__ = ("began",)
 
-    def __init__(self, began: float, keys: Sequence[Hashable]) -> None:
-        """Note when it began, and the keys of its requests."""
+    def __init__(self, began: float) -> None:
+        """Note when it began."""
         self.began = began
-        self.keys = keys
 
 
 class Entry(Generic[R]):
@@ -56,8 +55,8 @@ class Entry(Generic[R]):
         if event is not None:
             event.set()
 
-    def answered(self, replies: Sequence[R]) -> None:
-        """End the request with its own replies."""
+    def answered(self, replies: Sequence[R] | None) -> None:
+        """End the request with its own replies. None: it must be sent by itself."""
         self.replies = replies
         self.done = True
         self.wake()
@@ -85,7 +84,7 @@ class Lane(Generic[R]):
         """Begin empty.
 
         `send`: sends several claims in one call, and returns a reply for each.
-        `key`: requests with the same key keep their order, and are never in one call.
+        `key`: requests with the same key are never in one call.
         `size`: how many claims are sent together.
         `at_once`: how many calls may be under way.
         """
@@ -97,29 +96,27 @@ class Lane(Generic[R]):
         # Re-entrant: every loop inside runs over a copy, as an interruption may change the lane.
         self._lock = Mutex()
         self._calls: dict[Call, None] = {}  # those that keep others waiting, the oldest first
-        self._busy: dict[Hashable, int] = {}  # how many of these calls have a key
         self._pending: dict[Entry[R], None] = {}  # in the order of arrival
 
-    def enter(self, asks: Sequence[Ask]) -> Call | None:
-        """Begin a call for this request alone. None if it must `wait`."""
-        keys = [self._key(ask) for ask in asks]
+    def enter(self) -> Call | None:
+        """Begin a call for one request alone. None if the request must `wait`."""
         with self._lock:
             now = self._runtime.now()
-            if self._pending or not self._free(now) or self._blocked(keys):
+            if self._pending or not self._free(now):
                 return None
-            return self._begin(now, keys)
+            return self._begin(now)
 
     def leave(self, call: Call) -> None:
         """End a call. Another request may lead the next one."""
         with self._lock:
-            self._end(call)
+            self._calls.pop(call, None)
             self._hand_over()
 
     async def wait(self, asks: Sequence[Ask], deadline: float) -> Sequence[R] | None:
         """Send this request together with others, and return the replies to it.
 
-        Return None if the engine refused the whole call. One of the requests is at fault, so each
-        must be sent by itself.
+        Return None if it must be sent by itself: because a request before it has the same key, or
+        because the engine refused the whole call, and one of its requests is at fault.
         """
         entry: Entry[R] = Entry(asks, [self._key(ask) for ask in asks], deadline)
         try:
@@ -155,34 +152,42 @@ class Lane(Generic[R]):
             said = "no answer in time" if entry.sent else "the requests before it took too long"
             raise EngineUnavailable(said, sent=entry.sent)
 
-    def _collect(self, leader: Entry[R]) -> tuple[list[Entry[R]], Call] | None:
-        """Take the next requests out of the lane, if they may be sent now."""
+    def _collect(self, leader: Entry[R]) -> tuple[list[Entry[R]], list[Entry[R]], Call] | None:
+        """Take the next requests out of the lane, if they may be sent now. Return those that share
+        a call, those that follow by themselves, as one in the call has their key, and the call.
+        """
         with self._lock:
             now = self._runtime.now()
             if leader.sent or not self._free(now):
                 return None
             batch: list[Entry[R]] = []
+            others: list[Entry[R]] = []
+            taken: set[Hashable] = set()
             room = self._size
-            # Also the keys of requests that stay, so that later ones do not overtake them.
-            taken = set(self._busy)
             for entry in list(self._pending):
-                if taken.isdisjoint(entry.keys) and (len(entry.keys) <= room or not batch):
+                if not taken.isdisjoint(entry.keys):
+                    others.append(entry)
+                elif batch and len(entry.keys) > room:
+                    break
+                else:
                     batch.append(entry)
                     room -= len(entry.keys)
                     if room <= 0:
                         break
                 taken.update(entry.keys)
-            if not batch:
-                return None
-            for entry in batch:
+            for entry in (*batch, *others):
                 entry.sent = True
                 self._pending.pop(entry, None)
-            call = self._begin(now, [key for entry in batch for key in entry.keys])
+            call = self._begin(now)
             self._watch()
-            return batch, call
+            return batch, others, call
 
-    async def _go(self, batch: Sequence[Entry[R]], call: Call, deadline: float) -> None:
+    async def _go(
+        self, batch: Sequence[Entry[R]], others: Sequence[Entry[R]], call: Call, deadline: float
+    ) -> None:
         """Send requests together, and hand each its own replies, or an error of its own."""
+        for entry in others:
+            entry.answered(None)
         asks = [ask for entry in batch for ask in entry.asks]
         try:
             replies = iter(await self._send(asks, deadline))
@@ -227,26 +232,10 @@ class Lane(Generic[R]):
         for call in list(self._calls):
             if call.began + AGE > now:
                 break
-            self._end(call)
+            self._calls.pop(call, None)
         return len(self._calls) < self._at_once
 
-    def _blocked(self, keys: Sequence[Hashable]) -> bool:
-        """Return whether a call under way has one of these keys."""
-        return not self._busy.keys().isdisjoint(keys)
-
-    def _begin(self, now: float, keys: Sequence[Hashable]) -> Call:
-        call = Call(now, keys)
-        for key in keys:
-            self._busy[key] = self._busy.get(key, 0) + 1
+    def _begin(self, now: float) -> Call:
+        call = Call(now)
         self._calls[call] = None
         return call
-
-    def _end(self, call: Call) -> None:
-        if self._calls.pop(call, self) is self:
-            return
-        for key in call.keys:
-            left = self._busy.get(key, 0) - 1
-            if left > 0:
-                self._busy[key] = left
-            else:
-                self._busy.pop(key, None)

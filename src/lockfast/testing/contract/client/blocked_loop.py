@@ -20,7 +20,7 @@ from lockfast.testing.harness.stage import Contract, Stage, driven, only
 from lockfast.testing.harness.verbs import AnyClient, AnyLease, AnyLock, AnyRLease, acquire, release
 
 TURNS = 3.0  # ttls for which the loop is blocked
-BLOCKED = re.compile(r"the event loop was blocked for ([\d.]+) s or more\. .*: (.*)\. Look")
+BLOCKED = re.compile(r"the event loop was blocked for ([\d.]+) s or more\. .*: (.*)\. Find")
 Tried = list[object]
 
 
