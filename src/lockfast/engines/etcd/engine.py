@@ -27,8 +27,6 @@ CALM = 0.1  # seconds before chores that have failed are tried again
 class EtcdEngine:
     """The etcd engine of one client."""
 
-    batch = MOST
-
     def __init__(
         self, transport: Transport, base: int, blocking: Callable[[], ThreadTransport]
     ) -> None:
