@@ -105,6 +105,7 @@ def test_a_postgresql_in_which_no_lock_can_be_taken_is_not_well(doctor: Doctor) 
     assert "the schema is not installed" in without_schema.err
     assert (without_rights.code, without_rights.out) == (78, "")
     assert "permission denied" in without_rights.err
+    assert "SELECT lockfast.grant_v2('ROLE')" in without_rights.err
 
 
 def test_an_etcd_with_users_is_not_well_for_a_client_without_one(doctor: Doctor) -> None:
