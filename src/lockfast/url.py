@@ -97,7 +97,8 @@ def parse(url: str | None) -> Target:
         raise TypeError(f"url must be a str, such as redis://localhost:6379/0, not {url!r}")
     if "://" not in url:
         raise ValueError(
-            "this is not a URL, because it has no ://. Example: redis://localhost:6379/0"
+            "this is not a URL, because it has no ://. Examples: redis://localhost:6379/0, "
+            "sqlite:///locks.db"
         )
     parts = _split(url)
     credentials, _, hosts = parts.netloc.rpartition("@")

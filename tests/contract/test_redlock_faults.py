@@ -428,6 +428,8 @@ def test_a_new_set_says_what_to_do_and_all_must_be_up_for_it(stage: Stage) -> No
             install(stage.bench.url)  # type: ignore[attr-defined]  # the same
             assert strictly_rising(await tokens_of(client, 2))
         assert await queue(client.lock("x")) == []
+        nodes[4].kill()
+        install(stage.bench.url)  # type: ignore[attr-defined]  # a deployment while a node is down
 
     stage.mode.run(play())
 

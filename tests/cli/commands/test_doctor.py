@@ -105,14 +105,18 @@ def test_a_postgresql_in_which_no_lock_can_be_taken_is_not_well(doctor: Doctor) 
     assert "the schema is not installed" in without_schema.err
     assert (without_rights.code, without_rights.out) == (78, "")
     assert "permission denied" in without_rights.err
+    assert "SELECT lockfast.grant_v2('ROLE')" in without_rights.err
 
 
 def test_an_etcd_with_users_is_not_well_for_a_client_without_one(doctor: Doctor) -> None:
     with EtcdCluster(1, tls=True, password="secret") as cluster:  # noqa: S106  # of a test
         assert doctor(cluster.url).code != 78
         said = doctor(cluster.url.replace("app:secret@", ""))
+        wrong = doctor(cluster.url.replace("app:secret@", "app:wrong@"))
     assert (said.code, said.out) == (78, "")
-    assert "user" in said.err
+    assert "put the user and password into the URL" in said.err
+    assert (wrong.code, wrong.out) == (78, "")
+    assert "the user or password in the URL is wrong" in wrong.err
 
 
 def test_a_postgresql_that_is_reached_only_through_a_pooler_is_found(doctor: Doctor) -> None:

@@ -80,6 +80,7 @@ def test_a_right_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) 
         said = Calls(server.url.replace("postgres@", "stranger@"), capsys)("install")
         assert said.code == 78
         assert "permission denied" in said.err
+        assert "install with a role that may create a schema" in said.err
         assert said.err.count("\n") == 1
         server.command("CREATE SCHEMA lockfast AUTHORIZATION stranger")
         said = Calls(server.url, capsys)("install")

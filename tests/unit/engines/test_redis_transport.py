@@ -82,3 +82,22 @@ def test_sentinels_may_be_asked_by_several_threads_at_once() -> None:
                 job.result(10)
             sentinels._sentinels = addresses
     assert sentinels.find(0) == Address("primary", 6379)
+
+
+def test_a_name_that_no_sentinel_has_is_said_to_be_wrong() -> None:
+    sentinel = Address("h", 26379, sentinel=True)
+
+    async def call(address: Address, packet: bytes) -> None:
+        del address, packet
+
+    with pytest.raises(EngineUnavailable, match=r"has no such name\. Check the name in the URL"):
+        drive(Sentinels([sentinel], "mian").refresh(call))
+
+
+def test_a_server_outside_of_a_cluster_is_named_with_the_url_for_it() -> None:
+    async def call(address: Address, packet: bytes) -> hiredis.ReplyError:
+        del address, packet
+        return hiredis.ReplyError("ERR This instance has cluster support disabled")
+
+    with pytest.raises(EngineUnavailable, match=r"h:6379 is not in a cluster\. Write redis://"):
+        drive(Cluster([HERE]).refresh(call))

@@ -13,6 +13,15 @@ UNCONNECTED = ("failed to connect", "DNS resolution failed")
 LEADERLESS = "etcdserver: no leader"
 BUSY = "too many requests"
 LEASELESS = "requested lease not found"
+HINTS = {
+    "user name is empty": "put the user and password into the URL: etcd://USER:PASSWORD@HOSTS",
+    "invalid user ID or password": "the user or password in the URL is wrong",
+    "authentication is not enabled": "remove the user and password from the URL, or run "
+    "`etcdctl auth enable`",
+    "permission denied": "an administrator can grant all that lockfast needs: "
+    "etcdctl role grant-permission ROLE readwrite --prefix=true lockfast/",
+}
+"""What to do, by the end of etcd's message."""
 
 
 class Leaderless(EngineUnavailable):
@@ -48,4 +57,5 @@ def failed(error: Any, address: str) -> EngineError:
         grpc.StatusCode.ABORTED,
     ):
         return EngineUnavailable(what, sent=True)
-    return EngineRefused(what)
+    hint = next((hint for end, hint in HINTS.items() if said.endswith(end)), "")
+    return EngineRefused(f"{what} ({hint})" if hint else what)

@@ -28,6 +28,10 @@ WHERE pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'"""
 """Limits the wait for a lock, if nothing else does. An ALTER that waits for a long transaction
 blocks all later users of its table."""
 TRIES, PAUSE = 8, 0.5  # how often `install` tries to get its locks, and the seconds between
+OWNER = (
+    "install with a role that may create a schema in this database, such as its owner, or with "
+    "the owner of the schema lockfast, if there is one"
+)
 AT_ONCE = 10  # connections for callers; other callers wait, as a server has 100 for all clients
 
 
@@ -90,7 +94,7 @@ def _failed(error: psycopg.Error, where: str) -> EngineError:
     parts = (error.diag.message_primary, error.diag.message_hint)
     said = " ".join(part for part in parts if part) or " ".join(str(error).split())
     if error.sqlstate is not None:
-        return failed(error.sqlstate, said, where)
+        return failed(error.sqlstate, said, where, OWNER)
     if error.pgconn is None:  # the error is not from connecting
         return EngineUnavailable(f"PostgreSQL at {where}: {said}", sent=True)
     return unconnected(said, where)

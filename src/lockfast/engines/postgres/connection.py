@@ -35,6 +35,11 @@ INSTALL = (
     "the schema is not installed, or is of another version: run "
     "lockfast.engines.postgres.install(url) once"
 )
+GRANT = (
+    "the role has no right to use locks: let the owner of the schema run "
+    "SELECT lockfast.grant_v2('ROLE')"
+)
+DENIED = "42501"
 OURS = (  # messages of libpq after which only another URL helps, and no later try
     "no password supplied",
     "does not support SSL",
@@ -199,14 +204,19 @@ class Link:
         return failed(code, text or result.get_error_message(), self.where)
 
 
-def failed(code: str, text: str, where: str) -> EngineError:
-    """Return the error for an SQLSTATE: unavailable if a later try may succeed, else refused."""
+def failed(code: str, text: str, where: str, denied: str = GRANT) -> EngineError:
+    """Return the error for an SQLSTATE: unavailable if a later try may succeed, else refused.
+
+    `denied`: what to do if a right is missing.
+    """
     said = f"PostgreSQL at {where}: {text} [{code}]"
     if code in NOT_NOW or code[:2] in {"40", "53"}:
         return EngineUnavailable(said, sent=False)
     if not code or code[:2] in {"08", "57"}:
         return EngineUnavailable(said, sent=True)
-    return EngineRefused(f"{said} ({INSTALL})" if code in MISSING else said)
+    ours = text.startswith(("the claim ", "the schema lockfast "))  # says itself what is missing
+    hint = INSTALL if code in MISSING else denied if code == DENIED and not ours else ""
+    return EngineRefused(f"{said} ({hint})" if hint else said)
 
 
 def unconnected(text: str, where: str) -> EngineError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from lockfast.engines.redis.transport import Address
@@ -10,6 +11,7 @@ from lockfast.errors import EngineRefused
 
 log = logging.getLogger("lockfast")
 AGAIN = 30.0  # seconds until the next attempt: an administrator may have granted the right
+LOGIN = re.compile(r"\b(NOAUTH|WRONGPASS) ")
 
 
 class Refusals:
@@ -19,10 +21,14 @@ class Refusals:
         """Start without a refusal."""
         self._now = clock
         self._until: dict[Address, float] = {}
+        self._logged_in: set[Address] = set()
 
     def note(self, address: Address, channel: str, error: EngineRefused) -> None:
         """Record that a server refused the subscription, and log its first refusal."""
-        if address not in self._until:
+        # With a password that never worked every request raises the same error. A warning about
+        # the subscription would only lead away from it.
+        told = address in self._logged_in or not LOGIN.search(str(error))
+        if told and address not in self._until:
             # The advice on ACLs helps if a right is missing, but not if the password is wrong.
             lacking = "NOPERM" in str(error)
             log.warning(
@@ -43,3 +49,4 @@ class Refusals:
     def accepted(self, address: Address) -> None:
         """Forget the refusal of a server that has accepted the subscription."""
         self._until.pop(address, None)
+        self._logged_in.add(address)

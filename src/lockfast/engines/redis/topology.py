@@ -97,7 +97,8 @@ class Sentinels:
                 host, port = reply
                 primary = Address(octets(host).decode(), number(port, 1, HIGHEST))
             except (Malformed, TypeError, ValueError):  # not a host and a port
-                why = reply
+                unknown = f"{sentinel} has no such name. Check the name in the URL"
+                why = unknown if reply is None else reply
                 continue
             # Make a new list each time, because several threads may run this at once.
             self._sentinels = [sentinel, *(s for s in self._sentinels if s != sentinel)]
@@ -144,6 +145,8 @@ class Cluster:
                 continue
             if isinstance(reply, hiredis.ReplyError) or not reply:
                 why = reply or "no slots are assigned"
+                if "cluster support disabled" in str(why):
+                    why = f"{node} is not in a cluster. Write redis:// for one server"
                 continue
             try:
                 ranges = [(first, last, owner) for first, last, owner, *_ in reply]

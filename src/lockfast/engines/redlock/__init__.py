@@ -24,6 +24,7 @@ def install(url: str, *, lost: bool = False) -> None:
 
     It blocks, and all nodes must be up. You can call it again, also from several processes at once.
     It does nothing if a majority are members, since a node that has lost its data joins by itself.
+    Then the other nodes may be down.
     Before you pass `lost`, wait for the longest ttl in use: older leases may still be held.
 
     Args:
@@ -31,7 +32,7 @@ def install(url: str, *, lost: bool = False) -> None:
         lost: Install a set again whose majority has lost its data.
 
     Raises:
-        EngineUnavailable: A node cannot be reached.
+        EngineUnavailable: A node cannot be reached, and no majority are members.
         EngineRefused: The login or a command is refused, or members are a minority without `lost`.
         ValueError: The URL is not one of Redlock, or has an option that does not exist.
     """

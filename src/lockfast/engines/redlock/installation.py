@@ -23,11 +23,13 @@ async def make_members(transport: Transport, deadline: float, *, lost: bool) -> 
 
     Raise `EngineRefused` if some nodes are members but no majority is, unless `lost` is given.
     """
-    told = await _everyone(transport, messages.ALL_MARKS + command("TIME"), 2, deadline)
-    marks = [[messages.mark(raw) for raw in replies[0]] for replies in told]
+    answers, error = await _ask(transport, messages.ALL_MARKS + command("TIME"), 2, deadline)
+    marks = [[messages.mark(raw) for raw in replies[0]] for replies in answers]
     members = sum(None not in each for each in marks)
     if members >= quorum(len(transport.nodes)) and not lost:
-        return
+        return  # whether the other nodes answer or not: a deployment must not need all of them
+    if error is not None:
+        raise error
     if members and not lost:
         raise EngineRefused(
             f"{members} of {len(transport.nodes)} nodes are members, and the others have lost "
@@ -35,16 +37,18 @@ async def make_members(transport: Transport, deadline: float, *, lost: bool) -> 
             "longest ttl in use, or stop those clients. Then call install(url, lost=True)."
         )
     known = [mark[0] for each in marks for mark in each if mark is not None]
-    clocks = [int(at) * 1_000_000 + int(micros) for _, (at, micros) in told]
+    clocks = [int(at) * 1_000_000 + int(micros) for _, (at, micros) in answers]
     # Start at the clocks' time at least. New tokens are then higher even if all data was lost.
     highest = max([*known, *clocks, time.time_ns() // 1000])
-    await _everyone(transport, messages.install(highest), 1, deadline)
+    _, error = await _ask(transport, messages.install(highest), 1, deadline)
+    if error is not None:
+        raise error
 
 
-async def _everyone(
+async def _ask(
     transport: Transport, request: bytes, count: int, deadline: float
-) -> list[list[Any]]:
-    """Send every node a request and return the answers, or raise if a node does not answer."""
+) -> tuple[list[list[Any]], EngineError | None]:
+    """Send every node a request. Return the answers, and an error if not every node gave one."""
     answers: dict[int, list[Any]] = {}
     errors: list[EngineError] = []
 
@@ -61,9 +65,8 @@ async def _everyone(
         return float(len(answers) + len(errors) < len(transport.nodes)) * PATIENCE
 
     await transport.scatter([request] * len(transport.nodes), count, deadline, hear)
-    if errors:
-        raise errors[0]
-    if len(answers) < len(transport.nodes):
+    error = errors[0] if errors else None
+    if error is None and len(answers) < len(transport.nodes):
         silent = [str(a) for i, a in enumerate(transport.nodes) if i not in answers]
-        raise EngineUnavailable(f"no answer from {', '.join(silent)}: all must be up", sent=True)
-    return [answers[node] for node in range(len(transport.nodes))]
+        error = EngineUnavailable(f"no answer from {', '.join(silent)}: all must be up", sent=True)
+    return list(answers.values()), error

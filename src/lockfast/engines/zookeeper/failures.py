@@ -9,6 +9,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     InvalidACLError,
     KazooException,
+    NoAuthError,
     OperationTimeoutError,
     RequestTimeoutError,
     SessionExpiredError,
@@ -20,6 +21,9 @@ from lockfast.errors import EngineRefused, EngineUnavailable
 
 HINTS = {
     AuthFailedError: ": wrong credentials",
+    NoAuthError: ": other credentials created the nodes. Connect with the user and password, or "
+    "the certificate, of the other clients, or name another path: "
+    "zookeeper://USER:PASSWORD@HOSTS/PATH",
     InvalidACLError: ": the ensemble does not know this client, so the client cannot own nodes. "
     "Let the servers check client certificates (ssl.clientAuth=need), or connect with acl=open",
 }
