@@ -2,7 +2,7 @@
 
 While most of it is stolen, this machine stands still for seconds. Each failure of a test is
 recorded with the share that was stolen during the test. tests/tries.py runs a test again that
-failed while much was stolen; on a quiet machine, a test that failed alone has failed.
+failed while much was stolen; on a quiet machine, a test has failed that failed twice.
 
 In CI a test, or a scenario of the torture, begins only when little is stolen, for as long as the
 budget lasts. That changes when it runs, and nothing of what it must show.

@@ -5,9 +5,9 @@ uvloop. `--each`: files that run at once at the first try, each in a process of 
 cannot be used. All other arguments are pytest's. `--and` stands between two such command lines that
 run at once.
 
-What failed beside other tests is run again, alone. What failed alone has failed, unless the
-hypervisor had taken the processors away meanwhile (tests/stolen.py): then it is run again, at most
-so often that it had four tries. `.ci/run` names at its end every test that needed another try.
+What failed is run again, alone. What fails at that second try has failed, unless the hypervisor
+had taken the processors away meanwhile (tests/stolen.py): then it is run again, at most so often
+that it had four tries. `.ci/run` names at its end every test that needed another try.
 """
 
 from __future__ import annotations
@@ -45,15 +45,9 @@ def main(argv: list[str]) -> int:
         end = argv.index(TOGETHER) if TOGETHER in argv else len(argv)
         runs += _runs(argv[:end])
         argv = argv[end + 1 :]
-    before = len(stolen.recorded())
     started = [subprocess.Popen([*run.argv, *run.crowd], env=run.env) for run in runs]
     statuses = [each.wait() for each in started]
-    beside = len(runs) > 1 or any(run.crowd for run in runs)
-    ended = [
-        _again(run, status, None if beside else before)
-        for run, status in zip(runs, statuses, strict=True)
-    ]
-    return max(ended)
+    return max(_again(run, status) for run, status in zip(runs, statuses, strict=True))
 
 
 def _runs(argv: list[str]) -> list[Run]:
@@ -74,19 +68,17 @@ def _runs(argv: list[str]) -> list[Run]:
     ] or [Run(pytest, env, crowd)]
 
 
-def _again(run: Run, status: int, before: int | None) -> int:
-    """Run what failed again, until it has passed or failed for good, and return pytest's status.
-
-    `before`: how many failures were on record before it ran alone, or None: it ran beside others.
-    """
+def _again(run: Run, status: int) -> int:
+    """Run what failed again, until it has passed or failed for good, and return pytest's status."""
+    quiet = False
     for number in range(1, TRIES):
-        quiet = before is not None and min(stolen.recorded()[before:], default=0.0) < stolen.QUIET
         if status != SOME_FAILED or quiet:
             break
         print(f"==> what failed is run again, try {number + 1} of {TRIES}", flush=True)  # noqa: T201  # for who reads the log
         time.sleep(PAUSE * number)
         before = len(stolen.recorded())
         status = subprocess.run([*run.argv, *AGAIN], env=run.env, check=False).returncode
+        quiet = min(stolen.recorded()[before:], default=0.0) < stolen.QUIET
     return status
 
 
