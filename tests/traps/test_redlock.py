@@ -218,7 +218,8 @@ def test_trap_47_a_copy_that_arrives_after_the_resignation_is_refused(
         await stage.mode.until(lambda: not any(map(has, servers.nodes)), "freed")
         for proxy in proxies[3:]:
             assert proxy.release_requests()
-        assert not any(map(has, servers.nodes))
+        # Not at once: a minority may get the resignation only now. What is kept stays for its ttl.
+        await stage.mode.until(lambda: not any(map(has, servers.nodes)), "refused")
         assert await actor.entries("x") == []
 
     stage.mode.run(play())
