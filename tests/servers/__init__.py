@@ -4,6 +4,7 @@ from tests.servers.clock import ServerClock
 from tests.servers.cluster import Cluster, SlotMove
 from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.http import Asgi, HttpServer, Wsgi
+from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server, ServerError, free_port, is_running, wait_until
 from tests.servers.program import Program
@@ -22,6 +23,7 @@ __all__ = [
     "Etcd",
     "EtcdCluster",
     "HttpServer",
+    "MariaDB",
     "ObjectStore",
     "PgBouncer",
     "Postgres",

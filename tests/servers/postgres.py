@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from tests.servers.guard import guard
+from tests.servers.owner import give
 from tests.servers.process import (
     Home,
     Server,
@@ -57,11 +56,7 @@ class _Unprivileged(Server):
         super().__init__(name, env=env, home=home)
         self.host = address_of(home)
         self.port = free_port()
-        if os.geteuid() == 0:
-            guard().folder.chmod(0o755)  # it has to get to its own folder, and to its clock
-            if "LOCKFAST_CLOCK" in self.env:
-                Path(self.env["LOCKFAST_CLOCK"]).chmod(0o666)
-            shutil.chown(self.folder, _USER, _USER)
+        give(self, _USER)
 
     @property
     def url(self) -> str:
