@@ -1,0 +1,80 @@
+"""The bolt: while a guarded block is open, its connection cannot end the transaction unnoticed.
+
+A commit in the block, or in a helper that it calls, would end the guarded transaction. The next
+statement would begin another one, which no guard has checked, or commit itself in autocommit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lockfast.guards.mysql.lookout import Lookout
+from lockfast.guards.mysql.statements import ENDED, STILL, code_of
+
+NAME = "_lockfast_bolt"
+# PyMySQL and mysqlclient have these public methods. Cursors send everything by `query`. PyMySQL
+# connects anew by `connect` if `ping` finds the connection closed.
+REFUSED = ("autocommit", "begin", "commit", "connect", "rollback")
+
+
+class Bolt:
+    """Watches the statements of a driver's connection, from the check to the end of the block.
+
+    It replaces methods of that connection. A block within a block shares the bolt of the outer one.
+    """
+
+    def __init__(self, connection: Any) -> None:  # noqa: ANN401  # of PyMySQL or mysqlclient
+        """Close the bolt."""
+        self._connection = connection
+        self._words = vars(connection)
+        self._outer: Bolt | None = self._words.get(NAME)
+        self._lookout = Lookout()
+        if self._outer is None:
+            self._send = connection.query
+            self._words[NAME] = self
+            self._words["query"] = self._query
+            for word in REFUSED:
+                if hasattr(connection, word):
+                    self._words[word] = self._refuse
+        else:
+            self._lookout = self._outer._lookout
+
+    @property
+    def broken(self) -> bool:
+        """Whether the guarded transaction has ended, or a statement was refused."""
+        return self._lookout.broken
+
+    def open(self) -> None:
+        """Open the bolt at the end of the block. An outer block keeps the connection bolted."""
+        if self._outer is None:
+            for word in (NAME, "query", *REFUSED):
+                self._words.pop(word, None)
+
+    def _query(self, statement: str | bytes, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # the driver's
+        if self._lookout.before(statement):
+            self._ask()
+        sent = self._send(statement, *args, **kwargs)
+        self._lookout.after(statement)
+        return sent
+
+    def _ask(self) -> None:
+        """Raise `Unguarded` unless the server is still in a transaction."""
+        self._words["query"] = self._send
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(STILL)
+        except self._connection.Error as error:
+            if code_of(error) == ENDED:
+                self._lookout.refuse()
+            raise
+        finally:
+            self._words["query"] = self._query
+
+    def _refuse(self, *args: object, **kwargs: object) -> None:
+        del args, kwargs
+        self._lookout.refuse()
+
+
+def bolted(connection: Any) -> bool:  # noqa: ANN401  # of PyMySQL or mysqlclient
+    """Return whether a guarded block is open on this connection."""
+    return NAME in vars(connection)

@@ -1,0 +1,202 @@
+"""The column form of the guard for MariaDB and MySQL: the mark is in two columns of the row itself.
+
+It needs no schema of lockfast. It guards only that row, and only statements that use it. If a row
+is deleted and inserted again, its mark is lost, and a stale holder can write to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lockfast.errors import StaleToken
+from lockfast.guards.mark import Holder, Mark, admit, refused, shown
+from lockfast.guards.mysql.trigger import quoted
+
+# An id is compared as bytes: a collation may take two ids for one.
+ADMITTED = (
+    "(%(lockfast_token)s > {token} OR (%(lockfast_token)s = {token} AND (%(lockfast_shared)s "
+    "OR CAST({id} AS BINARY) = CAST(%(lockfast_id)s AS BINARY))))"
+)
+# MySQL assigns from left to right, so the id comes before the token that it is compared with.
+RAISED = (
+    "{id} = CASE WHEN NOT %(lockfast_shared)s THEN %(lockfast_id)s "
+    "WHEN %(lockfast_floor)s > {token} THEN '' ELSE {id} END, "
+    "{token} = GREATEST({token}, %(lockfast_floor)s)"
+)
+
+
+class Expression(str):
+    """A piece of SQL as the new value of a column, such as `Expression("balance - 1")`."""
+
+    __slots__ = ()
+
+
+class Columns:
+    """Rejects stale writes to rows that have a mark in two columns of their own.
+
+    Args:
+        token: The name of the column with the token, a BIGINT that is NOT NULL.
+        id: The name of the column with the claim's id, a VARBINARY(32) that is NOT NULL.
+
+    Example:
+        ::
+
+            columns = Columns()
+            with pymysql.connect(host="localhost", user="app", database="app") as connection:
+                cursor = connection.cursor()
+                cursor.execute(columns.add_to("invoices"))
+                with client.lock("invoice:42", ttl=10) as lease:
+                    columns.update(cursor, lease, "invoices", {"id": 42}, {"paid": True})
+                    connection.commit()
+    """
+
+    def __init__(self, token: str = "fence_token", id: str = "fence_id") -> None:  # noqa: A002, S107  # the columns' names
+        """Take the names of the two columns."""
+        self._token, self._id = _identifier(token), _identifier(id)
+        names = {"token": self._token, "id": self._id}
+        self.where: str = ADMITTED.format(**names)
+        """A condition for the WHERE of your own UPDATE. If it matches no row, the lease is stale,
+        or the row does not exist. Connect with `client_flag=CLIENT.FOUND_ROWS`: otherwise the
+        driver does not count a row that has these values already."""
+        self.set: str = RAISED.format(**names)
+        """Assignments for the SET of that UPDATE, which raise the mark."""
+
+    def add_to(self, table: str) -> str:
+        """Return the ALTER TABLE that adds the columns to a table. It fails if they are there.
+
+        Args:
+            table: The name of the table, perhaps with its database and a dot before it.
+
+        Returns:
+            The statement, for `cursor.execute`.
+        """
+        return (
+            f"ALTER TABLE {_table(table)} ADD COLUMN {self._token} BIGINT NOT NULL DEFAULT 0, "
+            f"ADD COLUMN {self._id} VARBINARY(32) NOT NULL DEFAULT ''"
+        )
+
+    @staticmethod
+    def shown(lease: Holder) -> dict[str, object]:
+        """Return the query parameters for `where` and `set`.
+
+        Args:
+            lease: The lease, or what `parse` of the HTTP guard returned.
+
+        Returns:
+            Parameters to merge into those of your own statement.
+
+        Raises:
+            TypeError: The lease is a permit of a semaphore.
+        """
+        at = shown(lease)
+        return {
+            "lockfast_token": at.token,
+            "lockfast_id": at.id,
+            "lockfast_floor": at.floor,
+            "lockfast_shared": at.shared,
+        }
+
+    def update(
+        self,
+        cursor: Any,  # noqa: ANN401  # the driver's
+        lease: Holder,
+        table: str,
+        key: Mapping[str, object],
+        values: Mapping[str, object],
+    ) -> None:
+        """Update one row, in the transaction of `cursor`, unless the lease is stale.
+
+        Args:
+            cursor: A cursor of PyMySQL, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its database and a dot before it.
+            key: The columns and values that identify the row.
+            values: The new values by column. A value may also be an `Expression`.
+
+        Raises:
+            StaleToken: The guard has seen a higher token. The lease is LOST.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            pymysql.Error: The database has failed.
+        """
+        given = {f"key_{n}": value for n, value in enumerate(key.values())}
+        which = " AND ".join(f"{_identifier(name)} = %(key_{n})s" for n, name in enumerate(key))
+        new, name = dict(given), _table(table)
+        changes = []
+        for n, (column, value) in enumerate(values.items()):
+            new[f"new_{n}"] = value
+            said = str(value) if isinstance(value, Expression) else f"%(new_{n})s"
+            changes.append(f"{_identifier(column)} = {said}")
+        # The key must match exactly one row. Of several, some could be changed and others refused.
+        # It is counted in the same statement, since the connection may be in autocommit. MySQL
+        # reads a table that it updates only in a derived table.
+        cursor.execute(
+            f"UPDATE {name} JOIN (SELECT COUNT(*) AS n FROM {name} WHERE {which}) AS lockfast_rows "  # noqa: S608  # quoted
+            f"ON lockfast_rows.n = 1 SET {', '.join([*changes, self.set])} "
+            f"WHERE {which} AND {self.where}",
+            new | self.shown(lease),
+        )
+        if not cursor.rowcount:
+            self._explain(cursor, lease, table, key, (f"WHERE {which}", given))
+
+    def seal(self, cursor: Any, lease: Holder, table: str, key: Mapping[str, object]) -> None:  # noqa: ANN401  # the driver's
+        """Store the token in the row, so that it rejects earlier holders from now on.
+
+        Commit the transaction of `cursor` before the first read.
+
+        Args:
+            cursor: A cursor of PyMySQL, in the transaction that is to change the row.
+            lease: The lease, or what `parse` of the HTTP guard returned.
+            table: The name of the table, perhaps with its database and a dot before it.
+            key: The columns and values that identify the row.
+
+        Raises:
+            StaleToken: The guard has seen a higher token. The lease is LOST.
+            LookupError: The key matches no row, or several. Nothing is changed.
+            TypeError: The lease is a permit of a semaphore.
+            pymysql.Error: The database has failed.
+        """
+        self.update(cursor, lease, table, key, {})
+
+    def _explain(
+        self,
+        cursor: Any,  # noqa: ANN401  # the driver's
+        lease: Holder,
+        table: str,
+        key: Mapping[str, object],
+        where: tuple[str, Mapping[str, object]],
+    ) -> None:
+        """Raise the error for an UPDATE that has changed no row, unless there was nothing to change.
+
+        Drivers count the rows that were changed, and not those that were found. So the row is read,
+        with a lock: a plain read would find the mark of an older snapshot. A mark never falls, so
+        what it admits now, the UPDATE has admitted too.
+        """
+        cursor.execute(
+            f"SELECT {self._token} AS token, {self._id} AS id FROM {_table(table)} {where[0]} FOR UPDATE",  # noqa: S608  # quoted
+            where[1],
+        )
+        found = list(cursor.fetchall())
+        if not found:
+            raise LookupError(f"no row of {table} has {dict(key)}: there is nothing to guard")
+        if len(found) > 1:
+            raise LookupError(
+                f"{len(found)} rows of {table} have {dict(key)}: nothing was changed. Each row has "
+                "a mark of its own: update them one by one, by a unique key."
+            )
+        row = found[0]
+        token, id_ = (row["token"], row["id"]) if isinstance(row, dict) else row
+        mark = Mark(token, id_.decode() if isinstance(id_, bytes) else id_)
+        try:
+            admit(mark, shown(lease))
+        except StaleToken:
+            raise refused(lease, token) from None
+
+
+def _identifier(name: str) -> str:
+    return quoted(name).replace("%", "%%")  # the drivers format the statement
+
+
+def _table(name: str) -> str:
+    return ".".join(map(_identifier, name.split(".")))

@@ -1,0 +1,83 @@
+"""The installation of the guard's schema on a MariaDB or MySQL server."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from lockfast.errors import Unguarded
+
+LOCK = "lockfast_guard.install"
+PATIENCE = 10  # seconds. A DDL statement that waits for a long transaction blocks all after it
+MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+"""The server stores this with each procedure and trigger, so that they run the same in every
+session: without strict mode, they would cut a name that is too long."""
+SESSION = "@@SESSION.sql_mode, @@SESSION.lock_wait_timeout"
+
+
+def schema() -> list[str]:
+    """Return the SQL that `install` runs, for projects that manage their migrations themselves.
+
+    Returns:
+        The statements. Each must be sent by itself. The session should have a strict `sql_mode`,
+        which the server stores with each procedure.
+    """
+    text = (files("lockfast.guards.mysql") / "schema.sql").read_text(encoding="utf-8")
+    return [each.strip() for each in text.split("\n//\n")]
+
+
+def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN401  # of any driver
+    """Install the guard's schema `lockfast_guard`, or update it. It is safe to repeat.
+
+    While it replaces the procedures, guarded transactions of others may fail. They write nothing
+    then.
+
+    Args:
+        connection: A connection of PyMySQL or mysqlclient, or Django's, of a user that may create
+            the database and its procedures. It is in no transaction, because DDL commits.
+        user: A user that may write under the guard from then on, such as "app" or "app@10.0.%". It
+            cannot lower a mark.
+
+    Raises:
+        Unguarded: Another installation has run for more than ten seconds.
+        pymysql.Error: The server has failed, or the user lacks a right.
+
+    Example:
+        ::
+
+            connection = pymysql.connect(host="localhost", user="root")
+            install(connection, user="app")
+    """
+    with connection.cursor() as cursor, Settings(cursor):
+        cursor.execute(f"SELECT GET_LOCK('{LOCK}', {PATIENCE})")
+        if cursor.fetchone()[0] != 1:
+            raise Unguarded("another installation of the guard is running on this server")
+        try:
+            for each in schema():
+                cursor.execute(each)
+            if user is not None:
+                name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
+                cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
+        finally:
+            cursor.execute(f"DO RELEASE_LOCK('{LOCK}')")
+
+
+class Settings:
+    """The settings of a session that creates procedures or triggers, and then has its own again."""
+
+    def __init__(self, cursor: Any) -> None:  # noqa: ANN401  # the driver's
+        """Take a cursor of that session."""
+        self._cursor = cursor
+
+    def __enter__(self) -> None:
+        self._cursor.execute(f"SELECT {SESSION}")
+        self._before = self._cursor.fetchone()
+        self._set((MODE, PATIENCE))
+
+    def __exit__(self, *error: object) -> None:
+        self._set(self._before)
+
+    def _set(self, values: tuple[object, ...]) -> None:
+        self._cursor.execute(
+            "SET SESSION sql_mode = %s, SESSION lock_wait_timeout = %s", tuple(values)
+        )
