@@ -10,7 +10,9 @@ import pytest
 
 import lockfast
 from tests.guards.database import database
-from tests.servers import ObjectStore, Postgres, Redis
+from tests.guards.mariadb import mariadb as started
+from tests.guards.registers.mysql import connect
+from tests.servers import MariaDB, ObjectStore, Postgres, Redis
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,22 @@ def connection(server: Postgres) -> Iterator[psycopg.Connection[tuple[Any, ...]]
     with psycopg.connect(server.url) as connection:
         connection.execute("UPDATE register SET value = 'none', fence_token = 0, fence_id = ''")
         connection.commit()
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[MariaDB]:
+    """A MariaDB with the guard and the registers of the story."""
+    with started({"local-infile": "1"}) as server:
+        yield server
+
+
+@pytest.fixture
+def link(mariadb: MariaDB) -> Iterator[Any]:
+    """A connection to MariaDB in autocommit, with its register as it was."""
+    with connect(mariadb.url) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE register SET value = 'none', fence_token = 0, fence_id = ''")
         yield connection
 
 

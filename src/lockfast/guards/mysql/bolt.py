@@ -6,6 +6,7 @@ statement would begin another one, which no guard has checked, or commit itself 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from lockfast.guards.mysql.lookout import Lookout
@@ -35,14 +36,13 @@ class Bolt:
             self._words["query"] = self._query
             for word in REFUSED:
                 if hasattr(connection, word):
-                    self._words[word] = self._refuse
+                    self._words[word] = partial(self._refuse, word)
         else:
             self._lookout = self._outer._lookout
 
-    @property
-    def broken(self) -> bool:
-        """Whether the guarded transaction has ended, or a statement was refused."""
-        return self._lookout.broken
+    def check(self) -> None:
+        """Raise `Unguarded` if the transaction has ended, or if a statement was refused."""
+        self._lookout.check()
 
     def open(self) -> None:
         """Open the bolt at the end of the block. An outer block keeps the connection bolted."""
@@ -65,14 +65,14 @@ class Bolt:
                 cursor.execute(STILL)
         except self._connection.Error as error:
             if code_of(error) == ENDED:
-                self._lookout.refuse()
+                self._lookout.end()
             raise
         finally:
             self._words["query"] = self._query
 
-    def _refuse(self, *args: object, **kwargs: object) -> None:
+    def _refuse(self, word: str, *args: object, **kwargs: object) -> None:
         del args, kwargs
-        self._lookout.refuse()
+        self._lookout.refuse(f"connection.{word}()")
 
 
 def bolted(connection: Any) -> bool:  # noqa: ANN401  # of PyMySQL or mysqlclient

@@ -130,11 +130,12 @@ class Columns:
             changes.append(f"{_identifier(column)} = {said}")
         # The key must match exactly one row. Of several, some could be changed and others refused.
         # It is counted in the same statement, since the connection may be in autocommit. MySQL
-        # reads a table that it updates only in a derived table.
+        # reads a table that it updates only in a derived table. An UPDATE with JOIN would assign
+        # in any order.
         cursor.execute(
-            f"UPDATE {name} JOIN (SELECT COUNT(*) AS n FROM {name} WHERE {which}) AS lockfast_rows "  # noqa: S608  # quoted
-            f"ON lockfast_rows.n = 1 SET {', '.join([*changes, self.set])} "
-            f"WHERE {which} AND {self.where}",
+            f"UPDATE {name} SET {', '.join([*changes, self.set])} "  # noqa: S608  # quoted
+            f"WHERE {which} AND {self.where} AND (SELECT n FROM "
+            f"(SELECT COUNT(*) AS n FROM {name} WHERE {which}) AS lockfast_rows) = 1",
             new | self.shown(lease),
         )
         if not cursor.rowcount:
@@ -167,14 +168,15 @@ class Columns:
         key: Mapping[str, object],
         where: tuple[str, Mapping[str, object]],
     ) -> None:
-        """Raise the error for an UPDATE that has changed no row, unless there was nothing to change.
+        """Raise the error for an UPDATE that changed no row, unless there was nothing to change.
 
         Drivers count the rows that were changed, and not those that were found. So the row is read,
         with a lock: a plain read would find the mark of an older snapshot. A mark never falls, so
         what it admits now, the UPDATE has admitted too.
         """
         cursor.execute(
-            f"SELECT {self._token} AS token, {self._id} AS id FROM {_table(table)} {where[0]} FOR UPDATE",  # noqa: S608  # quoted
+            f"SELECT {self._token} AS token, {self._id} AS id FROM {_table(table)} "  # noqa: S608  # quoted
+            f"{where[0]} FOR UPDATE",
             where[1],
         )
         found = list(cursor.fetchall())

@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
-from lockfast.errors import LockfastError, Unguarded
+from lockfast.errors import LockfastError
 from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
 from lockfast.guards.mysql.bolt import Bolt
 from lockfast.guards.mysql.statements import (
     COMMIT,
-    OVER,
     ROLLBACK,
     again,
     beginning,
@@ -69,8 +68,7 @@ class Transaction:
         self._bolt.open()
         if error is None:
             try:
-                if self._bolt.broken:
-                    raise Unguarded(OVER)
+                self._bolt.check()
                 execute(self._connection, COMMIT)
             except BaseException as failure:  # such as LF004: it is another transaction
                 self._roll_back(failure)

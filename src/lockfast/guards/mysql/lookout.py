@@ -16,11 +16,9 @@ from lockfast.guards.mysql.statements import OVER
 
 _SPACE = r"(?:\s|\(|/\*(?!!|M!)(?s:.*?)\*/|--[ \t][^\n]*\n|\#[^\n]*\n)*"
 _ENDS = re.compile(
-    _SPACE
-    + r"(?:BEGIN|START\s+TRANSACTION|COMMIT|XA|LOCK\s+TABLES?|GRANT|REVOKE|ALTER|RENAME|TRUNCATE"
-    r"|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)"
-    r"|(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)(?!\s+(?:OR|TEMPORARY))"
-    r")\b",
+    _SPACE + r"(BEGIN|START\s+TRANSACTION|COMMIT|XA|LOCK\s+TABLES?|GRANT|REVOKE|ALTER|RENAME"
+    r"|TRUNCATE|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)"
+    r"|(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)(?!\s+(?:OR|TEMPORARY)\b))\b",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(
@@ -35,8 +33,7 @@ class Lookout:
 
     def __init__(self) -> None:
         """Begin with a transaction that was just entered."""
-        self.broken = False
-        """Whether a statement was refused, or the transaction has ended."""
+        self._why: str | None = None
         self._doubt = False
 
     def before(self, statement: str | bytes) -> bool:
@@ -45,20 +42,34 @@ class Lookout:
         Raises:
             Unguarded: The statement would end the transaction, or the transaction has ended.
         """
-        if self.broken or _ENDS.match(_head(statement)):
-            self.refuse()
+        self.check()
+        if ends := _ENDS.match(_head(statement)):
+            self.refuse(" ".join(ends[1].upper().split()))
         doubt, self._doubt = self._doubt, True  # until `after` says that it has succeeded
         return doubt
 
     def after(self, statement: str | bytes) -> None:
         """Note that a statement has succeeded."""
-        several = (b";" if not isinstance(statement, str) else ";") in statement  # type: ignore[operator]  # of one type
+        several = ";" in statement if isinstance(statement, str) else b";" in statement
         if not several and _PLAIN.match(_head(statement)):
             self._doubt = False
 
-    def refuse(self) -> NoReturn:
-        """Raise `Unguarded`. From now on the block cannot be committed."""
-        self.broken = True
+    def check(self) -> None:
+        """Raise `Unguarded` if a statement was refused, or if the transaction has ended."""
+        if self._why is not None:
+            raise Unguarded(self._why)
+
+    def refuse(self, word: str) -> NoReturn:
+        """Raise `Unguarded` for a statement that is not sent. The block cannot be committed."""
+        self._why = (
+            f"{word} would end the guarded transaction, so it was not sent. Leave the block: it "
+            "commits at its end, and rolls back on an error."
+        )
+        raise Unguarded(self._why)
+
+    def end(self) -> NoReturn:
+        """Raise `Unguarded`, because the transaction has ended."""
+        self._why = OVER
         raise Unguarded(OVER)
 
 

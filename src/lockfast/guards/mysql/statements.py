@@ -99,22 +99,14 @@ def refusal(error: BaseException, leases: Sequence[Holder]) -> LockfastError | N
 
     Returns None if the server's error has another cause.
     """
-    number = number_of(error)
+    number, text = number_of(error), str(error.args[-1]) if error.args else ""
     if number in CUT_OFF:
         return ended(leases)
-    text = str(error.args[-1]) if error.args else ""
     if number == NO_PROCEDURE and "lockfast_guard." in text:
         return Unguarded(INSTALL)
     found = _CODE.search(text)
-    if found is None:
-        return None
-    code, said = found[1], found[2]
-    if code == UNSHOWN:
-        return Unguarded(said)
-    if code == ENDED:
-        return Unguarded(OVER)
-    stale = _STALE.search(said)
-    if code != STALE or stale is None:
-        return None
-    whose = [lease for lease in leases if lease.id == stale[2]] or leases
-    return refused(whose[0], int(stale[1]))
+    code, said = found.groups() if found else ("", "")
+    if code == STALE and (stale := _STALE.search(said)):
+        whose = [lease for lease in leases if lease.id == stale[2]] or leases
+        return refused(whose[0], int(stale[1]))
+    return Unguarded(said if code == UNSHOWN else OVER) if code in {UNSHOWN, ENDED} else None
