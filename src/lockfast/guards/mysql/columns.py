@@ -53,6 +53,7 @@ class Columns:
 
     def __init__(self, token: str = "fence_token", id: str = "fence_id") -> None:  # noqa: A002, S107  # the columns' names
         """Take the names of the two columns."""
+        self._columns = quoted(token), quoted(id)
         self._token, self._id = _identifier(token), _identifier(id)
         names = {"token": self._token, "id": self._id}
         self.where: str = ADMITTED.format(**names)
@@ -71,9 +72,10 @@ class Columns:
         Returns:
             The statement, for `cursor.execute`.
         """
+        name, (token, id_) = ".".join(map(quoted, table.split("."))), self._columns
         return (
-            f"ALTER TABLE {_table(table)} ADD COLUMN {self._token} BIGINT NOT NULL DEFAULT 0, "
-            f"ADD COLUMN {self._id} VARBINARY(32) NOT NULL DEFAULT ''"
+            f"ALTER TABLE {name} ADD COLUMN {token} BIGINT NOT NULL DEFAULT 0, "
+            f"ADD COLUMN {id_} VARBINARY(32) NOT NULL DEFAULT ''"
         )
 
     @staticmethod
