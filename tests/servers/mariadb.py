@@ -187,17 +187,20 @@ def _as_user() -> list[str]:
 def _template() -> Path:
     """Make a new server's data once, which takes as long as to start one."""
     folder = Path(tempfile.mkdtemp(prefix="mariadb-template-", dir=guard().folder))
-    data, accounts = folder / "data", folder / "accounts.sql"
+    data, scratch, accounts = folder / "data", folder / "tmp", folder / "accounts.sql"
     accounts.write_text(_ACCOUNTS, encoding="ascii")
     data.mkdir()
+    scratch.mkdir()
     if os.geteuid() == 0:
         guard().folder.chmod(0o755)
         folder.chmod(0o755)
         shutil.chown(data, _USER, _USER)
+        shutil.chown(scratch, _USER, _USER)
     run(
         *(program("mariadb-install-db"), "--no-defaults", *_as_user(), _SMALL),
         *(f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"),
-        *("--skip-name-resolve", f"--extra-file={accounts}"),
+        # A server that starts removes the temporary tables of all others from a shared /tmp.
+        *("--skip-name-resolve", f"--extra-file={accounts}", f"--tmpdir={scratch}"),
     )
     if not (data / "ibdata1").exists():
         raise ServerError("mariadb-install-db made no data")
