@@ -20,9 +20,7 @@ def value(server: MariaDB) -> str:
     return str(server.command("SELECT value FROM app.register WHERE id = 1")[0][0])
 
 
-def test_a_holder_writes_many_times(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
-) -> None:
+def test_a_holder_writes_many_times(mariadb: MariaDB, link: Any, client: lockfast.Client) -> None:
     guard = MysqlGuard(link)
     held = lease(client, "many")
     for each in ("one", "two", "two"):  # trap 29, and a row that is as it was
@@ -146,9 +144,7 @@ def test_a_transaction_may_need_two_locks_and_names_the_one_that_is_stale(
         pytest.fail("it was let in")
 
 
-def test_what_a_request_has_shown_is_as_good_as_a_lease(
-    link: Any, client: lockfast.Client
-) -> None:
+def test_what_a_request_has_shown_is_as_good_as_a_lease(link: Any, client: lockfast.Client) -> None:
     stale, fresh = usurped(client, "afar")
     guard = MysqlGuard(link)
     with guard.transaction(shown(stale)) as cursor:

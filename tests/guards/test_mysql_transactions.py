@@ -266,14 +266,13 @@ def test_a_second_transaction_that_a_procedure_has_begun_is_not_committed(
         "CREATE OR REPLACE PROCEDURE app.chained() BEGIN COMMIT; START TRANSACTION; END"
     )
     stale, fresh = usurped(client, "chained")
-    with connect(mariadb.url) as other:
-        with (
-            pytest.raises(Unguarded, match="had ended"),
-            MysqlGuard(link).transaction(stale) as cursor,
-        ):
-            cursor.execute("CALL chained()")
-            MysqlGuard(other).seal(fresh)
-            cursor.execute(UPDATE, ["stale"])
+    with (
+        connect(mariadb.url) as other, pytest.raises(Unguarded, match="had ended"),
+        MysqlGuard(link).transaction(stale) as cursor,
+    ):
+        cursor.execute("CALL chained()")
+        MysqlGuard(other).seal(fresh)
+        cursor.execute(UPDATE, ["stale"])
     assert value(mariadb) == "none"
     assert rows(link, SESSION)[0][2] is None
 

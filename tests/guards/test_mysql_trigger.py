@@ -136,7 +136,10 @@ def test_the_token_of_another_lock_opens_nothing(shell: Any, client: lockfast.Cl
 def test_a_name_is_the_same_in_every_character_set(
     mariadb: MariaDB, shell: Any, client: lockfast.Client, charset: str
 ) -> None:
-    run(shell, "INSERT INTO register (id, value) VALUES (9, 'ä') ON DUPLICATE KEY UPDATE value = 'ä'")
+    run(
+        shell,
+        "INSERT INTO register (id, value) VALUES (9, 'ä') ON DUPLICATE KEY UPDATE value = 'ä'",
+    )
     protect(shell, "register", "ö'{value}\\")
     try:
         with client.lock("ö'ä\\") as held, connect(mariadb.url, charset=charset) as connection:

@@ -6,6 +6,7 @@ statement would begin another one, which no guard has checked, or commit itself 
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -61,7 +62,7 @@ class Bolt:
         """Raise `Unguarded` unless the server is still in a transaction."""
         self._words["query"] = self._send
         try:
-            with self._connection.cursor() as cursor:
+            with closing(self._connection.cursor()) as cursor:
                 cursor.execute(STILL)
         except self._connection.Error as error:
             if code_of(error) == ENDED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
@@ -154,7 +154,7 @@ class MysqlGuard:
 
 def execute(connection: Any, statement: str) -> None:  # noqa: ANN401  # the driver's
     """Run one of the guard's own statements."""
-    with connection.cursor() as cursor:
+    with closing(connection.cursor()) as cursor:
         cursor.execute(statement)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from importlib.resources import files
 from typing import Any
 
@@ -48,7 +49,7 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
             connection = pymysql.connect(host="localhost", user="root")
             install(connection, user="app")
     """
-    with connection.cursor() as cursor, Settings(cursor):
+    with closing(connection.cursor()) as cursor, Settings(cursor):
         cursor.execute(f"SELECT GET_LOCK('{LOCK}', {PATIENCE})")
         if cursor.fetchone()[0] != 1:
             raise Unguarded("another installation of the guard is running on this server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from hashlib import sha256
 from typing import Any
 
@@ -49,7 +50,7 @@ def protect(connection: Any, table: str, name: str) -> None:  # noqa: ANN401  # 
 
             protect(connection, "invoices", "invoice:{id}")
     """
-    with connection.cursor() as cursor, Settings(cursor):
+    with closing(connection.cursor()) as cursor, Settings(cursor):
         where = _place(cursor, table)
         _refuse(cursor, where)
         parts = _parts(cursor, where, name)
@@ -69,7 +70,7 @@ def unprotect(connection: Any, table: str) -> None:  # noqa: ANN401  # of any dr
         ValueError: No database is selected, and the name has none.
         pymysql.Error: The server has failed, or the user lacks a right.
     """
-    with connection.cursor() as cursor, Settings(cursor):
+    with closing(connection.cursor()) as cursor, Settings(cursor):
         _drop(cursor, _place(cursor, table))
 
 

@@ -14,13 +14,13 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 
 from lockfast.errors import LockfastError, Unguarded
+from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
 from lockfast.guards.postgres.bolt import ENDED, Bolt
 from lockfast.guards.postgres.statements import (
     AGAIN,
     READ_COMMITTED,
     block_of,
-    ensure_held,
     entering,
     refusal,
     sealing,

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from lockfast.claims.release import lost
 from lockfast.errors import LeaseLost, LockfastError, Loss, Unguarded
+from lockfast.guards.leases import ended, remaining
 from lockfast.guards.mark import Holder, Shown, refused, shown
 from lockfast.primitives.lease import LeaseCore
 
@@ -23,9 +24,6 @@ back and closed the connection."""
 AGAIN = frozenset({"40001", "40P01", "55P03"})
 """A serialization failure, a deadlock, a lock timeout. Perhaps a later holder has raised the mark:
 then the lease is stale. Otherwise the caller may try again."""
-AFAR = 10.0
-"""Seconds for which a transaction may wait or pause if the lease is in another process, because
-only that process knows how much of its lease is left."""
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """Precedes a seal. At a higher level, a seal would fail whenever another transaction has changed
 the mark at the same time."""
@@ -104,21 +102,8 @@ def sealing(leases: Sequence[Holder]) -> list[str]:
     return _each("seal_v1", leases)
 
 
-def ensure_held(leases: Sequence[Holder]) -> None:
-    """Raise `LeaseLost` if a lease of this process is lost. Skip those of other processes."""
-    for lease in leases:
-        if isinstance(lease, LeaseCore):
-            lease.ensure_held()
-
-
-def _left(lease: Holder) -> float:
-    return lease.remaining if isinstance(lease, LeaseCore) else AFAR
-
-
 def _each(procedure: str, leases: Sequence[Holder], *, named: bool = False) -> list[str]:
-    if not leases:
-        raise TypeError("a guard needs a lease")
-    ms = math.ceil(min(map(_left, leases)) * 1000.0) or 1  # for PostgreSQL, 0 means no timeout
+    ms = math.ceil(remaining(leases) * 1000.0) or 1  # for PostgreSQL, 0 means no timeout
     # In the order of names: two transactions under the same two locks must not deadlock.
     shows = sorted(map(shown, leases))
     ids = [f"'{_id(at)}'" for at in shows]
@@ -159,9 +144,7 @@ def refusal(error: Failure, leases: Sequence[Holder]) -> LockfastError | None:
     if state == UNSHOWN:
         return Unguarded(said.message_primary or "no token was shown")
     if state == SLEPT:
-        ours = [lease for lease in leases if isinstance(lease, LeaseCore)]
-        ended = [lease for lease in ours if lease.loss is not None]
-        return lost(ended[0].claim) if ended else None
+        return ended(leases)
     if state not in (STALE, GONE):
         return None
     current, _, name = (said.message_detail or "0 ").partition(" ")

@@ -1,6 +1,7 @@
 """The guard for SQLAlchemy 2: transactions that reject a stale lease.
 
-It works with `Session` and `AsyncSession`, on PostgreSQL (`postgresql+psycopg`) and on SQLite.
+It works with `Session` and `AsyncSession`, on PostgreSQL (`postgresql+psycopg`), on MariaDB and
+MySQL (`mysql+pymysql`), and on SQLite.
 """
 
 from __future__ import annotations
@@ -14,29 +15,26 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
 from lockfast.errors import LockfastError
+from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
-from lockfast.guards.postgres.statements import ensure_held
 from lockfast.guards.sqlalchemy.block import Block, refuse_shared
-from lockfast.guards.sqlalchemy.database import Database
-from lockfast.guards.sqlalchemy.postgres import PostgresDatabase
-from lockfast.guards.sqlalchemy.sqlite import SqliteDatabase
-from lockfast.guards.sqlite.statements import CREATE
-
-_DATABASES: dict[str, Database] = {"postgresql": PostgresDatabase(), "sqlite": SqliteDatabase()}
-"""The databases by the names of SQLAlchemy's dialects."""
+from lockfast.guards.sqlalchemy.database import Database, database_of
 
 
 def install(connection: Connection) -> None:
-    """Create the guard's table in a SQLite database, unless it exists. Needed once.
+    """Install the guard in the database of a connection, unless it is there. Needed once.
 
-    With asyncio, call it by `await connection.run_sync(install)`.
+    In SQLite it creates a table, and on MariaDB and MySQL the schema `lockfast_guard`. With
+    asyncio, call it by `await connection.run_sync(install)`.
 
     Args:
-        connection: A connection to the database, in a transaction.
+        connection: A connection to the database. With SQLite it is in a transaction. With MariaDB
+            and MySQL it is not, because their DDL commits.
 
     Raises:
         sqlalchemy.exc.InvalidRequestError: The database is PostgreSQL. Call
             `lockfast.guards.postgres.install(url)` there.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, or the user lacks a right.
 
     Example::
 
@@ -48,11 +46,7 @@ def install(connection: Connection) -> None:
             guard.install(connection)
 
     """
-    if connection.dialect.name != "sqlite":
-        raise InvalidRequestError(
-            "this install is for SQLite. For PostgreSQL, call lockfast.guards.postgres.install(url)"
-        )
-    connection.exec_driver_sql(CREATE)
+    database_of(connection.dialect).install(connection)
 
 
 def seal(session: Session | scoped_session[Session], *leases: Holder) -> None:
@@ -183,16 +177,9 @@ def _own(session: Session | scoped_session[Session]) -> Session:
     return session() if isinstance(session, scoped_session) else session
 
 
-def _database(session: Session) -> Database:
-    """Return how to check leases in the database of a session."""
-    name = session.get_bind().dialect.name
-    if name not in _DATABASES:
-        raise InvalidRequestError(f"lockfast can guard {', '.join(_DATABASES)}, but not {name}")
-    return _DATABASES[name]
-
-
 def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
-    database, bind = _database(session), session.get_bind()
+    bind = session.get_bind()
+    database = database_of(bind.dialect)
     if isinstance(bind, Connection) and bind.in_transaction():
         raise InvalidRequestError(
             "the session is bound to a connection that is in a transaction, and its rollback would "
@@ -212,7 +199,7 @@ def _seal(session: Session, leases: tuple[Holder, ...]) -> None:
 
 
 def _begin(session: Session, leases: tuple[Holder, ...], *, check_lease: bool) -> Block:
-    block = Block(session, _database(session))
+    block = Block(session, database_of(session.get_bind().dialect))
     try:
         connection = session.connection()
         block.enter(connection)
@@ -249,6 +236,7 @@ def _fail(
 ) -> None:
     """Roll back. If the error means that a lease is lost, raise that instead."""
     try:
+        block.forget()
         block.open()
         if block.undermined:  # there is no transaction left that could be rolled back
             session.invalidate()

@@ -59,6 +59,12 @@ class Block:
         self._connection = connection
         self._root = connection.get_transaction()
         event.listen(connection, "before_cursor_execute", self._refuse_next)
+        event.listen(connection, "after_cursor_execute", self._done)
+
+    def forget(self) -> None:
+        """Clear what the check has set on the connection, before a rollback of a failed block."""
+        if self._connection is not None and not self._connection.invalidated:
+            self.database.forget(self._connection)
 
     def open(self) -> None:
         """Stop refusing statements: the connection may belong to the caller, who uses it again."""
@@ -67,8 +73,16 @@ class Block:
         connection, self._connection = self._connection, None
         if connection is not None:
             event.remove(connection, "before_cursor_execute", self._refuse_next)
+            event.remove(connection, "after_cursor_execute", self._done)
 
-    def _refuse_next(self, connection: Connection, *_: object) -> None:
+    def _refuse_next(
+        self, connection: Connection, cursor: object, statement: str, *_: object
+    ) -> None:
         """Refuse a statement after the end of the guarded transaction."""
+        del cursor
         ended = self._root is not None and not self._root.is_active
-        self.database.refuse_next(connection, ended=ended)
+        self.database.refuse_next(connection, statement, ended=ended)
+
+    def _done(self, connection: Connection, cursor: object, statement: str, *_: object) -> None:
+        del cursor
+        self.database.done(connection, statement)

@@ -25,6 +25,13 @@ from lockfast.guards.postgres.statements import (
 class PostgresDatabase:
     """The functions of the schema `lockfast_guard`."""
 
+    def install(self, connection: Connection) -> None:
+        """Refuse: the functions are installed by a connection of their own."""
+        del connection
+        raise InvalidRequestError(
+            "for PostgreSQL, call lockfast.guards.postgres.install(url) instead"
+        )
+
     def options(self) -> dict[str, object]:
         """Return the isolation level at which a seal does not fail when another one collides."""
         return {"isolation_level": "READ COMMITTED"}
@@ -44,12 +51,16 @@ class PostgresDatabase:
         for call in entering(leases, check_lease=check):
             connection.exec_driver_sql(call)
 
-    def refuse_next(self, connection: Connection, *, ended: bool) -> None:
+    def refuse_next(self, connection: Connection, statement: str, *, ended: bool) -> None:
         """Raise `Unguarded` if the connection is in no transaction."""
+        del statement
         if ended:
             refuse()
         driver: Any = connection.connection.driver_connection
         refuse_next(driver)
+
+    def done(self, connection: Connection, statement: str) -> None:
+        """Do nothing: psycopg knows the state of the transaction."""
 
     def finish(self, session: Session, leases: Sequence[Holder]) -> None:
         """Raise `Unguarded` if the transaction has failed, or is another one."""
@@ -59,6 +70,9 @@ class PostgresDatabase:
             refuse()
         if connection.exec_driver_sql(BLOCK).scalar() != block_of(leases):
             refuse()
+
+    def forget(self, connection: Connection) -> None:
+        """Do nothing: the settings end with the transaction."""
 
     def refusal(self, error: DBAPIError, leases: Sequence[Holder]) -> LockfastError | None:
         """Read the SQLSTATE."""

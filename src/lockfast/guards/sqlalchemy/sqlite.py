@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError, Unguarded
 from lockfast.guards.mark import Holder, refused, shown
-from lockfast.guards.sqlite.statements import BEGIN, CURRENT, END, admission
+from lockfast.guards.sqlite.statements import BEGIN, CREATE, CURRENT, END, admission
 
 INSTALL = (
     "the table lockfast_guard_mark is not in this database: call "
@@ -21,6 +21,10 @@ INSTALL = (
 
 class SqliteDatabase:
     """The table `lockfast_guard_mark`, in the database that is written to."""
+
+    def install(self, connection: Connection) -> None:
+        """Create the table."""
+        connection.exec_driver_sql(CREATE)
 
     def options(self) -> dict[str, object]:
         """Return nothing: SQLite's transactions are serializable."""
@@ -52,13 +56,17 @@ class SqliteDatabase:
             )
         connection.exec_driver_sql(BEGIN)
 
-    def refuse_next(self, connection: Connection, *, ended: bool) -> None:
+    def refuse_next(self, connection: Connection, statement: str, *, ended: bool) -> None:
         """Raise `Unguarded` if the connection is in no transaction, or in another one.
 
         With `autocommit=False`, the driver begins another one with each commit.
         """
+        del statement
         if ended or not _within(connection):
             _refuse()
+
+    def done(self, connection: Connection, statement: str) -> None:
+        """Do nothing: the driver knows whether it is in a transaction."""
 
     def finish(self, session: Session, leases: Sequence[Holder]) -> None:
         """Raise `Unguarded` if the transaction is not the one in which the marks were written."""
@@ -72,6 +80,9 @@ class SqliteDatabase:
             connection.exec_driver_sql(END)
         except OperationalError as error:
             raise Unguarded(ENDED) from error
+
+    def forget(self, connection: Connection) -> None:
+        """Do nothing: the check sets nothing."""
 
     def refusal(self, error: DBAPIError, leases: Sequence[Holder]) -> LockfastError | None:
         """Return an error for a database without marks. A stale lease is no error of SQLite's."""

@@ -1,4 +1,7 @@
-"""The PostgreSQL guard for Django: `guarded`, a form of `atomic`, and a mixin for models."""
+"""The guard for Django: `guarded`, a form of `atomic`, and a mixin for models.
+
+It works on PostgreSQL (psycopg 3), and on MariaDB and MySQL.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,9 @@ from django.db import DEFAULT_DB_ALIAS, router, transaction
 from django.db.utils import Error
 
 from lockfast.errors import LockfastError, Unguarded
+from lockfast.guards.django.database import Database, database_of
+from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
-from lockfast.guards.postgres.bolt import Bolt, bolted, refuse
-from lockfast.guards.postgres.statements import (
-    AGAIN,
-    BLOCK,
-    READ_COMMITTED,
-    block_of,
-    ensure_held,
-    entering,
-    refusal,
-    sealing,
-)
 
 _open: ContextVar[frozenset[tuple[str, str]]] = ContextVar("lockfast_guarded", default=frozenset())
 """The open `guarded` blocks of this thread or task: pairs of a database alias and a lock's name."""
@@ -44,11 +38,12 @@ def seal(*leases: Holder, using: str = DEFAULT_DB_ALIAS) -> None:
         TypeError: There is no lease, or a lease is a permit of a semaphore.
         django.db.Error: The database has failed.
     """
+    database = database_of(using)
     try:
         with transaction.atomic(using, durable=True):
-            _run(using, [READ_COMMITTED, *sealing(leases)])
+            database.seal(leases)
     except Error as error:
-        _explain(error, leases)
+        _explain(database, error, leases)
         raise
     ensure_held(leases)
 
@@ -69,7 +64,7 @@ def guarded(
         leases: One or more leases, or what `parse` of the HTTP guard returned.
         using: The alias of the database, as for `transaction.atomic`.
         durable: As for `transaction.atomic`.
-        check_lease: Also ask the lock's engine. See `PostgresGuard.transaction`.
+        check_lease: Also ask the lock's engine, on PostgreSQL. See `PostgresGuard.transaction`.
 
     Yields:
         None.
@@ -79,7 +74,7 @@ def guarded(
         LeaseLost: A lease is not held any more.
         Unguarded: The block has ended the transaction, or a trigger guards a row by another lock.
         TypeError: There is no lease, or a lease is a permit of a semaphore.
-        django.db.Error: The database has failed.
+        django.db.Error: The database has failed, or there is no guard for it.
 
     Example:
         ::
@@ -89,58 +84,45 @@ def guarded(
                 with guarded(lease):
                     Invoice.objects.filter(pk=42).update(paid=True)
     """
+    database = database_of(using)
     nested = transaction.get_connection(using).in_atomic_block
     allowed = _open.set(_open.get() | {(using, lease.name) for lease in leases})
     try:
         with transaction.atomic(using, durable=durable):
-            within = bolted(transaction.get_connection(using).connection)
-            _run(using, entering(leases, check_lease=check_lease, within=within))
-            ensure_held(leases)
-            yield from _bolted(using, block_of(leases))
+            database.enter(leases, check_lease=check_lease)
+            yield from _bolted(database, leases)
     except Error as error:
-        _explain(error, leases)
-        if not nested and getattr(error.__cause__, "sqlstate", None) in AGAIN:
+        _explain(database, error, leases)
+        if not nested and database.again(error):
             _look_again(error, leases, using)
         raise
     finally:
         _open.reset(allowed)
 
 
-def _bolted(using: str, name: str) -> Iterator[None]:
+def _bolted(database: Database, leases: tuple[Holder, ...]) -> Iterator[None]:
     """Make sure that the whole block runs in the transaction that was checked."""
-    connection = transaction.get_connection(using)
-    bolt = Bolt(connection.connection, name)
+    bolt = database.bolt(leases)
+    ended = False
     try:
+        ensure_held(leases)
         yield
-        if not connection.needs_rollback and (bolt.broken or _block(using) != bolt.block):
-            refuse()
+        if not database.connection.needs_rollback:
+            bolt.check()
+            ended = True
     finally:
-        bolt.open()
+        bolt.open(ended=ended)
 
 
-def _block(using: str) -> object:
-    """Return the id of the block that the present transaction was begun for, from the server."""
-    with transaction.get_connection(using).cursor() as cursor:
-        cursor.execute(BLOCK)
-        return cursor.fetchone()[0]
-
-
-def _run(using: str, statements: list[str]) -> None:
-    with transaction.get_connection(using).cursor() as cursor:
-        for each in statements:
-            cursor.execute(each)
-
-
-def _explain(error: Error, leases: tuple[Holder, ...]) -> None:
+def _explain(database: Database, error: Error, leases: tuple[Holder, ...]) -> None:
     """Raise the lockfast error for a refusal by the guard. Return if it is another error."""
-    cause: Any = error.__cause__
-    meant = refusal(cause, leases) if hasattr(cause, "sqlstate") else None
+    meant = database.refusal(error, leases)
     if meant is not None:
         raise meant from error
 
 
 def _look_again(error: Error, leases: tuple[Holder, ...], using: str) -> None:
-    """Raise `StaleToken` if the mark shows that a serialization failure was due to a stale lease.
+    """Raise `StaleToken` if the mark shows that a collision was due to a stale lease.
 
     If it was not, the caller may try again.
     """
@@ -156,7 +138,7 @@ class Fenced:
     """A mixin for models that may only be saved and deleted within `guarded` of their own lock.
 
     `save()` and `delete()` raise `Unguarded` elsewhere. This finds a forgotten `guarded` early. It
-    does not see `update()`, `bulk_create()` and raw SQL. The trigger of the PostgreSQL guard stops
+    does not see `update()`, `bulk_create()` and raw SQL. The trigger of the database's guard stops
     those too.
 
     Example:
