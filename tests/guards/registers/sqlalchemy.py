@@ -1,4 +1,4 @@
-"""One row in PostgreSQL, behind SQLAlchemy's sessions."""
+"""One row in PostgreSQL, MariaDB or SQLite, behind SQLAlchemy's sessions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Row(Base):
     value: Mapped[str]
 
 
-def url(where: str) -> str:
-    """Say in SQLAlchemy's words where the database is."""
+def url(where: str, mysql: str = "pymysql") -> str:
+    """Say in SQLAlchemy's words where the database is, with this driver for MariaDB."""
+    if where.startswith("mysql://"):
+        return f"mysql+{mysql}://{where.partition('://')[2].replace('/lockfast', '/app')}"
     return where.replace("postgresql://", "postgresql+psycopg://")
 
 
@@ -57,7 +59,7 @@ class AsyncMapper:
     """Guarded, through an AsyncSession."""
 
     def __init__(self, where: str) -> None:
-        self._engine = create_async_engine(url(where))
+        self._engine = create_async_engine(url(where, "asyncmy"))
 
     async def seal(self, lease: LeaseCore) -> None:
         async with AsyncSession(self._engine) as session:

@@ -18,7 +18,7 @@ from lockfast.errors import LockfastError
 from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
 from lockfast.guards.sqlalchemy.block import Block, refuse_shared
-from lockfast.guards.sqlalchemy.database import Database, database_of
+from lockfast.guards.sqlalchemy.database import database_of
 
 
 def install(connection: Connection) -> None:

@@ -37,6 +37,7 @@ class Block:
         self.transaction = session.begin().__enter__()
         self.database = database
         self._info: dict[Any, Any] = {}
+        self._entered: Connection | None = None
         self._connection: Connection | None = None
         self._root: Transaction | None = None
 
@@ -51,6 +52,7 @@ class Block:
         connection.info.setdefault(OPEN, self)  # one step: the other may be in another thread
         refuse_shared(connection, self)
         self._info = connection.info
+        self._entered = connection
 
     def bolt(self, connection: Connection) -> None:
         """Refuse statements after the transaction was ended below the session: by
@@ -60,11 +62,15 @@ class Block:
         self._root = connection.get_transaction()
         event.listen(connection, "before_cursor_execute", self._refuse_next)
         event.listen(connection, "after_cursor_execute", self._done)
+        # If the block ends the transaction, the connection goes back to its pool.
+        event.listen(connection, "commit", self.forget)
+        event.listen(connection, "rollback", self.forget)
 
-    def forget(self) -> None:
-        """Clear what the check has set on the connection, before a rollback of a failed block."""
-        if self._connection is not None and not self._connection.invalidated:
-            self.database.forget(self._connection)
+    def forget(self, *_: object) -> None:
+        """Clear what the check has set on the connection, before it ends its transaction."""
+        connection = self._entered
+        if connection is not None and not connection.closed and not connection.invalidated:
+            self.database.forget(connection)
 
     def open(self) -> None:
         """Stop refusing statements: the connection may belong to the caller, who uses it again."""
@@ -74,6 +80,8 @@ class Block:
         if connection is not None:
             event.remove(connection, "before_cursor_execute", self._refuse_next)
             event.remove(connection, "after_cursor_execute", self._done)
+            event.remove(connection, "commit", self.forget)
+            event.remove(connection, "rollback", self.forget)
 
     def _refuse_next(
         self, connection: Connection, cursor: object, statement: str, *_: object

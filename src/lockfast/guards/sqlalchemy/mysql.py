@@ -82,7 +82,6 @@ class MysqlDatabase:
 
     def forget(self, connection: Connection) -> None:
         """Clear the session variables and the timeouts."""
-        connection.info.pop(LOOKOUT, None)
         _run(connection, FORGET)
 
     def refusal(self, error: DBAPIError, leases: Sequence[Holder]) -> LockfastError | None:
