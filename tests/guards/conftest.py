@@ -11,7 +11,7 @@ import pytest
 import lockfast
 from tests.guards.database import database
 from tests.guards.mariadb import mariadb as started
-from tests.guards.registers.mysql import connect
+from tests.guards.registers.mysql import Link, connect
 from tests.servers import MariaDB, ObjectStore, Postgres, Redis
 
 
@@ -50,7 +50,7 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 @pytest.fixture
-def link(mariadb: MariaDB) -> Iterator[Any]:
+def link(mariadb: MariaDB) -> Iterator[Link]:
     """A connection to MariaDB in autocommit, with its register as it was."""
     with connect(mariadb.url) as connection:
         with connection.cursor() as cursor:

@@ -32,11 +32,14 @@ def lease(client: lockfast.Client, name: str, ttl: float = 30.0) -> Lease:
     return client.lock(name, ttl=ttl).acquire(timeout=5)
 
 
-def usurped(client: lockfast.Client, name: str) -> tuple[Lease, Lease]:
-    """Give two leases on one name: the first does not know yet that the second has its place."""
-    first = lease(client, name)
+def usurped(client: lockfast.Client, name: str, ttl: float = 30.0) -> tuple[Lease, Lease]:
+    """Give two leases on one name: the first does not know yet that the second has its place.
+
+    It learns it in a third of the ttl.
+    """
+    first = lease(client, name, ttl)
     dismissed(client, first)
-    return first, lease(client, name)
+    return first, lease(client, name, ttl)
 
 
 def dismissed(client: lockfast.Client, held: Lease) -> None:

@@ -12,7 +12,7 @@ from lockfast import LeaseLost, Loss, StaleToken, State, Unguarded
 from lockfast.guards.mark import shown
 from lockfast.guards.mysql import MysqlGuard
 from tests.guards.database import dismissed, lease, shared, usurped
-from tests.guards.registers.mysql import SELECT, UPDATE, connect
+from tests.guards.registers.mysql import SELECT, UPDATE, Link, connect
 from tests.servers import MariaDB, wait_until
 
 
@@ -20,7 +20,7 @@ def value(server: MariaDB) -> str:
     return str(server.command("SELECT value FROM app.register WHERE id = 1")[0][0])
 
 
-def test_a_holder_writes_many_times(mariadb: MariaDB, link: Any, client: lockfast.Client) -> None:
+def test_a_holder_writes_many_times(mariadb: MariaDB, link: Link, client: lockfast.Client) -> None:
     guard = MysqlGuard(link)
     held = lease(client, "many")
     for each in ("one", "two", "two"):  # trap 29, and a row that is as it was
@@ -32,7 +32,7 @@ def test_a_holder_writes_many_times(mariadb: MariaDB, link: Any, client: lockfas
 
 
 def test_a_refusal_names_both_tokens_and_makes_the_lease_lost(
-    link: Any, client: lockfast.Client
+    link: Link, client: lockfast.Client
 ) -> None:
     guard = MysqlGuard(link)
     stale, fresh = usurped(client, "refused")
@@ -53,7 +53,7 @@ def test_a_refusal_names_both_tokens_and_makes_the_lease_lost(
 
 
 def test_two_equal_tokens_of_two_claims_do_not_both_write(
-    link: Any, client: lockfast.Client
+    link: Link, client: lockfast.Client
 ) -> None:
     guard = MysqlGuard(link)
     stale, fresh = usurped(client, "split")
@@ -65,7 +65,7 @@ def test_two_equal_tokens_of_two_claims_do_not_both_write(
 
 
 def test_readers_raise_the_mark_to_their_floor_and_no_higher(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     guard = MysqlGuard(link)
     first, second = shared(client, "read"), shared(client, "read")
@@ -94,7 +94,7 @@ def test_readers_raise_the_mark_to_their_floor_and_no_higher(
 
 
 def test_a_permit_of_a_semaphore_is_turned_away_with_an_explanation(
-    link: Any, client: lockfast.Client
+    link: Link, client: lockfast.Client
 ) -> None:
     with pytest.raises(TypeError, match="cannot be fenced"):
         MysqlGuard(link).seal(shared(client, "permits", capacity=3))
@@ -127,7 +127,7 @@ def test_marks_cannot_be_deleted(mariadb: MariaDB) -> None:
 
 
 def test_a_transaction_may_need_two_locks_and_names_the_one_that_is_stale(
-    link: Any, client: lockfast.Client
+    link: Link, client: lockfast.Client
 ) -> None:
     guard = MysqlGuard(link)
     one = lease(client, "transfer, from")
@@ -144,7 +144,9 @@ def test_a_transaction_may_need_two_locks_and_names_the_one_that_is_stale(
         pytest.fail("it was let in")
 
 
-def test_what_a_request_has_shown_is_as_good_as_a_lease(link: Any, client: lockfast.Client) -> None:
+def test_what_a_request_has_shown_is_as_good_as_a_lease(
+    link: Link, client: lockfast.Client
+) -> None:
     stale, fresh = usurped(client, "afar")
     guard = MysqlGuard(link)
     with guard.transaction(shown(stale)) as cursor:
@@ -182,7 +184,7 @@ def test_what_a_request_has_shown_is_as_good_as_a_lease(link: Any, client: lockf
     ],
 )
 def test_what_no_engine_gives_out_leaves_no_mark(
-    mariadb: MariaDB, link: Any, lease: tuple[Any, ...]
+    mariadb: MariaDB, link: Link, lease: tuple[Any, ...]
 ) -> None:
     """A mark of 2^63 would refuse every holder for ever, and an id that is cut could be another."""
     before = mariadb.command("SELECT COUNT(*) FROM lockfast_guard.mark")
@@ -205,7 +207,7 @@ def test_a_server_without_the_guard_says_what_to_do(client: lockfast.Client) -> 
 
 
 def test_the_value_that_is_read_within_is_the_last(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     with MysqlGuard(link).transaction(lease(client, "reads")) as cursor:
         cursor.execute(SELECT)

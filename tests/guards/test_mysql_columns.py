@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 import pytest
 from pymysql.constants import CLIENT
-from pymysql.cursors import DictCursor
+from pymysql.cursors import Cursor, DictCursor
 
 import lockfast
 from lockfast import StaleToken, State
@@ -21,27 +21,26 @@ from tests.servers import MariaDB
 
 
 @pytest.fixture(params=["changed", "found", "dict"])
-def cursor(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[Any]:
+def cursor(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[Cursor]:
     """A cursor that counts the rows it changed, or those it found, or gives its rows as dicts."""
     flag = {"client_flag": CLIENT.FOUND_ROWS} if request.param == "found" else {}
     kind = {"cursorclass": DictCursor} if request.param == "dict" else {}
-    with connect(mariadb.url, autocommit=False, **flag, **kind) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute("UPDATE register SET value = 'none', fence_token = 0, fence_id = ''")
-            cursor.execute("CREATE TEMPORARY TABLE account (id INT PRIMARY KEY, balance INT)")
-            cursor.execute("INSERT INTO account VALUES (1, 5)")
-            cursor.execute(Columns().add_to("account"))
-            connection.commit()
-            yield cursor
+    with (
+        connect(mariadb.url, autocommit=False, **flag, **kind) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("UPDATE register SET value = 'none', fence_token = 0, fence_id = ''")
+        connection.commit()
+        yield cursor
 
 
-def only(cursor: Any, statement: str) -> Any:
+def only(cursor: Cursor, statement: str) -> object:
     cursor.execute(statement)
-    row = cursor.fetchone()
+    row: Any = cursor.fetchone()
     return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
-def test_columns_of_the_row_keep_the_same_rule(cursor: Any, client: lockfast.Client) -> None:
+def test_columns_of_the_row_keep_the_same_rule(cursor: Cursor, client: lockfast.Client) -> None:
     columns = Columns()
     stale, fresh = usurped(client, "columns")
     where = ("app.register", {"id": 1})
@@ -56,7 +55,8 @@ def test_columns_of_the_row_keep_the_same_rule(cursor: Any, client: lockfast.Cli
     assert only(cursor, "SELECT value FROM register") == "fresh"
     with pytest.raises(LookupError, match="nothing to guard"):
         columns.update(cursor, fresh, "register", {"id": 2}, {"value": "x"})
-    own = f"UPDATE register SET value = %(new)s, {columns.set} WHERE id = 1 AND {columns.where}"
+    own = "UPDATE register SET value = %(new)s, {} WHERE id = 1 AND {}"
+    own = own.format(columns.set, columns.where)
     cursor.execute(own, {"new": "own", **columns.shown(fresh)})
     assert cursor.rowcount == 1
     cursor.execute(own, {"new": "never", **columns.shown(stale)})
@@ -64,7 +64,7 @@ def test_columns_of_the_row_keep_the_same_rule(cursor: Any, client: lockfast.Cli
 
 
 def test_two_equal_tokens_of_two_claims_do_not_both_write(
-    cursor: Any, client: lockfast.Client
+    cursor: Cursor, client: lockfast.Client
 ) -> None:
     stale, fresh = usurped(client, "columns, split")
     fresh.claim.ticket = stale.claim.ticket
@@ -75,7 +75,7 @@ def test_two_equal_tokens_of_two_claims_do_not_both_write(
 
 
 @pytest.mark.parametrize("id_type", ["VARBINARY(32)", "VARCHAR(32)"])
-def test_the_rule_is_that_of_every_guard(cursor: Any, id_type: str) -> None:
+def test_the_rule_is_that_of_every_guard(cursor: Cursor, id_type: str) -> None:
     ids = ("a" * 32, "A" * 32)
     cursor.execute(
         "CREATE TEMPORARY TABLE ruled (id INT PRIMARY KEY, fence_token BIGINT NOT NULL, "
@@ -158,7 +158,7 @@ def test_an_old_snapshot_does_not_admit_a_stale_holder(
 
 
 def test_a_row_that_is_made_again_has_forgotten_its_columns(
-    cursor: Any, client: lockfast.Client
+    cursor: Cursor, client: lockfast.Client
 ) -> None:
     columns = Columns()
     stale, fresh = usurped(client, "forgotten")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 import pymysql
 import pytest
@@ -16,7 +15,7 @@ import lockfast
 from lockfast import LeaseLost, StaleToken, Unguarded
 from lockfast.guards.mysql import MysqlGuard, install
 from tests.guards.database import lease, usurped
-from tests.guards.registers.mysql import SELECT, UPDATE, connect
+from tests.guards.registers.mysql import SELECT, UPDATE, Link, connect, run
 from tests.servers import MariaDB
 
 SESSION = "SELECT @@wait_timeout, @@innodb_lock_wait_timeout, @lockfast_shown, @@autocommit"
@@ -26,37 +25,33 @@ def value(server: MariaDB) -> str:
     return str(server.command("SELECT value FROM app.register WHERE id = 1")[0][0])
 
 
-def rows(connection: Any, statement: str) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_an_error_rolls_back_and_the_connection_is_as_before(
-    mariadb: MariaDB, client: lockfast.Client, autocommit: bool
+    mariadb: MariaDB,
+    client: lockfast.Client,
+    autocommit: bool,  # noqa: FBT001  # a parameter
 ) -> None:
     with connect(mariadb.url, autocommit=autocommit) as connection:
-        rows(connection, "SET wait_timeout = 1000, innodb_lock_wait_timeout = 40")
-        before = rows(connection, SESSION)
+        run(connection, "SET wait_timeout = 1000, innodb_lock_wait_timeout = 40")
+        before = run(connection, SESSION)
         guard, held = MysqlGuard(connection), lease(client, f"rollback {autocommit}")
         with pytest.raises(ZeroDivisionError), guard.transaction(held) as cursor:
             cursor.execute(UPDATE, ["never"])
             raise ZeroDivisionError
-        assert rows(connection, SESSION) == before
+        assert run(connection, SESSION) == before
         with guard.transaction(held) as cursor:
             cursor.execute(UPDATE, [f"autocommit {autocommit}"])
-            assert rows(connection, SESSION)[0][:2] == (30, 30)
-        assert rows(connection, SESSION) == before
+            assert run(connection, SESSION)[0][:2] == (30, 30)
+        assert run(connection, SESSION) == before
         guard.seal(held)
-        assert rows(connection, SESSION) == before
+        assert run(connection, SESSION) == before
         assert value(mariadb) == f"autocommit {autocommit}"
         stale, fresh = usurped(client, f"as before {autocommit}")
         guard.seal(fresh)
         for _ in range(2):
             with pytest.raises((StaleToken, LeaseLost)), guard.transaction(stale):
                 pytest.fail("it was let in")
-            assert rows(connection, SESSION) == before
+            assert run(connection, SESSION) == before
         connection.commit()  # it is not bolted any more
         connection.begin()
         connection.rollback()
@@ -66,9 +61,9 @@ def test_a_shorter_timeout_of_the_session_is_kept(
     mariadb: MariaDB, client: lockfast.Client
 ) -> None:
     with connect(mariadb.url) as connection:
-        rows(connection, "SET innodb_lock_wait_timeout = 3")
+        run(connection, "SET innodb_lock_wait_timeout = 3")
         with MysqlGuard(connection).transaction(lease(client, "shorter")):
-            assert rows(connection, SESSION)[0][:2] == (30, 3)
+            assert run(connection, SESSION)[0][:2] == (30, 3)
 
 
 def test_a_connection_in_a_transaction_is_not_committed_behind_its_back(
@@ -83,7 +78,7 @@ def test_a_connection_in_a_transaction_is_not_committed_behind_its_back(
         for way in (guard.seal, lambda at: guard.transaction(at).__enter__()):
             with pytest.raises(pymysql.Error, match="in a transaction already"):
                 way(held)
-            assert rows(connection, SELECT) == (("uncommitted",),)
+            assert run(connection, SELECT) == (("uncommitted",),)
         connection.rollback()
         assert value(mariadb) == before
 
@@ -114,7 +109,10 @@ ENDINGS = [
 @pytest.mark.parametrize("autocommit", [False, True])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_statement_that_would_end_the_transaction_is_not_sent(
-    mariadb: MariaDB, client: lockfast.Client, ending: str, autocommit: bool
+    mariadb: MariaDB,
+    client: lockfast.Client,
+    ending: str,
+    autocommit: bool,  # noqa: FBT001  # a parameter
 ) -> None:
     """DDL commits implicitly: half of the block would be committed, and the rest unguarded."""
     held = lease(client, f"{ending} {autocommit}")
@@ -139,7 +137,7 @@ def test_a_statement_that_would_end_the_transaction_is_not_sent(
 
 @pytest.mark.parametrize("word", ["commit", "rollback", "begin", "autocommit", "connect"])
 def test_a_method_of_the_connection_does_not_end_it_either(
-    mariadb: MariaDB, link: Any, client: lockfast.Client, word: str
+    mariadb: MariaDB, link: Link, client: lockfast.Client, word: str
 ) -> None:
     held = lease(client, word)
     with (
@@ -154,38 +152,38 @@ def test_a_method_of_the_connection_does_not_end_it_either(
         getattr(link, word)(*[True] * (word == "autocommit"))
 
 
-def _procedure(connection: Any) -> None:
-    rows(connection, "CALL helper()")
+def _procedure(connection: Link) -> None:
+    run(connection, "CALL helper()")
 
 
-def _prepared(connection: Any) -> None:
-    rows(connection, "PREPARE ended FROM 'COMMIT'")
-    rows(connection, "EXECUTE ended")
+def _prepared(connection: Link) -> None:
+    run(connection, "PREPARE ended FROM 'COMMIT'")
+    run(connection, "EXECUTE ended")
 
 
-def _hidden(connection: Any) -> None:
-    rows(connection, "/*!50000 COMMIT */")
+def _hidden(connection: Link) -> None:
+    run(connection, "/*!50000 COMMIT */")
 
 
-def _failed_ddl(connection: Any) -> None:
+def _failed_ddl(connection: Link) -> None:
     """It fails, and has committed all the same. An error does not say so."""
     with pytest.raises(pymysql.Error, match="already exists"):
-        rows(connection, "/*!50000 CREATE TABLE register (id INT) */")
+        run(connection, "/*!50000 CREATE TABLE register (id INT) */")
 
 
-def _analyze(connection: Any) -> None:
-    rows(connection, "ANALYZE TABLE register")
+def _analyze(connection: Link) -> None:
+    run(connection, "ANALYZE TABLE register")
 
 
-def _several(connection: Any) -> None:
-    rows(connection, "SELECT 1; COMMIT")
+def _several(connection: Link) -> None:
+    run(connection, "SELECT 1; COMMIT")
 
 
-def _set_statement(connection: Any) -> None:
-    rows(connection, "SET STATEMENT max_statement_time = 5 FOR COMMIT")
+def _set_statement(connection: Link) -> None:
+    run(connection, "SET STATEMENT max_statement_time = 5 FOR COMMIT")
 
 
-UNSEEN: list[Callable[[Any], None]] = [
+UNSEEN: list[Callable[[Link], None]] = [
     _procedure,
     _prepared,
     _hidden,
@@ -202,9 +200,9 @@ UNSEEN: list[Callable[[Any], None]] = [
 def test_a_statement_behind_the_end_of_the_transaction_is_not_sent(
     mariadb: MariaDB,
     client: lockfast.Client,
-    end: Callable[[Any], None],
-    again: bool,
-    autocommit: bool,
+    end: Callable[[Link], None],
+    again: bool,  # noqa: FBT001  # a parameter
+    autocommit: bool,  # noqa: FBT001  # a parameter
 ) -> None:
     """By a helper that commits where no look at its text shows it. The lock has passed on since."""
     mariadb.command("UPDATE app.register SET value = 'none'")
@@ -233,20 +231,20 @@ def test_a_statement_behind_the_end_of_the_transaction_is_not_sent(
 
 
 def test_a_deadlock_that_the_block_has_caught_is_not_taken_for_a_commit(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     mariadb.command("REPLACE INTO app.watched VALUES (2, 'two')")
     held = lease(client, "deadlock")
     with connect(mariadb.url) as other, ThreadPoolExecutor(1) as pool:
-        rows(other, "SET innodb_lock_wait_timeout = 20")
+        run(other, "SET innodb_lock_wait_timeout = 20")
         with (
             pytest.raises(Unguarded, match="had ended"),
             MysqlGuard(link).transaction(held) as cursor,
         ):
             cursor.execute(UPDATE, ["lost"])
             other.begin()
-            rows(other, "UPDATE watched SET value = 'heavy', id = id + 10")  # the heavier one stays
-            waiting = pool.submit(rows, other, "UPDATE register SET value = 'other'")
+            run(other, "UPDATE watched SET value = 'heavy', id = id + 10")  # the heavier one stays
+            waiting = pool.submit(run, other, "UPDATE register SET value = 'other'")
             with suppress(TimeoutError):
                 waiting.result(0.5)
             with pytest.raises(pymysql.Error) as caught:
@@ -260,25 +258,26 @@ def test_a_deadlock_that_the_block_has_caught_is_not_taken_for_a_commit(
 
 
 def test_a_second_transaction_that_a_procedure_has_begun_is_not_committed(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     mariadb.command(
         "CREATE OR REPLACE PROCEDURE app.chained() BEGIN COMMIT; START TRANSACTION; END"
     )
     stale, fresh = usurped(client, "chained")
     with (
-        connect(mariadb.url) as other, pytest.raises(Unguarded, match="had ended"),
+        connect(mariadb.url) as other,
+        pytest.raises(Unguarded, match="had ended"),
         MysqlGuard(link).transaction(stale) as cursor,
     ):
         cursor.execute("CALL chained()")
         MysqlGuard(other).seal(fresh)
         cursor.execute(UPDATE, ["stale"])
     assert value(mariadb) == "none"
-    assert rows(link, SESSION)[0][2] is None
+    assert run(link, SESSION)[0][2] is None
 
 
 def test_savepoints_within_the_block_are_part_of_it(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     held = lease(client, "savepoints")
     with MysqlGuard(link).transaction(held) as cursor:
@@ -298,13 +297,13 @@ def test_savepoints_within_the_block_are_part_of_it(
     stale, fresh = usurped(client, "savepoints, stale")
     with connect(mariadb.url) as other, MysqlGuard(link).transaction(stale) as cursor:
         cursor.execute("ROLLBACK TO lockfast_guard")
-        rows(other, "SET innodb_lock_wait_timeout = 1")
+        run(other, "SET innodb_lock_wait_timeout = 1")
         with pytest.raises(pymysql.Error, match="Lock wait timeout"):
             MysqlGuard(other).seal(fresh)
 
 
 def test_an_error_that_ends_only_its_statement_leaves_the_block_as_it_is(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     with MysqlGuard(link).transaction(lease(client, "statement")) as cursor:
         cursor.execute(UPDATE, ["first"])
@@ -320,13 +319,13 @@ def test_an_error_that_ends_only_its_statement_leaves_the_block_as_it_is(
 
 
 def test_a_second_connection_is_not_part_of_the_block(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    mariadb: MariaDB, link: Link, client: lockfast.Client
 ) -> None:
     """It is not guarded, and the page says so. It is not bolted either."""
     with connect(mariadb.url) as other, MysqlGuard(link).transaction(lease(client, "second")):
         other.begin()
-        rows(other, "SELECT @lockfast_shown")
-        assert rows(other, SESSION)[0][2] is None
+        run(other, "SELECT @lockfast_shown")
+        assert run(other, SESSION)[0][2] is None
         other.commit()
 
 
@@ -335,7 +334,7 @@ def test_a_connection_may_come_from_a_pool(mariadb: MariaDB, client: lockfast.Cl
     entered: list[str] = []
 
     @contextlib.contextmanager
-    def pool() -> Any:
+    def pool() -> Iterator[Link]:
         with connect(mariadb.url) as connection:
             entered.append("in")
             yield connection
@@ -354,7 +353,7 @@ def test_a_connection_may_come_from_a_pool(mariadb: MariaDB, client: lockfast.Cl
 
 
 def test_a_lease_that_its_own_clock_has_ended_does_not_write(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
+    link: Link, client: lockfast.Client
 ) -> None:
     held = lease(client, "over")
     held.claim.until = 0.0
@@ -362,7 +361,7 @@ def test_a_lease_that_its_own_clock_has_ended_does_not_write(
         MysqlGuard(link).seal(held)
     with pytest.raises(LeaseLost), MysqlGuard(link).transaction(held):
         pytest.fail("it was let in")
-    assert rows(link, SESSION)[0][2] is None
+    assert run(link, SESSION)[0][2] is None
     link.begin()
     link.rollback()
 
@@ -375,19 +374,18 @@ def test_a_lost_connection_is_the_drivers_error_unless_the_lease_is_over(
         wanted = LeaseLost if over else pymysql.Error
         connection = connect(mariadb.url)
         with pytest.raises(wanted), MysqlGuard(connection).transaction(held) as cursor:
-            mariadb.command(f"KILL {connection.thread_id()}")
+            ((ident,),) = run(connection, "SELECT CONNECTION_ID()")
+            mariadb.command(f"KILL {ident}")
             if over:
                 held.claim.until = 0.0
             cursor.execute(UPDATE, ["never"])
 
 
-def test_installing_again_changes_no_mark(
-    mariadb: MariaDB, link: Any, client: lockfast.Client
-) -> None:
+def test_installing_again_changes_no_mark(link: Link, client: lockfast.Client) -> None:
     stale, fresh = usurped(client, "again")
     MysqlGuard(link).seal(fresh)
-    rows(link, "SET sql_mode = 'ANSI_QUOTES', lock_wait_timeout = 77")
+    run(link, "SET sql_mode = 'ANSI_QUOTES', lock_wait_timeout = 77")
     install(link)
-    assert rows(link, "SELECT @@sql_mode, @@lock_wait_timeout") == (("ANSI_QUOTES", 77),)
+    assert run(link, "SELECT @@sql_mode, @@lock_wait_timeout") == (("ANSI_QUOTES", 77),)
     with pytest.raises(StaleToken):
         MysqlGuard(link).seal(stale)

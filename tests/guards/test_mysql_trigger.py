@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pymysql
 import pytest
@@ -15,21 +14,21 @@ from lockfast import StaleToken, State, Unguarded
 from lockfast.blocking.client import Lease
 from lockfast.guards.mysql import MysqlGuard, protect, unprotect
 from tests.guards.database import lease, shared, usurped
-from tests.guards.registers.mysql import connect
+from tests.guards.registers.mysql import Link, connect, run
 from tests.servers import MariaDB
 
 SHOW = "SET @lockfast_name = %s, @lockfast_token = %s, @lockfast_id = %s"
 
 
 @pytest.fixture
-def shell(mariadb: MariaDB) -> Iterator[Any]:
+def shell(mariadb: MariaDB) -> Iterator[Link]:
     """A connection, and a table of two rows under the lock `watched`."""
     with connect(mariadb.url, local_infile=True) as connection:
         for each in (
             "DROP TABLE IF EXISTS kid, watched, invoice, ledger",
             "CREATE TABLE watched (id INT PRIMARY KEY, value VARCHAR(200) NOT NULL)",
             "INSERT INTO watched VALUES (1, 'one'), (2, 'two')",
-            "CREATE TABLE invoice (id INT AUTO_INCREMENT PRIMARY KEY, region VARCHAR(9), paid BOOL)",
+            "CREATE TABLE invoice (id INT PRIMARY KEY AUTO_INCREMENT, region CHAR(9), paid BOOL)",
             "INSERT INTO invoice VALUES (1, 'eu', 0), (2, 'eu', 0), (3, 'eu', 0), (5, 'eu', 0)",
         ):
             run(connection, each)
@@ -38,17 +37,11 @@ def shell(mariadb: MariaDB) -> Iterator[Any]:
         yield connection
 
 
-def run(connection: Any, statement: str, values: Any = None) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.fetchall()
-
-
-def show(connection: Any, held: Lease) -> None:
+def show(connection: Link, held: Lease) -> None:
     run(connection, SHOW, [held.name, held.token, held.id])
 
 
-def refused(connection: Any, statement: str, code: str = "LF002") -> None:
+def refused(connection: Link, statement: str, code: str = "LF002") -> None:
     with pytest.raises(pymysql.Error, match=code):
         run(connection, statement)
 
@@ -84,8 +77,8 @@ WRITES = [
 
 @pytest.mark.parametrize("mode", ["", "STRICT_ALL_TABLES"])
 @pytest.mark.parametrize("statement", WRITES)
-def test_every_way_to_write_a_row_is_refused(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client, files: Path, statement: str, mode: str
+def test_every_way_to_write_a_row_is_refused(  # noqa: PLR0913, PLR0917  # fixtures
+    mariadb: MariaDB, shell: Link, client: lockfast.Client, files: Path, statement: str, mode: str
 ) -> None:
     statement = statement.format(files)
     before = mariadb.command("SELECT * FROM app.watched, app.register")
@@ -101,7 +94,7 @@ def test_every_way_to_write_a_row_is_refused(
     fresh.release()
 
 
-def test_what_writes_nothing_is_not_stopped(shell: Any) -> None:
+def test_what_writes_nothing_is_not_stopped(shell: Link) -> None:
     run(shell, "INSERT IGNORE INTO watched VALUES (1, 'x')")
     run(shell, "UPDATE watched SET value = 'x' WHERE id = 99")
     run(shell, "DELETE FROM watched WHERE id = 99")
@@ -111,7 +104,7 @@ def test_what_writes_nothing_is_not_stopped(shell: Any) -> None:
 @pytest.mark.parametrize("word", ["name", "token", "id"])
 @pytest.mark.parametrize("text", [None, "", "x", " 5", "1.5", "-1", "1e3"])
 def test_a_variable_that_is_no_lease_opens_nothing(
-    shell: Any, client: lockfast.Client, word: str, text: str | None
+    shell: Link, client: lockfast.Client, word: str, text: str | None
 ) -> None:
     with client.lock("watched") as held:
         show(shell, held)
@@ -121,7 +114,7 @@ def test_a_variable_that_is_no_lease_opens_nothing(
         run(shell, "UPDATE watched SET value = 'x'")
 
 
-def test_the_token_of_another_lock_opens_nothing(shell: Any, client: lockfast.Client) -> None:
+def test_the_token_of_another_lock_opens_nothing(shell: Link, client: lockfast.Client) -> None:
     for name in ("another", "Watched", "watched ", "wätched"):
         show(shell, lease(client, name))
         refused(shell, "UPDATE watched SET value = 'x'")
@@ -134,7 +127,7 @@ def test_the_token_of_another_lock_opens_nothing(shell: Any, client: lockfast.Cl
 
 @pytest.mark.parametrize("charset", ["utf8mb4", "latin1"])
 def test_a_name_is_the_same_in_every_character_set(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client, charset: str
+    mariadb: MariaDB, shell: Link, client: lockfast.Client, charset: str
 ) -> None:
     run(
         shell,
@@ -155,7 +148,7 @@ def test_a_name_is_the_same_in_every_character_set(
 
 
 def test_a_guarded_transaction_needs_to_say_nothing_more_and_leaves_nothing_behind(
-    shell: Any, client: lockfast.Client
+    shell: Link, client: lockfast.Client
 ) -> None:
     guard = MysqlGuard(shell)
     with client.lock("watched") as held, client.lock("other") as other:
@@ -170,7 +163,7 @@ def test_a_guarded_transaction_needs_to_say_nothing_more_and_leaves_nothing_behi
         refused(shell, "UPDATE watched SET value = 'forgotten'")
 
 
-def test_a_reader_may_write_where_the_guard_admits_it(shell: Any, client: lockfast.Client) -> None:
+def test_a_reader_may_write_where_the_guard_admits_it(shell: Link, client: lockfast.Client) -> None:
     unprotect(shell, "watched")
     protect(shell, "watched", "read, watched")
     first, second = shared(client, "read, watched"), shared(client, "read, watched")
@@ -180,7 +173,7 @@ def test_a_reader_may_write_where_the_guard_admits_it(shell: Any, client: lockfa
 
 
 def test_a_block_that_was_ended_by_a_procedure_is_still_checked_row_by_row(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client
+    mariadb: MariaDB, shell: Link, client: lockfast.Client
 ) -> None:
     """The block cannot see it before its end. The trigger compares with the mark once more."""
     mariadb.command(
@@ -199,7 +192,7 @@ def test_a_block_that_was_ended_by_a_procedure_is_still_checked_row_by_row(
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 def test_the_mark_of_an_old_snapshot_is_not_taken_for_the_mark(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client, level: str
+    mariadb: MariaDB, shell: Link, client: lockfast.Client, level: str
 ) -> None:
     stale, fresh = usurped(client, "watched")
     MysqlGuard(shell).seal(stale)
@@ -215,7 +208,7 @@ def test_the_mark_of_an_old_snapshot_is_not_taken_for_the_mark(
 
 
 def test_a_write_that_was_admitted_keeps_the_next_holder_waiting(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client
+    mariadb: MariaDB, shell: Link, client: lockfast.Client
 ) -> None:
     stale, fresh = usurped(client, "watched")
     MysqlGuard(shell).seal(stale)
@@ -231,7 +224,7 @@ def test_a_write_that_was_admitted_keeps_the_next_holder_waiting(
     refused(shell, "UPDATE watched SET value = 'stale'", "LF001")
 
 
-def test_rows_may_have_locks_of_their_own(shell: Any, client: lockfast.Client) -> None:
+def test_rows_may_have_locks_of_their_own(shell: Link, client: lockfast.Client) -> None:
     guard = MysqlGuard(shell)
     one, two = lease(client, "inv:eu:1"), lease(client, "inv:eu:2")
     with guard.transaction(one) as cursor:
@@ -260,7 +253,7 @@ def test_rows_may_have_locks_of_their_own(shell: Any, client: lockfast.Client) -
 
 
 def test_a_number_that_the_server_gives_out_is_part_of_the_name(
-    shell: Any, client: lockfast.Client
+    shell: Link, client: lockfast.Client
 ) -> None:
     """A BEFORE trigger would see 0, and one lock would open all new rows."""
     ((following,),) = run(
@@ -277,7 +270,7 @@ def test_a_number_that_the_server_gives_out_is_part_of_the_name(
 
 
 def test_what_another_trigger_changes_is_part_of_the_name(
-    shell: Any, client: lockfast.Client
+    shell: Link, client: lockfast.Client
 ) -> None:
     run(shell, "CREATE TRIGGER moved BEFORE UPDATE ON invoice FOR EACH ROW SET NEW.region = 'us'")
     with (
@@ -287,7 +280,7 @@ def test_what_another_trigger_changes_is_part_of_the_name(
         cursor.execute("UPDATE invoice SET paid = 1 WHERE id = 1")
 
 
-def test_deleting_a_row_does_not_reopen_the_door(shell: Any, client: lockfast.Client) -> None:
+def test_deleting_a_row_does_not_reopen_the_door(shell: Link, client: lockfast.Client) -> None:
     stale, fresh = usurped(client, "inv:eu:5")
     with MysqlGuard(shell).transaction(fresh) as cursor:
         cursor.execute("DELETE FROM invoice WHERE id = 5")
@@ -304,7 +297,7 @@ KID = (
 @pytest.mark.parametrize(
     "rule", ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL"]
 )
-def test_a_table_that_a_cascade_changes_is_not_protected(shell: Any, rule: str) -> None:
+def test_a_table_that_a_cascade_changes_is_not_protected(shell: Link, rule: str) -> None:
     """The server runs no trigger for the rows that a cascade changes."""
     run(shell, KID.format(rule))
     with pytest.raises(ValueError, match="by the foreign key kid_ibfk_1"):
@@ -313,7 +306,7 @@ def test_a_table_that_a_cascade_changes_is_not_protected(shell: Any, rule: str) 
 
 
 def test_a_table_with_a_foreign_key_that_only_restricts_is_protected(
-    shell: Any, client: lockfast.Client
+    shell: Link, client: lockfast.Client
 ) -> None:
     run(shell, KID.format("ON DELETE RESTRICT ON UPDATE NO ACTION"))
     protect(shell, "kid", "kid")
@@ -323,7 +316,7 @@ def test_a_table_with_a_foreign_key_that_only_restricts_is_protected(
 
 
 def test_what_passes_the_trigger_is_what_the_page_says(
-    mariadb: MariaDB, shell: Any, client: lockfast.Client
+    mariadb: MariaDB, shell: Link, client: lockfast.Client
 ) -> None:
     run(shell, KID.format("ON DELETE RESTRICT"))
     run(shell, "INSERT INTO register (id, value) VALUES (77, '')")
@@ -364,7 +357,7 @@ def test_what_passes_the_trigger_is_what_the_page_says(
     ],
 )
 def test_a_table_that_cannot_be_guarded_is_refused(
-    shell: Any, table: str, make: str, name: str, why: str
+    shell: Link, table: str, make: str, name: str, why: str
 ) -> None:
     run(shell, "DROP TABLE IF EXISTS odd")
     run(shell, "DROP VIEW IF EXISTS odd")
@@ -376,7 +369,7 @@ def test_a_table_that_cannot_be_guarded_is_refused(
 
 
 def test_protecting_again_changes_the_name_and_unprotecting_removes_only_ours(
-    shell: Any, client: lockfast.Client
+    shell: Link, client: lockfast.Client
 ) -> None:
     run(shell, "CREATE TRIGGER mine AFTER INSERT ON watched FOR EACH ROW SET @mine = NEW.id")
     protect(shell, "watched", "renamed")
@@ -388,14 +381,15 @@ def test_protecting_again_changes_the_name_and_unprotecting_removes_only_ours(
     assert run(shell, "SELECT @mine") == ((9,),)
 
 
-def test_any_table_can_be_named(mariadb: MariaDB, shell: Any, client: lockfast.Client) -> None:
+def test_any_table_can_be_named(mariadb: MariaDB, shell: Link, client: lockfast.Client) -> None:
     odd = "o`d%s" + "x" * 59
     quoted = f"`{odd.replace('`', '``')}`"
     run(shell, f"CREATE OR REPLACE TABLE {quoted} (`i``d%s` INT)")
     protect(shell, odd, "odd:{i`d%s}")
-    refused(shell, f"INSERT INTO {quoted} VALUES (1)")
+    insert = f"INSERT INTO {quoted} VALUES (1)"  # noqa: S608  # ours
+    refused(shell, insert)
     with MysqlGuard(shell).transaction(lease(client, "odd:1")) as cursor:
-        cursor.execute(f"INSERT INTO {quoted} VALUES (1)")
+        cursor.execute(insert)
     unprotect(shell, odd)
     with mariadb.connect() as connection, pytest.raises(ValueError, match="no database"):
         protect(connection, "watched", "watched")

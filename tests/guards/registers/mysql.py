@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
 import pymysql
+from pymysql.connections import Connection
 
 from lockfast.guards.mysql import Columns, MysqlGuard
+from lockfast.guards.mysql.statements import refusal
 from lockfast.primitives.lease import LeaseCore
 
+Link: TypeAlias = "Connection[Any]"
+Rows: TypeAlias = tuple[tuple[Any, ...], ...]
+
 TABLES = (
-    "CREATE TABLE register (id INT PRIMARY KEY, value VARCHAR(200) NOT NULL, "
-    "fence_token BIGINT NOT NULL DEFAULT 0, fence_id VARBINARY(32) NOT NULL DEFAULT '')",
+    """CREATE TABLE register (id INT PRIMARY KEY, value VARCHAR(200) NOT NULL,
+    fence_token BIGINT NOT NULL DEFAULT 0, fence_id VARBINARY(32) NOT NULL DEFAULT '')""",
     "CREATE TABLE watched (id INT PRIMARY KEY, value VARCHAR(200) NOT NULL)",
     "INSERT INTO register (id, value) VALUES (1, '0 start')",
     "INSERT INTO watched VALUES (1, '0 start')",
@@ -22,7 +28,7 @@ UPDATE = "UPDATE register SET value = %s WHERE id = 1"
 SELECT = "SELECT value FROM register WHERE id = 1"
 
 
-def connect(where: str, **options: Any) -> Any:  # noqa: ANN401  # a connection of PyMySQL
+def connect(where: str, **options: Any) -> Link:  # noqa: ANN401  # those of pymysql.connect
     """Connect in autocommit, unless the options say otherwise."""
     parts = urlsplit(where)
     return pymysql.connect(
@@ -39,6 +45,13 @@ def connect(where: str, **options: Any) -> Any:  # noqa: ANN401  # a connection 
     )
 
 
+def run(connection: Link, statement: str, values: Sequence[object] | None = None) -> Rows:
+    """Run a statement, and give its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return tuple(cursor.fetchall())
+
+
 class Marked:
     """Guarded by a mark."""
 
@@ -47,11 +60,11 @@ class Marked:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._connected: Any = None
+        self._connected: Link | None = None
         self._open: AbstractContextManager[Any] | None = None
 
     @property
-    def connection(self) -> Any:  # noqa: ANN401  # a connection of PyMySQL
+    def connection(self) -> Link:
         """The connection, or another if that was cut off."""
         if self._connected is None or not self._connected.open:
             self._connected = connect(self._where)
@@ -117,6 +130,4 @@ class Triggered(Marked):
             try:
                 cursor.execute(self._update, [value])
             except pymysql.Error as error:
-                from lockfast.guards.mysql.statements import refusal  # noqa: PLC0415  # as the guard does
-
                 raise refusal(error, [lease]) or error from error
