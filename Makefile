@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
+EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,mysql,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
 BENCHMARKS := pair tasks handoff crowd hold server guard together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
@@ -27,7 +27,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What `make quick` needs, and no more. `make setup` has it too.
-QUICK_EXTRAS := cli,etcd,postgres,redis,redlock,testing,zookeeper
+QUICK_EXTRAS := cli,etcd,mysql,postgres,redis,redlock,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff types-grpcio uvloop
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
 # They start many processes, or measure: `make test` has them.

@@ -12,6 +12,7 @@ from lockfast.runtime.threads import Threads
 from lockfast.testing import Bench, UrlBench
 from tests.servers import (
     EtcdCluster,
+    MariaDB,
     Postgres,
     Redis,
     RedlockSet,
@@ -134,6 +135,35 @@ class PostgresBench(UrlBench):
             # Counters too: a clock that was moved would leave some names ahead of the others.
             "UPDATE lockfast.bucket SET seen = 0, last = 0 WHERE seen <> 0 OR last <> 0"
         )
+
+    def move(self, seconds: float) -> bool:
+        if self._clock is None:
+            return False
+        self._clock.advance(seconds)
+        return True
+
+    def rewind(self, seconds: float) -> None:
+        assert self._clock is not None, "this server's clock cannot be moved"
+        self._clock.advance(-seconds)
+
+
+class MysqlBench(UrlBench):
+    """A server that is wiped by deleting every row that a claim leaves."""
+
+    def __init__(self, server: MariaDB, *, clock: ServerClock | None = None) -> None:
+        super().__init__(server.url)
+        self.server = server
+        self._clock = clock
+        self.unit = 0.25 if clock is None else 1.0
+
+    def wipe(self) -> None:
+        with self.server.connect(database="lockfast") as connection, connection.cursor() as cursor:
+            for table in ("claim", "tombstone", "broken"):
+                cursor.execute(f"DELETE FROM lockfast_{table}")  # noqa: S608  # of the list above
+            # Counters too: a clock that was moved would leave some names ahead of the others.
+            cursor.execute(
+                "UPDATE lockfast_bucket SET seen = 0, last = 0 WHERE seen <> 0 OR last <> 0"
+            )
 
     def move(self, seconds: float) -> bool:
         if self._clock is None:

@@ -34,6 +34,8 @@ ENGINES = {
     "etcd": "etcd",
     "etcds": "etcd",
     "sqlite": "sqlite",
+    "mysql": "mysql",
+    "mariadb": "mysql",
 }
 """The module for each scheme. The part of a scheme after a plus sign (`redis+sentinel`) does not
 count. The pip extra that installs an engine's driver has the module's name."""

@@ -1,0 +1,284 @@
+"""One connection to a server, for threads and asyncio. Each step says what to wait for.
+
+The socket never blocks. The transport waits for it, so that a deadline holds for a whole exchange,
+however slowly the server sends its bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import ssl
+from collections.abc import Generator
+from typing import NamedTuple
+
+from lockfast.engines.mysql.failures import AGAIN, failed
+from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, login
+from lockfast.engines.mysql.packets import BrokenProtocol, Packets
+from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
+from lockfast.engines.mysql.schema import NOW
+from lockfast.engines.mysql.steps import READ, WRITE, Steps
+from lockfast.engines.mysql.url import Address, Mode, Place
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+
+QUERY, QUIT = b"\x03", b"\x01\0\0\0\x01"
+CHUNK = 65536
+END = 2**53  # every server time in µs is below it
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
+# A lock is waited for 2 seconds, not 50: a server does not notice that a client has given up. The
+# rest undoes what `init_connect` or a default may have set.
+SESSION = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, completion_type = 0"
+LIMITED = f"{SESSION}, max_statement_time = 8"  # MariaDB has a limit for CALL too
+GREETING = f"SELECT {NOW}, CONCAT(@@global.read_only), VERSION()"
+
+
+class Greeting(NamedTuple):
+    """What a server said of itself when a client connected."""
+
+    micros: int
+    """Its clock in µs."""
+    read_only: bool
+
+
+class Link:
+    """A connection that is open, or being opened."""
+
+    def __init__(self, address: Address, place: Place, found: str) -> None:
+        """Open nothing yet. `found`: the address that was looked up for the host."""
+        self.where = f"MySQL at {place}/{address.database}"
+        self.mariadb = False
+        self.greeting = Greeting(0, read_only=False)
+        self.used = 0.0
+        """When the last exchange ended."""
+        self._address, self._place, self._found = address, place, found
+        self._packets = Packets()
+        self._reply: Reply | None = None
+        self._out = b""
+        self._usable = True
+        family = socket.AF_UNIX if found.startswith("/") else _family(found)
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setblocking(False)  # noqa: FBT003  # the socket's own
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._socket.fileno()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the connection may be used again, because the last exchange is complete."""
+        return self._usable and self._reply is None
+
+    def alive(self) -> bool:
+        """Return whether the server has neither closed the idle connection nor sent anything."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    # --- connecting -----------------------------------------------------------------------------
+
+    def connect(self, password: str | None) -> Steps:
+        """Connect, log in, and read the server's clock."""
+        try:
+            yield from self._dial()
+            yield from self._log_in(password)
+            self._said((yield from self._run(GREETING)))
+            yield from self._run(LIMITED if self.mariadb else SESSION)
+        except ServerError as error:
+            raise self._unconnected(error) from error
+        except LoginRefused as error:
+            raise EngineRefused(f"{self.where}: {error}") from error
+        except ssl.SSLCertVerificationError as error:
+            raise EngineRefused(
+                f"{self.where}: the server's certificate was not accepted: {error.verify_message}. "
+                "Name the authority that vouches for it: ?ssl_ca=PATH"
+            ) from error
+        except (OSError, BrokenProtocol, ValueError) as error:
+            raise EngineUnavailable(
+                f"no connection to {self.where}: {error or type(error).__name__}", sent=False
+            ) from error
+
+    def _dial(self) -> Steps:
+        if self._found.startswith("/"):
+            code = self._socket.connect_ex(self._found)
+        else:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE.items():
+                option = getattr(socket, name, None)  # some systems lack it
+                if option is not None:
+                    self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+            code = self._socket.connect_ex((self._found, self._place.port))
+        if code in {errno.EINPROGRESS, errno.EAGAIN}:
+            yield WRITE
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+
+    def _log_in(self, password: str | None) -> Steps:
+        mode = self._address.mode_at(self._place.host)
+        tls = Tls.ALWAYS
+        if mode in {Mode.DISABLED, Mode.PREFERRED}:
+            tls = Tls.NEVER if mode is Mode.DISABLED else Tls.OFFERED
+        steps = login(
+            Identity(
+                self._address.user,
+                (password or "").encode(),
+                self._address.database,
+                tls,
+                # By default, PREFERRED is for this machine only, where nobody can be in between.
+                trusted=mode is Mode.VERIFY_IDENTITY or self._address.mode is None,
+                private=self._found.startswith("/"),
+            )
+        )
+        wanted = next(steps)
+        try:
+            while True:
+                if wanted is None:
+                    wanted = steps.send((yield from self._packet()))
+                elif isinstance(wanted, StartTls):
+                    yield from self._encrypt(mode)
+                    wanted = next(steps)
+                else:
+                    self._out = self._packets.framed(wanted)
+                    yield from self._flush()
+                    wanted = next(steps)
+        except StopIteration:
+            return
+
+    def _encrypt(self, mode: Mode) -> Steps:
+        if not self._packets.empty:  # somebody has put in bytes that the login would trust
+            raise BrokenProtocol("bytes before the encryption began")
+        secure = self._address.context(mode).wrap_socket(
+            self._socket, server_hostname=self._place.host, do_handshake_on_connect=False
+        )
+        self._socket = secure
+        while True:
+            try:
+                secure.do_handshake()
+            except ssl.SSLWantReadError:
+                yield READ
+            except ssl.SSLWantWriteError:
+                yield WRITE
+            else:
+                return
+
+    def _packet(self) -> Generator[int, None, bytes]:
+        while (packet := self._packets.next()) is None:
+            if not self._fill():
+                yield READ
+        return packet
+
+    def _flush(self) -> Steps:
+        while not self._write():
+            yield READ | WRITE
+
+    def _run(self, sql: str) -> Generator[int, None, list[Row]]:
+        events = self.send(sql.encode())
+        while True:
+            yield events
+            rows, events = self.receive()
+            if rows is not None:
+                return rows
+
+    def _said(self, rows: list[Row]) -> None:
+        ((micros, read_only, version),) = rows
+        self.greeting = Greeting(int(micros or b""), read_only not in {b"0", b"OFF"})
+        if not 0 <= self.greeting.micros < END:
+            raise ValueError("the server's clock cannot be read")
+        self.mariadb = b"MariaDB" in (version or b"")
+
+    # --- exchanges ------------------------------------------------------------------------------
+
+    def send(self, sql: bytes) -> int:
+        """Send a statement, and return what to wait for."""
+        try:
+            self._packets.begin()
+            self._reply = Reply()
+            self._out = self._packets.framed(QUERY + sql)
+            return READ if self._write() else READ | WRITE
+        except (OSError, BrokenProtocol) as broken:
+            raise self._broken(broken) from broken
+
+    def receive(self) -> tuple[list[Row] | None, int]:
+        """Read from the socket, once it is ready. Return the rows of the reply when all have
+        arrived. Until then, return None and what to wait for. Raise `ServerError` if the server
+        answers with an error.
+        """
+        reply = self._reply
+        try:
+            if self._out and not self._write():
+                return None, READ | WRITE
+            if reply is None:
+                raise BrokenProtocol("a reply to nothing")
+            if not self._fill() or not reply.read(self._packets):
+                return None, READ
+        except ServerError as error:
+            self._reply = None
+            if error.code not in AGAIN:
+                self._usable = False
+            raise
+        except (OSError, BrokenProtocol) as broken:
+            raise self._broken(broken) from broken
+        self._reply = None
+        if reply.status & IN_TRANSACTION:  # the next operation would be refused
+            self._usable = False
+        return reply.rows, READ
+
+    def _write(self) -> bool:
+        """Send what is left to send, and return whether all of it was sent."""
+        while self._out:
+            try:
+                self._out = self._out[self._socket.send(self._out) :]
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return False
+        return True
+
+    def _fill(self) -> bool:
+        """Read what has arrived, and return whether that was anything."""
+        heard = False
+        while True:
+            try:
+                data = self._socket.recv(CHUNK)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return heard
+            if not data:
+                if heard:
+                    return True
+                raise ConnectionResetError("the server closed the connection")
+            self._packets.feed(data)
+            heard = True
+            # TLS may hold more than the socket shows, so it is asked until it has nothing.
+            if len(data) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
+                return True
+
+    def _broken(self, error: Exception) -> EngineUnavailable:
+        self._usable = False
+        return EngineUnavailable(f"{self.where}: {error or type(error).__name__}", sent=True)
+
+    def _unconnected(self, error: ServerError) -> EngineError:
+        found = failed(error.code, error.text, self.where)
+        if isinstance(found, EngineUnavailable):  # whatever it was, no request was sent
+            return EngineUnavailable(f"no connection to {found.message}", sent=False)
+        return found
+
+    def close(self) -> None:
+        """Close the connection, and tell the server if it waits for a statement."""
+        if self.idle and self.used:
+            try:
+                self._socket.send(QUIT)
+            except OSError:
+                pass
+        self._usable = False
+        self._socket.close()
+
+    def forget(self) -> None:
+        """Close only the descriptor, in a forked child: the parent uses the connection."""
+        self._usable = False
+        os.close(self._socket.detach())
+
+
+def _family(found: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in found else socket.AF_INET

@@ -1,0 +1,610 @@
+-- The tables and procedures of lockfast in a MariaDB (10.6 or later) or MySQL (8.0 or later) database. Safe to
+-- run again, also while locks are held.
+--
+-- bucket     1,024 rows. Each row is the mutex of all names in its bucket, and mints their tickets. So the
+--            order of tickets is the order of commits. Nothing is kept per name.
+-- claim      the live claims. Times are in microseconds, by this server's clock.
+-- tombstone  ids that are refused until every copy of their claim is too late anyway.
+-- ear        1,024 rows. A client looks into the row of its own slot for its grants: see tell_v1.
+-- broken     records of claims that were broken, for a day.
+--
+-- Each operation is one procedure and one transaction, in READ COMMITTED. Only at that level does every
+-- statement see what was committed before the bucket's row was locked. A function cannot do this: all of it
+-- sees one state of the tables, also at that level, and its clock stands still. The clock is read in a
+-- statement of its own after the row was locked. Expired claims are deleted. If queries only filtered them out,
+-- a lock could be granted twice when the clock goes back.
+--
+-- Every operation writes the bucket's row, also if it only reads the claims. Galera finds conflicts between
+-- two nodes by the rows that were written, and does not know of rows that were only locked.
+--
+-- A batch is one value of bytes, because there are no arrays: records one after the other, each with fields of
+-- fixed width and then its name. Clients sort a batch by bucket, so that two batches cannot deadlock. No lock
+-- is taken after a row of `ear`, and no transaction locks two of these.
+--
+-- Granted claims are ahead of waiting ones, so the queue of a name is its claims in the order of
+-- (waits, ticket). The last claim of a queue carries the totals of the whole queue, so no query has to count a
+-- long queue.
+--
+-- Rights: a lock user has EXECUTE on this database, and no right to its tables. The procedures that clients call
+-- run with the rights of the user who installed them. Those that they call in turn run with the rights of their
+-- caller, so a lock user who calls one of these directly is refused. Parameters are wider than the columns, and
+-- lengths are checked here: with sql_mode = '' the server would cut a value without an error.
+--
+-- Formats: each row of `claim` shows its format by its kind, as in PostgreSQL. Rows of format 1 have a kind from
+-- 1 to 3. Rows of a later format f have a kind of at least 100 * f. The procedures refuse claims on a name that
+-- has live rows of another format. They neither renew nor grant such rows, and delete them when they have
+-- expired. So the columns b, id, name, ticket, kind and expires mean the same in every format.
+
+DELIMITER //
+
+CREATE TABLE IF NOT EXISTS lockfast_bucket (
+  b    SMALLINT UNSIGNED NOT NULL PRIMARY KEY,
+  last BIGINT NOT NULL DEFAULT 0, -- the highest ticket that it has minted
+  seen BIGINT NOT NULL DEFAULT 0, -- the clock when its row was last locked
+  line VARBINARY(64) NOT NULL     -- the server that minted its last ticket
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_claim (
+  b        SMALLINT UNSIGNED NOT NULL,
+  id       BINARY(16)     NOT NULL,
+  name     VARBINARY(512) NOT NULL, -- bytes: a collation would take some names for others
+  ticket   BIGINT         NOT NULL,
+  waits    TINYINT        NOT NULL, -- 0: it is granted
+  kind     SMALLINT       NOT NULL, -- 1: lock, 2: read/write lock, 3: semaphore; others: see above
+  capacity INT            NOT NULL,
+  weight   INT            NOT NULL,
+  ttl      BIGINT         NOT NULL,
+  wait_ttl BIGINT         NOT NULL,
+  expires  BIGINT         NOT NULL,
+  place    BIGINT         NOT NULL, -- one more than the place of the queue's last claim when it was appended
+  claims   INT            NOT NULL, -- the totals, valid only in the last claim of a queue: how many there are,
+  waiting  INT            NOT NULL, -- how many of them wait,
+  held     BIGINT         NOT NULL, -- the weight of those that are granted
+  payload  MEDIUMBLOB     NOT NULL,
+  PRIMARY KEY (b, id),
+  KEY queue (name, waits, ticket),
+  KEY expiry (b, expires)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_tombstone (
+  b     SMALLINT UNSIGNED NOT NULL,
+  id    BINARY(16)        NOT NULL,
+  until BIGINT            NOT NULL,
+  PRIMARY KEY (b, id),
+  KEY expiry (b, until)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_ear (
+  slot  SMALLINT UNSIGNED NOT NULL PRIMARY KEY,
+  n     BIGINT NOT NULL DEFAULT 0,           -- how many notes were written
+  notes VARBINARY(1152) NOT NULL DEFAULT ''  -- the last 48 of them, the newest first, 24 bytes each: the id of
+                                             -- a claim that was granted, and its floor
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_broken (
+  id     BINARY(16)      NOT NULL PRIMARY KEY, -- of the claim that was broken
+  name   VARBINARY(512)  NOT NULL,
+  at     BIGINT          NOT NULL,
+  record VARBINARY(4096) NOT NULL,
+  KEY name (name, at),
+  KEY at (at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+INSERT IGNORE INTO lockfast_bucket (b, line)
+SELECT x.d * 256 + y.d * 64 + z.d * 16 + u.d * 4 + v.d, {LINE}
+FROM (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) x
+JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) y
+JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) z
+JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) u
+JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) v//
+
+INSERT IGNORE INTO lockfast_ear (slot) SELECT b FROM lockfast_bucket//
+
+-- Update the totals of a queue after claims were deleted from it. Then grant waiters in the order of tickets,
+-- up to the first one that does not fit, and append a note for each to `o_notes`. A waiter fits if its weight
+-- and the weight of all that are granted are at most its own capacity.
+--
+-- p_claims   how many were deleted              p_waiting  how many of these waited
+-- p_held     the weight of those that did not   p_l_*      ticket and totals of the one of them with the highest
+--            ticket. If it was the last claim of the queue, its totals are those of the queue
+CREATE PROCEDURE lockfast_leave_v1(
+  p_b SMALLINT UNSIGNED, p_name VARBINARY(512), p_claims INT, p_waiting INT, p_held BIGINT,
+  p_l_ticket BIGINT, p_l_claims INT, p_l_waiting INT, p_l_held BIGINT, INOUT o_notes LONGBLOB
+) SQL SECURITY INVOKER MODIFIES SQL DATA
+me: BEGIN
+  DECLARE t_id, w_id BINARY(16);
+  DECLARE t_ticket, t_held, v_floor BIGINT;
+  DECLARE t_kind, w_kind SMALLINT;
+  DECLARE t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  SELECT c.id, c.ticket, c.kind, c.claims, c.waiting, c.held
+  INTO t_id, t_ticket, t_kind, t_claims, t_waiting, t_held
+  FROM lockfast_claim c FORCE INDEX (queue)
+  WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+  IF v_none OR t_kind >= 100 THEN
+    LEAVE me;
+  END IF;
+  IF p_l_ticket > t_ticket THEN
+    SET t_claims = p_l_claims, t_waiting = p_l_waiting, t_held = p_l_held;
+  END IF;
+  SET t_claims = t_claims - p_claims, t_waiting = t_waiting - p_waiting, t_held = t_held - p_held;
+  WHILE t_waiting > 0 AND NOT v_none DO
+    SELECT c.id, c.kind, c.weight, c.capacity INTO w_id, w_kind, w_weight, w_capacity
+    FROM lockfast_claim c FORCE INDEX (queue)
+    WHERE c.name = p_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
+    IF v_none OR w_kind NOT BETWEEN 1 AND 3 OR t_held + w_weight > w_capacity THEN
+      SET v_none = TRUE;
+    ELSE
+      UPDATE lockfast_claim SET waits = 0 WHERE b = p_b AND id = w_id;
+      SET t_waiting = t_waiting - 1, t_held = t_held + w_weight;
+      IF v_floor IS NULL THEN
+        SELECT c.ticket INTO v_floor FROM lockfast_claim c FORCE INDEX (queue)
+        WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
+      END IF;
+      SET o_notes = CONCAT(o_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
+    END IF;
+  END WHILE;
+  UPDATE lockfast_claim SET claims = t_claims, waiting = t_waiting, held = t_held WHERE b = p_b AND id = t_id;
+END//
+
+-- Recompute the totals of a queue whose first claim waits, because somebody has deleted rows by hand. Then
+-- grant the waiters that fit.
+CREATE PROCEDURE lockfast_recount_v1(p_b SMALLINT UNSIGNED, p_name VARBINARY(512), INOUT o_notes LONGBLOB)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_last, v_held BIGINT;
+  DECLARE v_claims, v_waiting INT;
+  SELECT MAX(c.ticket), COUNT(*), SUM(c.waits), SUM(IF(c.waits, 0, c.weight))
+  INTO v_last, v_claims, v_waiting, v_held FROM lockfast_claim c WHERE c.name = p_name;
+  UPDATE lockfast_claim SET claims = v_claims, waiting = v_waiting, held = v_held
+  WHERE b = p_b AND name = p_name AND ticket = v_last;
+  CALL lockfast_leave_v1(p_b, p_name, 0, 0, 0, 0, 0, 0, 0, o_notes);
+END//
+
+-- Delete the expired claims and tombstones of a locked bucket, and grant the waiters that fit then. All expired
+-- claims of a name go before the first waiter is granted, because that waiter may have expired too.
+CREATE PROCEDURE lockfast_sweep_v1(p_b SMALLINT UNSIGNED, p_now BIGINT, INOUT o_notes LONGBLOB)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_name VARBINARY(512);
+  DECLARE v_held, l_ticket, l_held BIGINT;
+  DECLARE v_claims, v_waiting, l_claims, l_waiting INT;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  sweeping: LOOP
+    SELECT c.name INTO v_name FROM lockfast_claim c FORCE INDEX (expiry)
+    WHERE c.b = p_b AND c.expires <= p_now ORDER BY c.expires LIMIT 1;
+    IF v_none THEN
+      LEAVE sweeping;
+    END IF;
+    SELECT COUNT(*), SUM(c.waits), SUM(IF(c.waits, 0, c.weight)), MAX(c.ticket)
+    INTO v_claims, v_waiting, v_held, l_ticket FROM lockfast_claim c FORCE INDEX (expiry)
+    WHERE c.b = p_b AND c.expires <= p_now AND c.name = v_name;
+    SELECT c.claims, c.waiting, c.held INTO l_claims, l_waiting, l_held
+    FROM lockfast_claim c FORCE INDEX (expiry)
+    WHERE c.b = p_b AND c.expires <= p_now AND c.name = v_name AND c.ticket = l_ticket LIMIT 1;
+    DELETE FROM lockfast_claim WHERE b = p_b AND expires <= p_now AND name = v_name;
+    CALL lockfast_leave_v1(
+      p_b, v_name, v_claims, v_waiting, v_held, l_ticket, l_claims, l_waiting, l_held, o_notes);
+  END LOOP;
+  DELETE FROM lockfast_tombstone WHERE b = p_b AND until <= p_now;
+END//
+
+-- Return the standing of a claim as words: ticket, granted, time left, ahead, behind, floor. For a waiter,
+-- these follow: the time until the next expiry in the bucket (only for the first waiter; '-' for others), and
+-- the head's id, its ticket, and its payload in hexadecimal digits. NULL if the claim is gone. The kind
+-- alone if the claim is of another format.
+--
+-- `ahead` is exact for the first hundred and for the first waiter, and if no claim has left the queue from
+-- its middle. Otherwise it is an upper bound, because claims that have left count as if they were ahead.
+--
+-- p_room  how many bytes of the head's payload the reply has room for. A longer payload is left out
+CREATE PROCEDURE lockfast_standing_v1(
+  p_b SMALLINT UNSIGNED, p_name VARBINARY(512), p_id BINARY(16), p_now BIGINT, p_room BIGINT,
+  INOUT o_notes LONGBLOB, OUT o_standing LONGBLOB
+) SQL SECURITY INVOKER MODIFIES SQL DATA
+me: BEGIN
+  DECLARE m_name VARBINARY(512);
+  DECLARE m_kind, h_kind, t_kind SMALLINT;
+  DECLARE m_waits, h_waits TINYINT;
+  DECLARE h_id BINARY(16);
+  DECLARE m_ticket, m_expires, m_place, h_ticket, h_place, t_place, f_ticket, v_ahead, v_next, v_few BIGINT;
+  DECLARE t_claims, t_waiting INT;
+  DECLARE v_payload MEDIUMBLOB;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  SET o_standing = NULL;
+  SELECT c.name, c.kind, c.ticket, c.waits, c.expires, c.place
+  INTO m_name, m_kind, m_ticket, m_waits, m_expires, m_place
+  FROM lockfast_claim c WHERE c.b = p_b AND c.id = p_id;
+  IF v_none OR m_name <> p_name THEN
+    LEAVE me;
+  END IF;
+  IF m_kind NOT BETWEEN 1 AND 3 THEN
+    SET o_standing = m_kind;
+    LEAVE me;
+  END IF;
+  SELECT c.id, c.ticket, c.kind, c.waits, c.place INTO h_id, h_ticket, h_kind, h_waits, h_place
+  FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
+  IF h_waits AND h_kind BETWEEN 1 AND 3 THEN
+    CALL lockfast_recount_v1(p_b, p_name, o_notes);
+    SELECT c.waits INTO m_waits FROM lockfast_claim c WHERE c.b = p_b AND c.id = p_id;
+  END IF;
+  SELECT c.place, c.kind, c.claims, c.waiting INTO t_place, t_kind, t_claims, t_waiting
+  FROM lockfast_claim c FORCE INDEX (queue)
+  WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+  SET v_ahead = m_place - h_place;
+  IF v_ahead > 0 AND t_place - h_place + 1 <> t_claims THEN
+    SELECT COUNT(*) INTO v_few FROM (
+      SELECT c.ticket FROM lockfast_claim c FORCE INDEX (queue)
+      WHERE c.name = p_name AND (c.waits < m_waits OR c.waits = m_waits AND c.ticket < m_ticket)
+      ORDER BY c.waits, c.ticket LIMIT 101
+    ) few;
+    SET v_ahead = IF(v_few <= 100, v_few, LEAST(v_ahead, t_claims - 1));
+  END IF;
+  IF NOT m_waits THEN
+    SET o_standing = CONCAT_WS(' ', m_ticket, 't', m_expires - p_now, v_ahead, t_waiting, h_ticket);
+    LEAVE me;
+  END IF;
+  SELECT c.ticket INTO f_ticket FROM lockfast_claim c FORCE INDEX (queue)
+  WHERE c.name = p_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
+  IF m_ticket = f_ticket THEN
+    SET v_ahead = t_claims - t_waiting;
+    SELECT c.expires - p_now INTO v_next FROM lockfast_claim c FORCE INDEX (expiry)
+    WHERE c.b = p_b ORDER BY c.expires LIMIT 1;
+  END IF;
+  SELECT IF(LENGTH(c.payload) <= p_room, c.payload, '') INTO v_payload
+  FROM lockfast_claim c WHERE c.b = p_b AND c.id = h_id;
+  SET o_standing = CONCAT_WS(' ', m_ticket, 'f', m_expires - p_now, v_ahead, t_claims - v_ahead - 1, h_ticket,
+    IFNULL(v_next, '-'), LOWER(HEX(h_id)), h_ticket, HEX(v_payload));
+END//
+
+-- Wake the clients whose claims were granted, after the transaction that granted them.
+--
+-- A client that waits runs ear_v1, which sleeps for half a second at most, on a connection that runs nothing
+-- else, and holds a lock of GET_LOCK with the client's name. Its query is killed here. No number of a connection
+-- is stored: it would be the number of another connection after a restart. A kill that comes while the client
+-- runs no query is lost, but the note in `ear` is not: the next ear_v1 sees it and does not sleep.
+--
+-- p_told  whether the notes are in `ear` already. Several clients' notes are written here, one transaction for
+--         each, because two transactions that each lock several of these rows would deadlock
+CREATE PROCEDURE lockfast_tell_v1(p_notes LONGBLOB, p_told BOOLEAN)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_client BINARY(11);
+  DECLARE v_run LONGBLOB;
+  DECLARE v_connection BIGINT;
+  DECLARE i INT DEFAULT 1;
+  -- The operation is committed, so nothing that fails here may be reported as its failure: the waiter looks by
+  -- itself soon. 1094: the connection has ended. 1095: the owner of the procedures may not kill it.
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+  WHILE i < LENGTH(p_notes) DO
+    SET v_client = SUBSTR(p_notes, i, 11), v_run = '';
+    WHILE SUBSTR(p_notes, i, 11) = v_client DO
+      SET v_run = CONCAT(v_run, SUBSTR(p_notes, i, 24)), i = i + 24;
+    END WHILE;
+    IF NOT p_told THEN
+      UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 24, notes = LEFT(CONCAT(v_run, notes), 1152)
+      WHERE slot = CRC32(v_client) % 1024;
+    END IF;
+    SET v_connection = IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(v_client))));
+    IF v_connection <> CONNECTION_ID() THEN
+      KILL QUERY v_connection;
+    END IF;
+  END WHILE;
+END//
+
+-- Append claims, or find them by their ids, and return the time and the standing of each.
+--
+-- p_base  added to the clock in new tickets
+-- p_asks  records of 96 bytes, each followed by the name and the payload: kind (3 digits), whether it may wait
+--         (1), capacity (10), weight (10), ttl (16), wait_ttl (16), its latest time by this server's clock (16),
+--         the lengths of the name (3) and of the payload (5), and 16 bytes of the id
+--
+-- Returns a line of words for each: the time, and the standing. Ticket 0 means that the claim did not fit and
+-- was not to wait. The time alone means that the id is dead. The time and one number mean that the queue is of
+-- that kind, and not of the kind of the claim.
+CREATE PROCEDURE lockfast_claim_v1(p_base BIGINT, p_asks LONGBLOB)
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_head VARBINARY(96);
+  DECLARE v_name VARBINARY(999);
+  DECLARE v_payload MEDIUMBLOB;
+  DECLARE v_id, t_id, h_id BINARY(16);
+  DECLARE v_kind, t_kind SMALLINT;
+  DECLARE v_queue, v_fits, t_waits TINYINT;
+  DECLARE v_capacity, v_weight, v_ttl, v_wait_ttl, v_late, v_payloads BIGINT;
+  DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_last, v_seen, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
+  DECLARE t_claims, t_waiting INT;
+  DECLARE v_line, v_was VARBINARY(64);
+  DECLARE v_told BOOLEAN;
+  DECLARE v_notes, v_answer, v_standing LONGBLOB;
+  DECLARE i INT DEFAULT 1;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  -- A lock wait that timed out would else roll back one statement only.
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  SET v_line = {LINE}, v_notes = '', v_answer = '';
+  WHILE i <= LENGTH(p_asks) DO
+    SET v_head = SUBSTR(p_asks, i, 96);
+    SET v_kind = SUBSTR(v_head, 1, 3), v_queue = SUBSTR(v_head, 4, 1), v_capacity = SUBSTR(v_head, 5, 10),
+      v_weight = SUBSTR(v_head, 15, 10), v_ttl = SUBSTR(v_head, 25, 16), v_wait_ttl = SUBSTR(v_head, 41, 16),
+      v_late = SUBSTR(v_head, 57, 16), v_names = SUBSTR(v_head, 73, 3), v_payloads = SUBSTR(v_head, 76, 5),
+      v_id = SUBSTR(v_head, 81, 16), v_name = SUBSTR(p_asks, i + 96, v_names),
+      v_payload = SUBSTR(p_asks, i + 96 + v_names, v_payloads), i = i + 96 + v_names + v_payloads;
+    -- Our clients send no such values. But a user who may only execute could otherwise overfill a lock by a
+    -- negative weight, or use up the tickets.
+    IF NOT (v_weight BETWEEN 1 AND v_capacity AND v_ttl BETWEEN 1 AND 4503599627370495
+      AND v_wait_ttl BETWEEN 1 AND 4503599627370495 AND p_base BETWEEN 0 AND 4503599627370495
+      AND v_names BETWEEN 1 AND 512 AND v_payloads <= 65536 AND i <= LENGTH(p_asks) + 1
+      AND CASE v_kind
+        WHEN 1 THEN v_capacity = 1
+        WHEN 2 THEN v_capacity = 2147483647 AND v_weight IN (1, 2147483647)
+        WHEN 3 THEN v_capacity < 2147483647
+        ELSE FALSE
+      END) OR p_base IS NULL THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
+    END IF;
+    SET v_b = CRC32(v_name) % 1024;
+    IF NOT v_b <=> v_locked THEN
+      SET v_none = FALSE, v_locked = v_b;
+      SELECT k.last, k.seen, k.line INTO v_last, v_seen, v_was
+      FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      {CLOCK}
+    END IF;
+    -- On another server, a replica was promoted that may have missed tickets, and whose clock may be behind. An
+    -- hour is more than either.
+    IF v_was <> v_line THEN
+      SET v_last = GREATEST(v_last, v_now + p_base) + 3600000000, v_was = v_line;
+    END IF;
+    SET v_ticket = GREATEST(v_last + 1, v_now + p_base), v_last = v_ticket;
+    UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
+    SET v_standing = NULL;
+    one: BEGIN
+      IF v_now > v_late
+        OR EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now)
+      THEN
+        LEAVE one;
+      END IF;
+      SET v_none = FALSE, v_fits = 1, t_place = 0, t_claims = 0, t_waiting = 0, t_held = 0;
+      SELECT c.id, c.kind, c.waits, c.place, c.claims, c.waiting, c.held
+      INTO t_id, t_kind, t_waits, t_place, t_claims, t_waiting, t_held
+      FROM lockfast_claim c FORCE INDEX (queue)
+      WHERE c.name = v_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+      IF NOT v_none THEN
+        IF t_kind <> v_kind THEN -- of another kind, or of another format
+          SET v_standing = t_kind;
+          LEAVE one;
+        END IF;
+        CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
+        IF v_standing IS NOT NULL THEN
+          LEAVE one;
+        END IF;
+        SET v_fits = NOT t_waits AND t_held + v_weight <= v_capacity;
+        IF NOT v_fits AND NOT v_queue THEN
+          SELECT c.id, c.ticket, IF(LENGTH(c.payload) <= {ROOM}, c.payload, '')
+          INTO h_id, h_ticket, v_payload FROM lockfast_claim c FORCE INDEX (queue)
+          WHERE c.name = v_name ORDER BY c.waits, c.ticket LIMIT 1;
+          SET v_standing =
+            CONCAT_WS(' ', 0, 'f', 0, t_claims, 0, 0, '-', LOWER(HEX(h_id)), h_ticket, HEX(v_payload));
+          LEAVE one;
+        END IF;
+      ELSE
+        SET t_id = NULL;
+      END IF;
+      IF v_ticket >= 9007199254740992 THEN
+        SIGNAL SQLSTATE '45000'
+          SET MESSAGE_TEXT = 'lockfast: the next token would reach 2^53: the clock or token_base is wrong';
+      END IF;
+      IF EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id) THEN
+        LEAVE one; -- the id is in use on another name, so it is dead on this one
+      END IF;
+      INSERT INTO lockfast_claim
+        (b, id, name, ticket, waits, kind, capacity, weight, ttl, wait_ttl, expires, place, claims, waiting,
+         held, payload)
+      VALUES
+        (v_b, v_id, v_name, v_ticket, 1 - v_fits, v_kind, v_capacity, v_weight, v_ttl, v_wait_ttl,
+         v_now + IF(v_fits, v_ttl, v_wait_ttl), t_place + 1, t_claims + 1, t_waiting + 1 - v_fits,
+         t_held + IF(v_fits, v_weight, 0), v_payload);
+      IF t_id IS NULL THEN
+        SET v_standing = CONCAT_WS(' ', v_ticket, 't', v_ttl, 0, 0, v_ticket);
+      ELSE
+        CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
+      END IF;
+    END;
+    SET v_answer = CONCAT(v_answer, CONCAT_WS(' ', v_now, v_standing), '\n');
+  END WHILE;
+  {LEAVE}
+END//
+
+-- Extend claims to their full ttl or wait_ttl from now, never shorten them, and return their standings. A claim
+-- of another format is not extended.
+--
+-- p_asks  records of 19 bytes, each followed by the name: the length of the name (3 digits), and the id
+--
+-- Returns a line of words for each: the time, and the standing unless the claim is gone.
+CREATE PROCEDURE lockfast_renew_v1(p_asks LONGBLOB)
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_name VARBINARY(999);
+  DECLARE v_id, t_id BINARY(16);
+  DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_seen, v_now, t_ticket, t_expires BIGINT;
+  DECLARE t_kind SMALLINT;
+  DECLARE t_waits TINYINT;
+  DECLARE t_claims INT;
+  DECLARE v_told BOOLEAN;
+  DECLARE v_notes, v_answer, v_standing LONGBLOB;
+  DECLARE i INT DEFAULT 1;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  SET v_notes = '', v_answer = '';
+  WHILE i <= LENGTH(p_asks) DO
+    SET v_names = SUBSTR(p_asks, i, 3), v_id = SUBSTR(p_asks, i + 3, 16),
+      v_name = SUBSTR(p_asks, i + 19, v_names), i = i + 19 + v_names, v_b = CRC32(v_name) % 1024;
+    IF NOT v_b <=> v_locked THEN
+      SET v_none = FALSE, v_locked = v_b;
+      SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      {CLOCK}
+      UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;
+    END IF;
+    UPDATE lockfast_claim SET expires = GREATEST(expires, v_now + IF(waits, wait_ttl, ttl))
+    WHERE b = v_b AND id = v_id AND name = v_name AND kind BETWEEN 1 AND 3;
+    -- A procedure that is called costs more than all of this, so a sole holder is answered here.
+    SET v_none = FALSE, v_standing = NULL;
+    SELECT c.id, c.ticket, c.kind, c.waits, c.expires, c.claims
+    INTO t_id, t_ticket, t_kind, t_waits, t_expires, t_claims FROM lockfast_claim c FORCE INDEX (queue)
+    WHERE c.name = v_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+    IF NOT v_none AND t_id = v_id AND t_claims = 1 AND NOT t_waits AND t_kind BETWEEN 1 AND 3 THEN
+      SET v_standing = CONCAT_WS(' ', t_ticket, 't', t_expires - v_now, 0, 0, t_ticket);
+    ELSEIF NOT v_none THEN
+      CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
+    END IF;
+    SET v_answer = CONCAT(v_answer, CONCAT_WS(' ', v_now, v_standing), '\n');
+  END WHILE;
+  {LEAVE}
+END//
+
+-- Remove claims for good, and wake the waiters that this lets in. A claim of another format stays, and counts as
+-- not there.
+--
+-- p_asks  records of 35 bytes, each followed by the name: 16 digits, the length of the name (3 digits), and the
+--         id. The digits are 0 or, if a copy may still be under way, the time until which its tombstone must
+--         stay, by this server's clock. The tombstone stays for at least 11 seconds, for at most a day, and is
+--         never shortened. No copy may be applied later than 10 seconds, the longest wait, after it was sent. A
+--         client that breaks another's claim knows neither when that was, nor the clock at that time
+--
+-- Returns whether each claim was there, as letters t and f.
+CREATE PROCEDURE lockfast_resign_v1(p_asks LONGBLOB)
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_name VARBINARY(999);
+  DECLARE v_id BINARY(16);
+  DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_until, v_seen, v_now, g_ticket, g_held BIGINT;
+  DECLARE g_waits TINYINT;
+  DECLARE g_claims, g_waiting, g_weight INT;
+  DECLARE v_told BOOLEAN;
+  DECLARE v_notes, v_answer LONGBLOB;
+  DECLARE i INT DEFAULT 1;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  SET v_notes = '', v_answer = '';
+  WHILE i <= LENGTH(p_asks) DO
+    SET v_until = SUBSTR(p_asks, i, 16), v_names = SUBSTR(p_asks, i + 16, 3), v_id = SUBSTR(p_asks, i + 19, 16),
+      v_name = SUBSTR(p_asks, i + 35, v_names), i = i + 35 + v_names, v_b = CRC32(v_name) % 1024;
+    IF NOT v_b <=> v_locked THEN
+      SET v_none = FALSE, v_locked = v_b;
+      SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      {CLOCK}
+      UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;
+    END IF;
+    IF v_until > 0 THEN
+      SET v_until = GREATEST(LEAST(v_until, v_now + 86400000000), v_now + 11000000);
+      INSERT INTO lockfast_tombstone (b, id, until) VALUES (v_b, v_id, v_until)
+      ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
+    END IF;
+    SET v_none = FALSE;
+    SELECT c.waits, c.ticket, c.claims, c.waiting, c.held, c.weight
+    INTO g_waits, g_ticket, g_claims, g_waiting, g_held, g_weight FROM lockfast_claim c
+    WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
+    IF v_none THEN
+      SET v_answer = CONCAT(v_answer, 'f');
+    ELSE
+      DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
+      IF EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = v_name) THEN
+        CALL lockfast_leave_v1(v_b, v_name, 1, g_waits, IF(g_waits, 0, g_weight), g_ticket, g_claims, g_waiting,
+          g_held, v_notes);
+      END IF;
+      SET v_answer = CONCAT(v_answer, 't');
+    END IF;
+  END WHILE;
+  {LEAVE}
+END//
+
+-- Return the number of notes that the row of a slot has had, and its last notes. Sleep for half a second if
+-- there is nothing new. To look and to sleep are one statement: between two, a kill would be lost.
+CREATE PROCEDURE lockfast_ear_v1(p_slot SMALLINT UNSIGNED, p_seen BIGINT)
+SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+  SELECT e.n, e.notes, IF(e.n = p_seen, SLEEP(0.5), 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+END//
+
+-- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
+-- lock user can write one. The first record of a claim counts.
+CREATE PROCEDURE lockfast_record_v1(p_name VARBINARY(999), p_id BINARY(16), p_record VARBINARY(9999))
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_now, v_oldest BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_oldest = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  IF NOT (LENGTH(p_name) BETWEEN 1 AND 512 AND LENGTH(p_record) <= 4096 AND p_id IS NOT NULL)
+    OR p_name IS NULL OR p_record IS NULL THEN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a record';
+  END IF;
+  SET v_now = {NOW};
+  INSERT IGNORE INTO lockfast_broken (id, name, at, record) VALUES (p_id, p_name, v_now, p_record);
+  DELETE FROM lockfast_broken WHERE at < v_now - 86400000000 LIMIT 100;
+  SELECT k.at INTO v_oldest FROM lockfast_broken k WHERE k.name = p_name ORDER BY k.at DESC LIMIT 16, 1;
+  IF v_oldest IS NOT NULL THEN
+    DELETE FROM lockfast_broken WHERE name = p_name AND at <= v_oldest;
+  END IF;
+  COMMIT AND NO CHAIN NO RELEASE;
+END//
+
+-- Return the records of a name, the newest first.
+CREATE PROCEDURE lockfast_records_v1(p_name VARBINARY(999))
+SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+  SELECT k.record FROM lockfast_broken k
+  WHERE k.name = p_name AND k.at > {NOW} - 86400000000 ORDER BY k.at DESC LIMIT 16;
+END//
+
+-- Return the claims on one name. If `p_below` is given, return those on the names from `p_name` to below it, and
+-- only those behind (p_waits, p_ticket), if these are given too. The client must check the kind before it reads
+-- anything else of a row.
+CREATE PROCEDURE lockfast_show_v1(
+  p_name VARBINARY(999), p_below VARBINARY(999), p_waits TINYINT, p_ticket BIGINT, p_most INT
+) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+  DECLARE v_now BIGINT DEFAULT {NOW};
+  SET p_most = LEAST(p_most, 1000);
+  IF p_below IS NULL THEN
+    SELECT c.name, LOWER(HEX(c.id)), c.ticket, IF(c.waits, 'f', 't'), c.kind, c.weight, c.capacity,
+           c.expires - v_now, c.payload
+    FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = p_name AND c.expires > v_now
+    ORDER BY c.waits, c.ticket LIMIT p_most;
+  ELSE
+    SET p_waits = IFNULL(p_waits, 0), p_ticket = IFNULL(p_ticket, -1);
+    SELECT c.name, LOWER(HEX(c.id)), c.ticket, IF(c.waits, 'f', 't'), c.kind, c.weight, c.capacity,
+           c.expires - v_now, c.payload
+    FROM lockfast_claim c FORCE INDEX (queue)
+    WHERE c.name >= p_name AND c.name < p_below AND c.expires > v_now
+      AND (c.name > p_name OR c.waits > p_waits OR c.waits = p_waits AND c.ticket > p_ticket)
+    ORDER BY c.name, c.waits, c.ticket LIMIT p_most;
+  END IF;
+END//
