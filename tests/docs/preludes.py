@@ -73,7 +73,22 @@ BUCKET = """\
 import boto3
 boto3.client("s3", endpoint_url="http://localhost:9000").create_bucket(Bucket="reports")
 """
+MARIADB = """\
+import atexit, pymysql
+from lockfast.guards.mysql import install
+connection = pymysql.connect(
+    host="localhost", port=3306, user="root", password="secret", database="app"
+)
+atexit.register(connection.close)
+install(connection)
+with connection.cursor() as cursor:
+    cursor.execute("CREATE USER IF NOT EXISTS app")
+    cursor.execute("CREATE OR REPLACE TABLE invoices (id INT PRIMARY KEY, paid BOOL)")
+    cursor.execute("INSERT INTO invoices VALUES (42, false)")
+connection.commit()
+"""
 PRELUDES = {
+    "lockfast.guards.mysql": MARIADB,
     "lockfast.guards.postgres": INVOICES,
     "lockfast.guards.sqlalchemy": INVOICES
     + "from sqlalchemy import create_engine, text\nfrom sqlalchemy.orm import Session\n"

@@ -56,6 +56,7 @@ SHOWING = [
         for kind in [
             *("postgres.PostgresGuard", "postgres.AsyncPostgresGuard", "postgres.Columns"),
             *("postgres.AsyncColumns", "sqlalchemy.transaction", "sqlalchemy.async_transaction"),
+            *("mysql.MysqlGuard", "mysql.Columns", "mysql.install", "mysql.protect"),
             *("django.guarded", "django.Fenced", "redis.RedisGuard", "redis.AsyncRedisGuard"),
             *("http.Door", "http.httpx.Fencing", "http.requests.Fencing"),
             *("http.asgi.FencingMiddleware", "http.wsgi.FencingMiddleware"),

@@ -14,12 +14,26 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.docs.page import complaints
-from tests.servers import EtcdCluster, ObjectStore, Postgres, Redis, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, ObjectStore, Postgres, Redis, ZooKeeper
 from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def login(server: MariaDB) -> str:
+    """Return the arguments of PyMySQL for a server with a database `app`."""
+    server.command("CREATE DATABASE app")
+    return f'host="127.0.0.1", port={server.port}, user="root", password="tests"'
+
+
+def address(server: MariaDB) -> str:
+    """Return the part of a URL for a server with a database `app`."""
+    server.command("CREATE DATABASE app")
+    return f"root:tests@127.0.0.1:{server.port}/app"
+
+
 PLACES: dict[str, Callable[[ExitStack], str]] = {
     "redis://localhost:6379": lambda stack: stack.enter_context(Redis()).url,
     "http://localhost:9000": lambda stack: stack.enter_context(ObjectStore()).url,
@@ -28,6 +42,10 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     ),
     "localhost:2181": lambda stack: stack.enter_context(ZooKeeper()).address,
     "etcd://localhost:2379": lambda stack: stack.enter_context(EtcdCluster(1)).url,
+    'host="localhost", port=3306, user="root", password="secret"': lambda stack: login(
+        stack.enter_context(MariaDB())
+    ),
+    "root:secret@localhost:3306/app": lambda stack: address(stack.enter_context(MariaDB())),
     "/tmp/": lambda stack: f"{stack.enter_context(TemporaryDirectory())}/",  # noqa: S108  # the pages'
 }
 """What the pages write, and how to start what is meant."""

@@ -43,12 +43,11 @@ class Columns:
         ::
 
             columns = Columns()
-            with pymysql.connect(host="localhost", user="app", database="app") as connection:
-                cursor = connection.cursor()
-                cursor.execute(columns.add_to("invoices"))
-                with client.lock("invoice:42", ttl=10) as lease:
-                    columns.update(cursor, lease, "invoices", {"id": 42}, {"paid": True})
-                    connection.commit()
+            cursor = connection.cursor()
+            cursor.execute(columns.add_to("invoices"))
+            with client.lock("invoice:42", ttl=10) as lease:
+                columns.update(cursor, lease, "invoices", {"id": 42}, {"paid": True})
+                connection.commit()
     """
 
     def __init__(self, token: str = "fence_token", id: str = "fence_id") -> None:  # noqa: A002, S107  # the columns' names

@@ -92,12 +92,11 @@ class MysqlGuard:
     Example:
         ::
 
-            with pymysql.connect(host="localhost", user="app", database="app") as connection:
-                guard = MysqlGuard(connection)
-                with client.lock("invoice:42", ttl=10) as lease:
-                    guard.seal(lease)
-                    with guard.transaction(lease) as cursor:
-                        cursor.execute("UPDATE invoices SET paid = true WHERE id = 42")
+            guard = MysqlGuard(connection)
+            with client.lock("invoice:42", ttl=10) as lease:
+                guard.seal(lease)
+                with guard.transaction(lease) as cursor:
+                    cursor.execute("UPDATE invoices SET paid = true WHERE id = 42")
     """
 
     def __init__(self, connection: Any | Callable[[], AbstractContextManager[Any]]) -> None:  # noqa: ANN401  # the driver's

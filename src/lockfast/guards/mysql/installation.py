@@ -46,7 +46,6 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
     Example:
         ::
 
-            connection = pymysql.connect(host="localhost", user="root")
             install(connection, user="app")
     """
     with closing(connection.cursor()) as cursor, Settings(cursor):
