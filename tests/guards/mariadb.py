@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from lockfast.guards.mysql import install
+from tests.guards import database
 from tests.guards.registers.mysql import TABLES, connect
 from tests.servers import MariaDB
+
+usurped = partial(database.usurped, ttl=300.0)
+"""Two leases of which the first does not learn of its loss within a test."""
 
 
 @contextmanager

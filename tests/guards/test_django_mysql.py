@@ -17,7 +17,8 @@ from lockfast.guards import django as guard
 from lockfast.guards.mark import shown
 from lockfast.guards.mysql import MysqlGuard, protect, schema, unprotect
 from tests.guards import story
-from tests.guards.database import lease, usurped
+from tests.guards.database import lease
+from tests.guards.mariadb import usurped
 from tests.guards.registers.django import MARIADB, Invoice, MariaModel, Row, configure
 from tests.guards.registers.mysql import Rows, connect
 from tests.servers import MariaDB, Redis
@@ -274,7 +275,7 @@ def test_a_snapshot_of_the_outer_block_that_is_too_old_is_refused(
 def test_a_collision_is_a_refusal_if_the_mark_says_so_and_else_the_callers(
     mariadb: MariaDB, client: lockfast.Client
 ) -> None:
-    stale, fresh = usurped(client, "1205", 300.0)
+    stale, fresh = usurped(client, "1205")
     with connect(mariadb.url) as blocker, connect(mariadb.url) as other:
         blocker.begin()
         with blocker.cursor() as cursor:

@@ -11,7 +11,8 @@ import lockfast
 from lockfast import LeaseLost, Loss, StaleToken, State, Unguarded
 from lockfast.guards.mark import shown
 from lockfast.guards.mysql import MysqlGuard
-from tests.guards.database import dismissed, lease, shared, usurped
+from tests.guards.database import dismissed, lease, shared
+from tests.guards.mariadb import usurped
 from tests.guards.registers.mysql import SELECT, UPDATE, Link, connect
 from tests.servers import MariaDB, wait_until
 

@@ -14,8 +14,8 @@ import lockfast
 from lockfast import StaleToken, State
 from lockfast.guards.mark import Mark, admit
 from lockfast.guards.mysql import Columns, Expression
-from tests.guards.database import usurped
 from tests.guards.holders import readers, writer
+from tests.guards.mariadb import usurped
 from tests.guards.registers.mysql import connect
 from tests.servers import MariaDB
 

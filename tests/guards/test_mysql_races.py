@@ -16,7 +16,8 @@ from lockfast import StaleToken
 from lockfast.blocking.client import Lease
 from lockfast.guards.mysql import MysqlGuard
 from lockfast.guards.mysql.statements import AGAIN, entering
-from tests.guards.database import lease, usurped
+from tests.guards.database import lease
+from tests.guards.mariadb import usurped
 from tests.guards.registers.mysql import SELECT, UPDATE, Link, connect, run
 from tests.servers import MariaDB
 
@@ -244,7 +245,7 @@ def test_a_collision_is_a_refusal_if_the_mark_says_so_and_else_the_callers(
         ):
             cursor.execute("UPDATE watched SET value = 'late'")
         held.ensure_held()
-        stale, fresh = usurped(client, "1205, stale", 300.0)
+        stale, fresh = usurped(client, "1205, stale")
 
         def overtaken() -> None:
             with MysqlGuard(one).transaction(stale) as cursor:

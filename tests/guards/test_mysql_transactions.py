@@ -13,8 +13,9 @@ from pymysql.constants import CLIENT
 
 import lockfast
 from lockfast import LeaseLost, StaleToken, Unguarded
-from lockfast.guards.mysql import MysqlGuard, install
-from tests.guards.database import lease, usurped
+from lockfast.guards.mysql import MysqlGuard, install, protect, unprotect
+from tests.guards.database import lease
+from tests.guards.mariadb import usurped
 from tests.guards.registers.mysql import SELECT, UPDATE, Link, connect, run
 from tests.servers import MariaDB
 
@@ -384,8 +385,11 @@ def test_a_lost_connection_is_the_drivers_error_unless_the_lease_is_over(
 def test_installing_again_changes_no_mark(link: Link, client: lockfast.Client) -> None:
     stale, fresh = usurped(client, "again")
     MysqlGuard(link).seal(fresh)
-    run(link, "SET sql_mode = 'ANSI_QUOTES', lock_wait_timeout = 77")
+    run(link, "SET sql_mode = 'ORACLE', lock_wait_timeout = 77")  # another grammar of procedures
+    before = run(link, "SELECT @@sql_mode, @@lock_wait_timeout")
     install(link)
-    assert run(link, "SELECT @@sql_mode, @@lock_wait_timeout") == (("ANSI_QUOTES", 77),)
+    protect(link, "watched", "watched")
+    unprotect(link, "watched")
+    assert run(link, "SELECT @@sql_mode, @@lock_wait_timeout") == before
     with pytest.raises(StaleToken):
         MysqlGuard(link).seal(stale)

@@ -18,7 +18,8 @@ from lockfast.guards import sqlalchemy as guard
 from lockfast.guards.mark import shown
 from lockfast.guards.mysql import MysqlGuard, protect
 from tests.guards import story
-from tests.guards.database import dismissed, lease, usurped
+from tests.guards.database import dismissed, lease
+from tests.guards.mariadb import usurped
 from tests.guards.registers.mysql import connect
 from tests.guards.registers.sqlalchemy import AsyncMapper, Mapper, Row, url
 from tests.servers import MariaDB, Redis
@@ -309,7 +310,7 @@ def test_a_session_that_was_cut_off_after_the_end_of_its_lease_is_told_so(
 def test_a_collision_is_a_refusal_if_the_mark_says_so_and_else_the_callers(
     mariadb: MariaDB, engine: Engine, client: lockfast.Client
 ) -> None:
-    stale, fresh = usurped(client, "1205", 300.0)
+    stale, fresh = usurped(client, "1205")
     with connect(mariadb.url) as blocker, Session(engine) as session:
         blocker.begin()
         with blocker.cursor() as cursor:
