@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pymysql
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import lockfast
 from lockfast import StaleToken
 from lockfast.blocking.client import Lease
+from lockfast.guards.mark import Shown, shown
 from lockfast.guards.mysql import MysqlGuard
 from lockfast.guards.mysql.statements import AGAIN, entering
 from tests.guards.database import lease
@@ -161,6 +163,21 @@ def test_a_snapshot_that_is_older_than_the_last_write_is_refused(
         run(mine, "CALL lockfast_guard.forget_v1()")
 
 
+def test_a_stale_holder_with_a_snapshot_of_its_own_mark_is_refused(
+    pair: tuple[Link, Link], client: lockfast.Client, request: pytest.FixtureRequest
+) -> None:
+    mine, other = pair
+    stale, fresh = usurped(client, f"own {request.node.name}")
+    MysqlGuard(mine).seal(stale)
+    mine.begin()
+    run(mine, "SELECT * FROM watched")  # takes the snapshot
+    MysqlGuard(other).seal(fresh)
+    with pytest.raises(pymysql.Error, match="LF001"):
+        run(mine, entering([stale]))
+    mine.rollback()
+    assert run(mine, "SELECT @lockfast_shown") == ((None,),)
+
+
 def test_whoever_waits_for_the_mark_behind_the_next_holder_is_refused_when_it_gets_it(
     pair: tuple[Link, Link], client: lockfast.Client, request: pytest.FixtureRequest
 ) -> None:
@@ -201,30 +218,35 @@ def test_a_holder_that_waited_behind_a_stale_commit_has_seen_it(
 
 
 def test_holders_of_a_new_name_do_not_both_make_its_mark(
-    pair: tuple[Link, Link], client: lockfast.Client, request: pytest.FixtureRequest
+    mariadb: MariaDB, client: lockfast.Client
 ) -> None:
     """Nor do they deadlock: a locking read of a row that is not there would lock the gap."""
-    old, new = map(MysqlGuard, pair)
-    before = run(pair[0], "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
-    start = threading.Barrier(2)
+    count = "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'"
+    before = mariadb.command(count)
+    assert before
+    start = threading.Barrier(8)
 
-    def sealed(guard: MysqlGuard, held: Lease) -> bool:
-        start.wait()
+    def sealed(link: Link, held: Shown) -> bool:
+        start.wait(30)
         try:
-            guard.seal(held)
+            MysqlGuard(link).seal(held)
         except StaleToken:
             return False
         return True
 
-    with ThreadPoolExecutor(2) as pool:
-        for number in range(40):
-            stale, fresh = usurped(client, f"new {request.node.name} {number}")
-            jobs = [pool.submit(sealed, old, stale), pool.submit(sealed, new, fresh)]
-            assert jobs[1].result(10)
-            jobs[0].result(10)
-            with pytest.raises((StaleToken, lockfast.LeaseLost)):
-                old.seal(stale)
-    assert run(pair[0], "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'") == before
+    with ExitStack() as stack:
+        links = [stack.enter_context(connect(mariadb.url)) for _ in range(8)]
+        pool = stack.enter_context(ThreadPoolExecutor(8))
+        for number in range(30):
+            stale, fresh = usurped(client, f"new {number}")
+            twins = [shown(stale), *[shown(fresh)] * 7]
+            jobs = [pool.submit(sealed, *each) for each in zip(links, twins, strict=True)]
+            assert all(job.result(30) for job in jobs[1:])
+            jobs[0].result(30)
+            with pytest.raises(StaleToken):
+                MysqlGuard(links[0]).seal(stale)
+            fresh.release()
+    assert mariadb.command(count) == before
 
 
 def test_a_collision_is_a_refusal_if_the_mark_says_so_and_else_the_callers(
