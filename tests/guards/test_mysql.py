@@ -135,7 +135,7 @@ def test_a_transaction_may_need_two_locks_and_names_the_one_that_is_stale(
     stale, fresh = usurped(client, "transfer, to")
     with guard.transaction(one, fresh):
         pass
-    with pytest.raises(StaleToken, match="transfer, to"), guard.transaction(stale, one):
+    with pytest.raises(StaleToken, match="transfer, to"), guard.transaction(one, stale):
         pytest.fail("it was let in")
     assert one.state is State.HELD
     assert stale.state is State.LOST
