@@ -7,6 +7,7 @@ is deleted and inserted again, its mark is lost, and a stale holder can write to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lockfast.errors import StaleToken
@@ -26,10 +27,16 @@ RAISED = (
 )
 
 
-class Expression(str):
-    """A piece of SQL as the new value of a column, such as `Expression("balance - 1")`."""
+@dataclass(frozen=True)
+class Expression:
+    """A piece of SQL as the new value of a column, such as `Expression("balance - 1")`.
 
-    __slots__ = ()
+    Args:
+        sql: The SQL. It is sent as it is, and a percent sign in it is written twice.
+    """
+
+    sql: str
+    """The SQL."""
 
 
 class Columns:
@@ -126,9 +133,11 @@ class Columns:
         new, name = dict(given), _table(table)
         changes = []
         for n, (column, value) in enumerate(values.items()):
-            new[f"new_{n}"] = value
-            said = str(value) if isinstance(value, Expression) else f"%(new_{n})s"
-            changes.append(f"{_identifier(column)} = {said}")
+            if isinstance(value, Expression):
+                changes.append(f"{_identifier(column)} = {value.sql}")
+            else:
+                changes.append(f"{_identifier(column)} = %(new_{n})s")
+                new[f"new_{n}"] = value
         # The key must match exactly one row. Of several, some could be changed and others refused.
         # It is counted in the same statement, since the connection may be in autocommit. MySQL
         # reads a table that it updates only in a derived table. An UPDATE with JOIN would assign
