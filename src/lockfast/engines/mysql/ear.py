@@ -1,7 +1,7 @@
 """The ear of a client: waits for notes of its grants, on a connection that runs nothing else.
 
-The server kills the ear's query to wake it, and finds the connection by a lock of GET_LOCK that only
-this connection holds: see tell_v1 in schema.sql.
+The server kills the ear's query to wake it, and finds the connection by a lock of GET_LOCK that
+only this connection holds: see tell_v1 in schema.sql.
 """
 
 from __future__ import annotations
