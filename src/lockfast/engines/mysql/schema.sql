@@ -21,6 +21,10 @@
 -- fixed width and then its name. Clients sort a batch by bucket, so that two batches cannot deadlock. No lock
 -- is taken after a row of `ear`, and no transaction locks two of these.
 --
+-- Nothing but the bucket's row keeps others out, so queries lock nothing. A query in the condition of an IF is not
+-- a SELECT to InnoDB, which locks all that it reads there, and the first row behind it, of another bucket. So a
+-- SELECT ... INTO stands before each IF.
+--
 -- Granted claims are ahead of waiting ones, so the queue of a name is its claims in the order of
 -- (waits, ticket). The last claim of a queue carries the totals of the whole queue, so no query has to count a
 -- long queue.
@@ -319,7 +323,8 @@ BEGIN
   DECLARE v_last, v_seen, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
   DECLARE t_claims, t_waiting INT;
   DECLARE v_line, v_was VARBINARY(64);
-  DECLARE v_told BOOLEAN;
+  DECLARE v_dead BOOLEAN;
+  DECLARE v_found, v_told BOOLEAN;
   DECLARE v_notes, v_answer, v_standing LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -368,9 +373,10 @@ BEGIN
     UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
     SET v_standing = NULL;
     one: BEGIN
-      IF v_now > v_late
-        OR EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now)
-      THEN
+      SELECT EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now),
+        EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id)
+      INTO v_dead, v_found;
+      IF v_dead OR v_now > v_late THEN
         LEAVE one;
       END IF;
       SET v_none = FALSE, v_fits = 1, t_place = 0, t_claims = 0, t_waiting = 0, t_held = 0;
@@ -383,8 +389,8 @@ BEGIN
           SET v_standing = t_kind;
           LEAVE one;
         END IF;
-        CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
-        IF v_standing IS NOT NULL THEN
+        IF v_found THEN
+          CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
           LEAVE one;
         END IF;
         SET v_fits = NOT t_waits AND t_held + v_weight <= v_capacity;
@@ -403,7 +409,7 @@ BEGIN
         SIGNAL SQLSTATE '45000'
           SET MESSAGE_TEXT = 'lockfast: the next token would reach 2^53: the clock or token_base is wrong';
       END IF;
-      IF EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id) THEN
+      IF v_found THEN
         LEAVE one; -- the id is in use on another name, so it is dead on this one
       END IF;
       INSERT INTO lockfast_claim
@@ -440,7 +446,7 @@ BEGIN
   DECLARE t_kind SMALLINT;
   DECLARE t_waits TINYINT;
   DECLARE t_claims INT;
-  DECLARE v_told BOOLEAN;
+  DECLARE v_found, v_told BOOLEAN;
   DECLARE v_notes, v_answer, v_standing LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -497,7 +503,7 @@ BEGIN
   DECLARE v_until, v_seen, v_now, g_ticket, g_held BIGINT;
   DECLARE g_waits TINYINT;
   DECLARE g_claims, g_waiting, g_weight INT;
-  DECLARE v_told BOOLEAN;
+  DECLARE v_found, v_told BOOLEAN;
   DECLARE v_notes, v_answer LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -531,7 +537,8 @@ BEGIN
       SET v_answer = CONCAT(v_answer, 'f');
     ELSE
       DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
-      IF EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = v_name) THEN
+      SELECT EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = v_name) INTO v_found;
+      IF v_found THEN
         CALL lockfast_leave_v1(v_b, v_name, 1, g_waits, IF(g_waits, 0, g_weight), g_ticket, g_claims, g_waiting,
           g_held, v_notes);
       END IF;
