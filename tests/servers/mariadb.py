@@ -197,7 +197,8 @@ def _template() -> Path:
     run(
         *(program("mariadb-install-db"), "--no-defaults", *_as_user(), _SMALL),
         *(f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"),
-        *("--skip-name-resolve", f"--extra-file={accounts}"),
+        # Another server that starts removes all temporary tables in the folder that both use.
+        *("--skip-name-resolve", f"--extra-file={accounts}", f"--tmpdir={data}"),
     )
     if not (data / "ibdata1").exists():
         raise ServerError("mariadb-install-db made no data")
