@@ -25,7 +25,7 @@ from tests.servers import MariaDB
 
 LOCK, UNLOCK = "SELECT GET_LOCK('benchmark', 60)", "SELECT RELEASE_LOCK('benchmark')"
 FAR = 2**52  # µs by the server's clock: no claim of a benchmark is ever too late
-STATE = "SELECT STATE FROM information_schema.PROCESSLIST WHERE ID = %s"
+STATE = "SELECT STATE, QUERY_ID FROM information_schema.PROCESSLIST WHERE ID = %s"
 SLEEPER, MORE = "benchmark_sleeper", "benchmark_more"
 
 
@@ -173,22 +173,25 @@ def _killer(pipe: Pipe, connection: Connection[Cursor]) -> None:
         found = _query(connection, "SELECT IS_USED_LOCK(%s)", SLEEPER)
         assert found is not None
         (ident,) = found
-        records, end = [], now() + seconds
+        records, end, killed = [], now() + seconds, None
         while now() < end:
             time.sleep(HOLD)
-            _asleep(connection, ident)
+            killed = _asleep(connection, ident, killed)
             sent = now()
             _query(connection, "KILL QUERY %s", ident)
             records.append(Held(sent, sent))
         _query(connection, "SELECT RELEASE_LOCK(%s)", MORE)
-        _asleep(connection, ident)
+        _asleep(connection, ident, killed)
         _query(connection, "KILL QUERY %s", ident)
         pipe.send(records)
 
 
-def _asleep(connection: Connection[Cursor], ident: object) -> None:
-    """Wait until the other side sleeps: a kill before that would be lost."""
-    while _query(connection, STATE, ident) != ("User sleep",):
+def _asleep(connection: Connection[Cursor], ident: object, killed: object) -> object:
+    """Wait until the other side sleeps, in another query than the last one that was killed."""
+    while True:
+        found = _query(connection, STATE, ident)
+        if found is not None and found[0] == "User sleep" and found[1] != killed:
+            return found[1]
         time.sleep(HOLD / 10)
 
 

@@ -44,15 +44,72 @@ IF v_none THEN
         CALL lockfast_sweep_v1(v_b, v_now, v_notes);
       END IF;
 
--- part LEAVE: ends the transaction of an operation, wakes waiters, and answers.
--- One note is written with the grant, which saves a wait for the disk.
-  SET v_told = LENGTH(v_notes) = 24;
+-- part GRANT: updates the totals of a queue after claims were deleted from it. Then it grants waiters in the order
+-- of tickets, up to the first one that does not fit, and appends a note for each to v_notes. A waiter fits if its
+-- weight and the weight of all that are granted are at most its own capacity.
+--
+-- d_claims   how many were deleted              d_waiting  how many of these waited
+-- d_held     the weight of those that did not   l_*        ticket and totals of the one of them with the highest
+--            ticket. If it was the last claim of the queue, its totals are those of the queue
+granting: BEGIN
+        SET v_none = FALSE, v_floor = NULL;
+        SELECT c.id, c.ticket, c.kind, c.claims, c.waiting, c.held
+        INTO t_id, t_ticket, t_kind, t_claims, t_waiting, t_held
+        FROM lockfast_claim c FORCE INDEX (queue)
+        WHERE c.name = v_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
+        IF v_none OR t_kind >= 100 THEN
+          LEAVE granting;
+        END IF;
+        IF l_ticket > t_ticket THEN
+          SET t_claims = l_claims, t_waiting = l_waiting, t_held = l_held;
+        END IF;
+        SET t_claims = t_claims - d_claims, t_waiting = t_waiting - d_waiting, t_held = t_held - d_held;
+        WHILE t_waiting > 0 AND NOT v_none DO
+          SELECT c.id, c.kind, c.weight, c.capacity INTO w_id, w_kind, w_weight, w_capacity
+          FROM lockfast_claim c FORCE INDEX (queue)
+          WHERE c.name = v_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
+          IF v_none OR w_kind NOT BETWEEN 1 AND 3 OR t_held + w_weight > w_capacity THEN
+            SET v_none = TRUE;
+          ELSE
+            UPDATE lockfast_claim SET waits = 0 WHERE b = v_b AND id = w_id;
+            SET t_waiting = t_waiting - 1, t_held = t_held + w_weight;
+            IF v_floor IS NULL THEN
+              SELECT c.ticket INTO v_floor FROM lockfast_claim c FORCE INDEX (queue)
+              WHERE c.name = v_name ORDER BY c.waits, c.ticket LIMIT 1;
+            END IF;
+            SET v_notes = CONCAT(v_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
+          END IF;
+        END WHILE;
+        UPDATE lockfast_claim SET claims = t_claims, waiting = t_waiting, held = t_held WHERE b = v_b AND id = t_id;
+      END;
+
+-- part KILL: wakes a client, after the transaction that granted one of its claims.
+--
+-- A client that waits runs ear_v1, which sleeps for half a second at most, on a connection that runs nothing
+-- else, and holds a lock of GET_LOCK with the client's name. Its query is killed here. No number of a connection
+-- is stored: it would be the number of another connection after a restart. A kill that comes while the client
+-- runs no query is lost, but the note in `ear` is not: the next ear_v1 sees it and does not sleep.
+BEGIN
+      -- The waiter looks by itself soon. 1094: the connection has ended. 1095: the owner may not kill it.
+      DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+      SET v_connection = IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(v_client))));
+      IF v_connection <> CONNECTION_ID() THEN
+        KILL QUERY v_connection;
+      END IF;
+    END;
+
+-- part LEAVE: ends the transaction of an operation, wakes waiters, and answers. One note is written with the grant,
+-- which saves a wait for the disk.
+SET v_told = LENGTH(v_notes) = 24;
   IF v_told THEN
+    SET v_client = SUBSTR(v_notes, 1, 11);
     UPDATE lockfast_ear SET n = n + 1, notes = LEFT(CONCAT(v_notes, notes), 1152)
-    WHERE slot = CRC32(SUBSTR(v_notes, 1, 11)) % 1024;
+    WHERE slot = CRC32(v_client) % 1024;
   END IF;
   COMMIT AND NO CHAIN NO RELEASE;
-  IF v_notes <> '' THEN
-    CALL lockfast_tell_v1(v_notes, v_told);
+  IF v_told THEN
+    {KILL}
+  ELSEIF v_notes <> '' THEN
+    CALL lockfast_tell_v1(v_notes);
   END IF;
   SELECT v_answer;

@@ -18,8 +18,11 @@ def parts() -> dict[str, str]:
     """Return the parts in parts.sql by name."""
     found = {}
     for each in _file("parts.sql").split(f"\n{PART}")[1:]:
-        head, _, body = each.partition("\n")
-        found[head.partition(":")[0]] = body.strip()
+        name, _, rest = each.partition(":")
+        lines = rest.split("\n")[1:]
+        while lines and lines[0].startswith("--"):  # the rest of the part's description
+            del lines[0]
+        found[name] = "\n".join(lines).strip()
     return found
 
 
@@ -32,9 +35,9 @@ def text(*, mariadb: bool) -> str:
     raw, pieces = _file("schema.sql"), parts()
     if mariadb:
         pieces["LINE"] = pieces["MARIADB_LINE"]
-    pieces["CLOCK"] = pieces["CLOCK"].replace("{NOW}", pieces["NOW"])
-    for name, piece in pieces.items():
-        raw = raw.replace("{" + name + "}", piece)
+    for _ in range(2):  # parts contain parts
+        for name, piece in pieces.items():
+            raw = raw.replace("{" + name + "}", piece)
     return raw.replace(CREATE, REPLACE) if mariadb else _dropping(raw)
 
 
