@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockfast.engines.mysql import schema as sql
+from lockfast.engines.mysql import procedures
 from lockfast.engines.mysql.aio import AioTransport
 from lockfast.engines.mysql.engine import MysqlEngine
 from lockfast.engines.mysql.installation import install
@@ -35,7 +35,7 @@ def schema(*, mariadb: bool) -> str:
     Returns:
         The statements, as one text for the server's own command-line client.
     """
-    return sql.text(mariadb=mariadb)
+    return procedures.text(mariadb=mariadb)
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lockfast.engines.mysql import schema
+from lockfast.engines.mysql import procedures
 from lockfast.engines.mysql.failures import failed
 from lockfast.engines.mysql.link import Link
 from lockfast.engines.mysql.results import Row, ServerError
@@ -79,7 +79,7 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
                 f"{link.where}: a later version of lockfast has installed its procedures here: "
                 "upgrade lockfast. Nothing was changed."
             )
-        for statement in schema.statements(schema.text(mariadb=link.mariadb)):
+        for statement in procedures.statements(procedures.text(mariadb=link.mariadb)):
             await session.run(statement)
         if role is not None:
             await session.run(f"GRANT EXECUTE ON {name(address.database)}.* TO {account(role)}")

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from lockfast.engines.mysql.failures import AGAIN, failed
 from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, login
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
+from lockfast.engines.mysql.procedures import NOW
 from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
-from lockfast.engines.mysql.schema import NOW
 from lockfast.engines.mysql.steps import READ, WRITE, Steps
 from lockfast.engines.mysql.url import Address, Mode, Place
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
