@@ -157,7 +157,7 @@ def test_a_batch_sees_what_was_committed_while_it_waited(server: MariaDB) -> Non
             database, 0.0, lambda: database.claim(ask(first), ask(second)), holder.encode()
         )
         assert isinstance(words, list)
-        return words[0][2] == b"t" and words[1][2] == b"f"
+        return [each[2] for each in words] == [b"t", b"f"]
 
     holds(server, trial, without("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"))
 
