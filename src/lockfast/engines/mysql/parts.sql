@@ -53,8 +53,8 @@ IF v_none THEN
 --            ticket. If it was the last claim of the queue, its totals are those of the queue
 granting: BEGIN
         SET v_none = FALSE, v_floor = NULL;
-        SELECT c.id, c.ticket, c.kind, c.claims, c.waiting, c.held
-        INTO t_id, t_ticket, t_kind, t_claims, t_waiting, t_held
+        SELECT c.id, c.ticket, c.kind, c.waits, c.weight, c.capacity, c.claims, c.waiting, c.held
+        INTO t_id, t_ticket, t_kind, t_waits, t_weight, t_capacity, t_claims, t_waiting, t_held
         FROM lockfast_claim c FORCE INDEX (queue)
         WHERE c.name = v_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
         IF v_none OR t_kind >= 100 THEN
@@ -65,22 +65,33 @@ granting: BEGIN
         END IF;
         SET t_claims = t_claims - d_claims, t_waiting = t_waiting - d_waiting, t_held = t_held - d_held;
         WHILE t_waiting > 0 AND NOT v_none DO
-          SELECT c.id, c.kind, c.weight, c.capacity INTO w_id, w_kind, w_weight, w_capacity
-          FROM lockfast_claim c FORCE INDEX (queue)
-          WHERE c.name = v_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
+          IF t_waiting = 1 AND t_waits THEN -- the last claim is the only one that waits
+            SET w_id = t_id, w_ticket = t_ticket, w_kind = t_kind, w_weight = t_weight, w_capacity = t_capacity;
+          ELSE
+            SELECT c.id, c.ticket, c.kind, c.weight, c.capacity
+            INTO w_id, w_ticket, w_kind, w_weight, w_capacity FROM lockfast_claim c FORCE INDEX (queue)
+            WHERE c.name = v_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
+          END IF;
           IF v_none OR w_kind NOT BETWEEN 1 AND 3 OR t_held + w_weight > w_capacity THEN
             SET v_none = TRUE;
           ELSE
-            UPDATE lockfast_claim SET waits = 0 WHERE b = v_b AND id = w_id;
-            SET t_waiting = t_waiting - 1, t_held = t_held + w_weight;
-            IF v_floor IS NULL THEN
+            IF v_floor IS NULL AND t_held = 0 THEN -- nothing is granted, so it is the oldest claim
+              SET v_floor = w_ticket;
+            ELSEIF v_floor IS NULL THEN
               SELECT c.ticket INTO v_floor FROM lockfast_claim c FORCE INDEX (queue)
               WHERE c.name = v_name ORDER BY c.waits, c.ticket LIMIT 1;
             END IF;
-            SET v_notes = CONCAT(v_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
+            IF w_id = t_id THEN -- it is written below
+              SET t_waits = 0;
+            ELSE
+              UPDATE lockfast_claim SET waits = 0 WHERE b = v_b AND id = w_id;
+            END IF;
+            SET t_waiting = t_waiting - 1, t_held = t_held + w_weight,
+              v_notes = CONCAT(v_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
           END IF;
         END WHILE;
-        UPDATE lockfast_claim SET claims = t_claims, waiting = t_waiting, held = t_held WHERE b = v_b AND id = t_id;
+        UPDATE lockfast_claim SET waits = t_waits, claims = t_claims, waiting = t_waiting, held = t_held
+        WHERE b = v_b AND id = t_id;
       END;
 
 -- part KILL: wakes a client, after the transaction that granted one of its claims.

@@ -111,9 +111,10 @@ CREATE PROCEDURE lockfast_leave_v1(
 ) SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
   DECLARE t_id, w_id BINARY(16);
-  DECLARE t_ticket, t_held, v_floor BIGINT;
+  DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
   DECLARE t_kind, w_kind SMALLINT;
-  DECLARE t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE t_waits TINYINT;
+  DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
   DECLARE v_none BOOLEAN;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
   {GRANT}
@@ -461,9 +462,10 @@ BEGIN
   DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
   DECLARE d_held, l_ticket, l_held BIGINT;
   DECLARE t_id, w_id BINARY(16);
-  DECLARE t_ticket, t_held, v_floor BIGINT;
+  DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
   DECLARE t_kind, w_kind SMALLINT;
-  DECLARE t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE t_waits TINYINT;
+  DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
   DECLARE v_found, v_told BOOLEAN;
   DECLARE v_client BINARY(11);
   DECLARE v_connection BIGINT;
