@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.docs.page import complaints
-from tests.servers import EtcdCluster, ObjectStore, Postgres, Redis, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, ObjectStore, Postgres, Redis, ZooKeeper
 from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +28,7 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     ),
     "localhost:2181": lambda stack: stack.enter_context(ZooKeeper()).address,
     "etcd://localhost:2379": lambda stack: stack.enter_context(EtcdCluster(1)).url,
+    "mysql://root:secret@localhost/lockfast": lambda stack: stack.enter_context(MariaDB()).url,
     "/tmp/": lambda stack: f"{stack.enter_context(TemporaryDirectory())}/",  # noqa: S108  # the pages'
 }
 """What the pages write, and how to start what is meant."""

@@ -126,7 +126,10 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("redis+cluster://h1/3", "has no database"),
         ("redis://h/x", "has no database"),
         ("redis://h?token_base=-1", "token_base"),
-        ("oracle://h", "no engine for oracle.*redis://.*redis\\+sentinel:// and redis\\+cluster://$"),
+        (
+            "oracle://h",
+            "no engine for oracle.*redis://.*redis\\+sentinel:// and redis\\+cluster://$",
+        ),
         ("memory://h?x=1", "has no option x"),
     ],
 )

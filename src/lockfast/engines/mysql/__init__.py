@@ -21,7 +21,7 @@ from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
-__all__ = ["install", "opener", "schema"]
+__all__ = ["install", "schema"]
 
 AT_ONCE = 10  # connections for callers; other callers wait, as a server has 151 for all clients
 
