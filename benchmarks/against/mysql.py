@@ -180,8 +180,8 @@ def _killer(pipe: Pipe, connection: Connection[Cursor]) -> None:
             sent = now()
             _query(connection, "KILL QUERY %s", ident)
             records.append(Held(sent, sent))
+        _asleep(connection, ident, killed)  # it has noted the last kill
         _query(connection, "SELECT RELEASE_LOCK(%s)", MORE)
-        _asleep(connection, ident, killed)
         _query(connection, "KILL QUERY %s", ident)
         pipe.send(records)
 
