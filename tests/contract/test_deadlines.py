@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from lockfast import EngineUnavailable, LockfastError
+from lockfast.engines.mysql import install as install_mysql
 from lockfast.engines.postgres import install
 from lockfast.testing import MODES, Stage, UrlBench
 from lockfast.testing.harness.verbs import acquire, close, release
-from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, Postgres, Redis, RedlockSet, ZooKeeper
 from tests.servers.process import Server
 
 Place = tuple[str, Server]
@@ -45,6 +46,13 @@ def postgres() -> Iterator[Place]:
 
 
 @contextmanager
+def mysql() -> Iterator[Place]:
+    with MariaDB(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
+        install_mysql(server.url)
+        yield server.url, server
+
+
+@contextmanager
 def etcd() -> Iterator[Place]:
     with EtcdCluster(1) as cluster:
         yield cluster.url, cluster.nodes[0]
@@ -56,7 +64,7 @@ def zookeeper() -> Iterator[Place]:
         yield server.url, server
 
 
-@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("place", [redis, redlock, postgres, mysql, etcd, zookeeper])
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began_it(
     place: Callable[[], AbstractContextManager[Place]], mode: str
@@ -87,7 +95,7 @@ def test_who_has_little_time_does_not_wait_for_a_connection_as_long_as_who_began
         assert long < 3.5
 
 
-@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("place", [redis, redlock, postgres, mysql, etcd, zookeeper])
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_closing_a_client_whose_server_is_silent_takes_two_seconds(
     place: Callable[[], AbstractContextManager[Place]], mode: str
@@ -113,7 +121,7 @@ def test_closing_a_client_whose_server_is_silent_takes_two_seconds(
         assert took < 2.25
 
 
-@pytest.mark.parametrize("place", [redis, redlock, postgres, etcd, zookeeper])
+@pytest.mark.parametrize("place", [redis, redlock, postgres, mysql, etcd, zookeeper])
 @pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize("when", ["before", "while it waits"])
 def test_lock_all_keeps_its_timeout_though_the_server_falls_silent(

@@ -10,9 +10,10 @@ import pytest
 
 import lockfast
 from lockfast import LockfastError, State
+from lockfast.engines.mysql import install
 from lockfast.testing import MODES, Stage, UrlBench
 from lockfast.testing.harness.verbs import acquire, release
-from tests.servers import EtcdCluster, Redis, RedlockSet
+from tests.servers import EtcdCluster, MariaDB, Redis, RedlockSet
 
 OLD, NEW = "p@ss/w:rd", "n%w w#rd"
 
@@ -66,7 +67,20 @@ def etcd() -> Iterator[Site]:
         )
 
 
-@pytest.mark.parametrize("site", [redis, redlock, etcd])
+@contextmanager
+def mysql() -> Iterator[Site]:
+    with MariaDB() as server:
+        server.command("CREATE USER app@'%%' IDENTIFIED BY %s", OLD)
+        install(server.url, role="app")
+
+        def change() -> None:
+            server.command("ALTER USER app@'%%' IDENTIFIED BY %s", NEW)
+            server.command("KILL USER app")
+
+        yield Site(f"mysql://app@{server.host}:{server.port}/lockfast", change)
+
+
+@pytest.mark.parametrize("site", [redis, redlock, etcd, mysql])
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_new_password_is_read_from_its_file_and_costs_no_lease(
     site: Callable[[], AbstractContextManager[Site]], mode: str, tmp_path: Path

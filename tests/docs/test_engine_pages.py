@@ -12,6 +12,7 @@ import pytest
 
 from lockfast.engines import ENGINES
 from lockfast.engines.etcd.url import OPTIONS as ETCD
+from lockfast.engines.mysql.url import OPTIONS as MYSQL
 from lockfast.engines.postgres import OURS
 from lockfast.engines.postgres.url import LIBPQ
 from lockfast.engines.redis.url import OPTIONS as REDIS
@@ -27,6 +28,7 @@ NAMES = sorted(PAGES)
 OPTIONS: dict[str, tuple[str, ...]] = {
     "etcd": ETCD,
     "memory": (),
+    "mysql": MYSQL,
     "postgres": (*LIBPQ, *OURS),
     "redis": REDIS,
     "redlock": REDLOCK,

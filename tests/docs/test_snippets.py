@@ -42,6 +42,7 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     ),
     "localhost:2181": lambda stack: stack.enter_context(ZooKeeper()).address,
     "etcd://localhost:2379": lambda stack: stack.enter_context(EtcdCluster(1)).url,
+    "mysql://root:secret@localhost/lockfast": lambda stack: stack.enter_context(MariaDB()).url,
     'host="localhost", port=3306, user="root", password="secret"': lambda stack: login(
         stack.enter_context(MariaDB())
     ),

@@ -3,10 +3,12 @@
  * The two offsets, in nanoseconds, lie in a file that is mapped here and written by the tests:
  * first the wall clock's, then the monotonic clock's. The true time comes by system call rather
  * than from dlsym, which allocates: Redis's allocator reads the clock while it sets itself up,
- * and would wait for itself. For the same reason nothing here allocates.
+ * and would wait for itself. For the same reason nothing that reads a clock here allocates.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,12 +50,9 @@ static int64_t offset_of(clockid_t clock) {
     }
 }
 
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    int failed = (int)syscall(SYS_clock_gettime, clock, now);
-    if (failed) return failed;
-    int64_t offset = offset_of(clock);
-    int64_t nanoseconds = now->tv_nsec + offset % SECOND;
-    int64_t seconds = now->tv_sec + offset / SECOND;
+static void move(struct timespec *when, int64_t offset) {
+    int64_t nanoseconds = when->tv_nsec + offset % SECOND;
+    int64_t seconds = when->tv_sec + offset / SECOND;
     if (nanoseconds < 0) {
         nanoseconds += SECOND;
         seconds -= 1;
@@ -61,8 +60,14 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
         nanoseconds -= SECOND;
         seconds += 1;
     }
-    now->tv_sec = seconds;
-    now->tv_nsec = nanoseconds;
+    when->tv_sec = seconds;
+    when->tv_nsec = nanoseconds;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    if (failed) return failed;
+    move(now, offset_of(clock));
     return 0;
 }
 
@@ -80,4 +85,27 @@ time_t time(time_t *result) {
     if (clock_gettime(CLOCK_REALTIME, &precise) != 0) return (time_t)-1;
     if (result != NULL) *result = precise.tv_sec;
     return precise.tv_sec;
+}
+
+/* MariaDB waits until a time by the clock that it reads, and the kernel compares it with the true one:
+ * on a clock that is ahead it would wait for ever, on one that is behind not at all. Conditions that
+ * count by the monotonic clock (Java's) are left alone: glibc marks them with this bit.
+ */
+#define MONOTONIC 2
+
+static int (*true_timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+__attribute__((constructor)) static void find_timedwait(void) {
+    /* By its version, because glibc has an older function of the same name. */
+    void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (found == NULL) found = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    __atomic_store_n((void **)&true_timedwait, found, __ATOMIC_RELEASE);
+}
+
+int pthread_cond_timedwait(
+    pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+    struct timespec moved = *until;
+    if (!(condition->__data.__wrefs & MONOTONIC)) move(&moved, -offset_of(CLOCK_REALTIME));
+    if (moved.tv_sec < 0) moved.tv_sec = moved.tv_nsec = 0;
+    return true_timedwait(condition, mutex, &moved);
 }

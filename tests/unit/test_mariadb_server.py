@@ -1,5 +1,7 @@
 """The harness of MariaDB keeps its promises."""
 
+import time
+
 import pymysql
 import pytest
 
@@ -33,6 +35,16 @@ def test_the_clock_moves() -> None:
         clock.advance(3600)
         ((after,),) = server.command("SELECT UTC_TIMESTAMP(6)")
         assert 3600 <= (after - before).total_seconds() < 3610
+
+
+@pytest.mark.parametrize("moved", [-3600.0, 3600.0])
+def test_a_wait_takes_its_true_time_on_a_clock_that_was_moved(moved: float) -> None:
+    clock = ServerClock()
+    with MariaDB(env=clock.env) as server:
+        clock.advance(moved)
+        began = time.monotonic()
+        server.command("SELECT SLEEP(0.5)")
+        assert 0.4 < time.monotonic() - began < 5.0
 
 
 def test_a_replica_follows_and_is_promoted() -> None:

@@ -60,7 +60,7 @@ def test_a_password_is_not_shown() -> None:
         "postgresql://u:[hunter2@h/db",
         "postgresql://u:[hunter2]@h/db",
         "redis://:hunter2@h1,h2",
-        "mysql://:hunter2@h",
+        "oracle://:hunter2@h",
     ],
 )
 def test_a_url_that_is_wrong_is_not_quoted(url: str) -> None:
@@ -126,7 +126,10 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("redis+cluster://h1/3", "has no database"),
         ("redis://h/x", "has no database"),
         ("redis://h?token_base=-1", "token_base"),
-        ("mysql://h", "no engine for mysql.*redis://.*redis\\+sentinel:// and redis\\+cluster://$"),
+        (
+            "oracle://h",
+            "no engine for oracle.*redis://.*redis\\+sentinel:// and redis\\+cluster://$",
+        ),
         ("memory://h?x=1", "has no option x"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`lockfast install`: prepare PostgreSQL or Redlock for the first lock."""
+"""`lockfast install`: prepare PostgreSQL, MySQL or Redlock for the first lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockfast.url import parse
 
 
 def install(context: typer.Context) -> None:
-    """Prepare an engine: the schema on PostgreSQL, the membership of the nodes on Redlock.
+    """Prepare an engine: the schema on PostgreSQL and MySQL, the membership of Redlock's nodes.
 
     The other engines need no preparation, and the command does nothing there. You can run it
     again, also while locks are held, and from several machines at once. It updates an older

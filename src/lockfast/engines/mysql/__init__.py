@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockfast.engines.mysql import schema as sql
+from lockfast.engines.mysql import procedures
 from lockfast.engines.mysql.aio import AioTransport
 from lockfast.engines.mysql.engine import MysqlEngine
 from lockfast.engines.mysql.installation import install
@@ -21,7 +21,7 @@ from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
-__all__ = ["install", "opener", "schema"]
+__all__ = ["install", "schema"]
 
 AT_ONCE = 10  # connections for callers; other callers wait, as a server has 151 for all clients
 
@@ -35,7 +35,7 @@ def schema(*, mariadb: bool) -> str:
     Returns:
         The statements, as one text for the server's own command-line client.
     """
-    return sql.text(mariadb=mariadb)
+    return procedures.text(mariadb=mariadb)
 
 
 def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:

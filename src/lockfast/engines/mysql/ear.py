@@ -1,7 +1,7 @@
 """The ear of a client: waits for notes of its grants, on a connection that runs nothing else.
 
-The server kills the ear's query to wake it, and finds the connection by a lock of GET_LOCK that only
-this connection holds: see tell_v1 in schema.sql.
+The server kills the ear's query to wake it, and finds the connection by a lock of GET_LOCK that
+only this connection holds: see tell_v1 in schema.sql.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class Ear:
         assert link is not None  # noqa: S101  # it was opened just now
         if not self._due:
             self._ask(link, client)
-        if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
-            if self._now() >= self._due:
-                raise late(link)
-            return []
-        try:
-            rows, _ = link.receive()
-        except ServerError as error:
-            if error.code != INTERRUPTED:
-                raise failed(error.code, error.text, link.where) from error
-            self._ask(link, client)  # there is a note now, so this is answered at once
-            return []
-        if rows is None:
-            return []
-        self._due = 0.0
-        return self._heard(rows, client)
+        while True:
+            if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
+                if self._now() >= self._due:
+                    raise late(link)
+                return []
+            try:
+                rows, _ = link.receive()
+            except ServerError as error:
+                if error.code != INTERRUPTED:
+                    raise failed(error.code, error.text, link.where) from error
+                self._ask(link, client)  # there is a note now, so this is answered at once
+            else:
+                if rows is not None:
+                    self._due = 0.0
+                    return self._heard(rows, client)
 
     def _ask(self, link: Link, client: str) -> None:
         link.send(messages.ear(client, self._seen))

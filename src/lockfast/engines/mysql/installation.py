@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lockfast.engines.mysql import schema
+from lockfast.engines.mysql import procedures
 from lockfast.engines.mysql.failures import failed
 from lockfast.engines.mysql.link import Link
 from lockfast.engines.mysql.results import Row, ServerError
@@ -25,7 +25,7 @@ BUSY = frozenset([1205, 1213])
 LOCK, UNLOCK = "SELECT GET_LOCK('lockfast_install', 10)", "SELECT RELEASE_LOCK('lockfast_install')"
 EXISTING = (
     "SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE() "
-    "AND ROUTINE_NAME REGEXP '^lockfast_(claim|renew|resign|ear|show|record|records)_v([2-9]|1[0-9])'"
+    "AND ROUTINE_NAME REGEXP '^lockfast_(claim|renew|resign|ear|show|records?)_v([2-9]|1[0-9])'"
 )
 DENIED = frozenset([1044, 1142, 1227, 1370, 1410, 1419])
 OWNER = (
@@ -70,9 +70,7 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
     try:
         await session.run(PATIENCE)
         await session.run(LOCK)
-        if not await session.run(
-            f"SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {text(address.database)}"  # noqa: S608  # quoted
-        ):
+        if not await session.run(f"SHOW DATABASES WHERE `Database` = {text(address.database)}"):
             # Looked up first: a user may have all rights in a database, and none to create one.
             await session.run(f"CREATE DATABASE IF NOT EXISTS {name(address.database)}")
         await session.run(f"USE {name(address.database)}")
@@ -81,7 +79,7 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
                 f"{link.where}: a later version of lockfast has installed its procedures here: "
                 "upgrade lockfast. Nothing was changed."
             )
-        for statement in schema.statements(schema.text(mariadb=link.mariadb)):
+        for statement in procedures.statements(procedures.text(mariadb=link.mariadb)):
             await session.run(statement)
         if role is not None:
             await session.run(f"GRANT EXECUTE ON {name(address.database)}.* TO {account(role)}")

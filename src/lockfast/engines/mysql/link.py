@@ -12,13 +12,14 @@ import select
 import socket
 import ssl
 from collections.abc import Generator
+from contextlib import suppress
 from typing import NamedTuple
 
 from lockfast.engines.mysql.failures import AGAIN, failed
 from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, login
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
+from lockfast.engines.mysql.procedures import NOW
 from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
-from lockfast.engines.mysql.schema import NOW
 from lockfast.engines.mysql.steps import READ, WRITE, Steps
 from lockfast.engines.mysql.url import Address, Mode, Place
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
@@ -97,7 +98,7 @@ class Link:
             ) from error
         except (OSError, BrokenProtocol, ValueError) as error:
             raise EngineUnavailable(
-                f"no connection to {self.where}: {error or type(error).__name__}", sent=False
+                f"no connection to {self.where}: {said(error)}", sent=False
             ) from error
 
     def _dial(self) -> Steps:
@@ -256,7 +257,7 @@ class Link:
 
     def _broken(self, error: Exception) -> EngineUnavailable:
         self._usable = False
-        return EngineUnavailable(f"{self.where}: {error or type(error).__name__}", sent=True)
+        return EngineUnavailable(f"{self.where}: {said(error)}", sent=True)
 
     def _unconnected(self, error: ServerError) -> EngineError:
         found = failed(error.code, error.text, self.where)
@@ -267,10 +268,8 @@ class Link:
     def close(self) -> None:
         """Close the connection, and tell the server if it waits for a statement."""
         if self.idle and self.used:
-            try:
+            with suppress(OSError):
                 self._socket.send(QUIT)
-            except OSError:
-                pass
         self._usable = False
         self._socket.close()
 
@@ -282,3 +281,8 @@ class Link:
 
 def _family(found: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in found else socket.AF_INET
+
+
+def said(error: Exception) -> str:
+    """Return what an error says, or at least what it is: some say nothing."""
+    return str(error) or type(error).__name__

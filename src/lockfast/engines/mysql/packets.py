@@ -1,4 +1,4 @@
-"""Packets of the MySQL protocol: splits what a server sends, and frames what a client sends. No I/O.
+"""Packets of the MySQL protocol: splits what a server sends, frames what a client sends. No I/O.
 
 Every packet has a header of four bytes: the length of its payload, and a number that counts the
 packets of one exchange.

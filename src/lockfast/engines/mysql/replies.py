@@ -1,7 +1,7 @@
 """Parses the replies to all operations, for threads and asyncio.
 
-A reply that our procedures never give raises a ValueError or the like. The transport turns that into
-an `EngineUnavailable`, and closes the connection.
+A reply that our procedures never give raises a ValueError or the like. The transport turns that
+into an `EngineUnavailable`, and closes the connection.
 """
 
 from __future__ import annotations

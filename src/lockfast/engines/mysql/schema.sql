@@ -5,7 +5,7 @@
 --            order of tickets is the order of commits. Nothing is kept per name.
 -- claim      the live claims. Times are in microseconds, by this server's clock.
 -- tombstone  ids that are refused until every copy of their claim is too late anyway.
--- ear        1,024 rows. A client looks into the row of its own slot for its grants: see tell_v1.
+-- ear        1,024 rows. A client looks into the row of its own slot for its grants: see the part KILL.
 -- broken     records of claims that were broken, for a day.
 --
 -- Each operation is one procedure and one transaction, in READ COMMITTED. Only at that level does every
@@ -20,6 +20,10 @@
 -- A batch is one value of bytes, because there are no arrays: records one after the other, each with fields of
 -- fixed width and then its name. Clients sort a batch by bucket, so that two batches cannot deadlock. No lock
 -- is taken after a row of `ear`, and no transaction locks two of these.
+--
+-- Nothing but the bucket's row keeps others out, so queries lock nothing. A query in the condition of an IF is not
+-- a SELECT to InnoDB, which locks all that it reads there, and the first row behind it, of another bucket. So a
+-- SELECT ... INTO stands before each IF.
 --
 -- Granted claims are ahead of waiting ones, so the queue of a name is its claims in the order of
 -- (waits, ticket). The last claim of a queue carries the totals of the whole queue, so no query has to count a
@@ -100,52 +104,20 @@ JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) v//
 
 INSERT IGNORE INTO lockfast_ear (slot) SELECT b FROM lockfast_bucket//
 
--- Update the totals of a queue after claims were deleted from it. Then grant waiters in the order of tickets,
--- up to the first one that does not fit, and append a note for each to `o_notes`. A waiter fits if its weight
--- and the weight of all that are granted are at most its own capacity.
---
--- p_claims   how many were deleted              p_waiting  how many of these waited
--- p_held     the weight of those that did not   p_l_*      ticket and totals of the one of them with the highest
---            ticket. If it was the last claim of the queue, its totals are those of the queue
+-- Update the totals of a queue after claims were deleted from it, and grant waiters: see the part GRANT.
 CREATE PROCEDURE lockfast_leave_v1(
-  p_b SMALLINT UNSIGNED, p_name VARBINARY(512), p_claims INT, p_waiting INT, p_held BIGINT,
-  p_l_ticket BIGINT, p_l_claims INT, p_l_waiting INT, p_l_held BIGINT, INOUT o_notes LONGBLOB
+  v_b SMALLINT UNSIGNED, v_name VARBINARY(512), d_claims INT, d_waiting INT, d_held BIGINT,
+  l_ticket BIGINT, l_claims INT, l_waiting INT, l_held BIGINT, INOUT v_notes LONGBLOB
 ) SQL SECURITY INVOKER MODIFIES SQL DATA
-me: BEGIN
+BEGIN
   DECLARE t_id, w_id BINARY(16);
-  DECLARE t_ticket, t_held, v_floor BIGINT;
+  DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
   DECLARE t_kind, w_kind SMALLINT;
-  DECLARE t_claims, t_waiting, w_weight, w_capacity INT;
-  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE t_waits TINYINT;
+  DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE v_none BOOLEAN;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
-  SELECT c.id, c.ticket, c.kind, c.claims, c.waiting, c.held
-  INTO t_id, t_ticket, t_kind, t_claims, t_waiting, t_held
-  FROM lockfast_claim c FORCE INDEX (queue)
-  WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
-  IF v_none OR t_kind >= 100 THEN
-    LEAVE me;
-  END IF;
-  IF p_l_ticket > t_ticket THEN
-    SET t_claims = p_l_claims, t_waiting = p_l_waiting, t_held = p_l_held;
-  END IF;
-  SET t_claims = t_claims - p_claims, t_waiting = t_waiting - p_waiting, t_held = t_held - p_held;
-  WHILE t_waiting > 0 AND NOT v_none DO
-    SELECT c.id, c.kind, c.weight, c.capacity INTO w_id, w_kind, w_weight, w_capacity
-    FROM lockfast_claim c FORCE INDEX (queue)
-    WHERE c.name = p_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
-    IF v_none OR w_kind NOT BETWEEN 1 AND 3 OR t_held + w_weight > w_capacity THEN
-      SET v_none = TRUE;
-    ELSE
-      UPDATE lockfast_claim SET waits = 0 WHERE b = p_b AND id = w_id;
-      SET t_waiting = t_waiting - 1, t_held = t_held + w_weight;
-      IF v_floor IS NULL THEN
-        SELECT c.ticket INTO v_floor FROM lockfast_claim c FORCE INDEX (queue)
-        WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
-      END IF;
-      SET o_notes = CONCAT(o_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
-    END IF;
-  END WHILE;
-  UPDATE lockfast_claim SET claims = t_claims, waiting = t_waiting, held = t_held WHERE b = p_b AND id = t_id;
+  {GRANT}
 END//
 
 -- Recompute the totals of a queue whose first claim waits, because somebody has deleted rows by hand. Then
@@ -260,38 +232,24 @@ me: BEGIN
     IFNULL(v_next, '-'), LOWER(HEX(h_id)), h_ticket, HEX(v_payload));
 END//
 
--- Wake the clients whose claims were granted, after the transaction that granted them.
---
--- A client that waits runs ear_v1, which sleeps for half a second at most, on a connection that runs nothing
--- else, and holds a lock of GET_LOCK with the client's name. Its query is killed here. No number of a connection
--- is stored: it would be the number of another connection after a restart. A kill that comes while the client
--- runs no query is lost, but the note in `ear` is not: the next ear_v1 sees it and does not sleep.
---
--- p_told  whether the notes are in `ear` already. Several clients' notes are written here, one transaction for
---         each, because two transactions that each lock several of these rows would deadlock
-CREATE PROCEDURE lockfast_tell_v1(p_notes LONGBLOB, p_told BOOLEAN)
-SQL SECURITY INVOKER MODIFIES SQL DATA
+-- Write notes of grants, and wake the clients: see the part KILL. Each client's notes are a transaction of their
+-- own, after the one that granted, because two transactions that each lock several rows of `ear` would deadlock.
+CREATE PROCEDURE lockfast_tell_v1(p_notes LONGBLOB) SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
   DECLARE v_client BINARY(11);
   DECLARE v_run LONGBLOB;
   DECLARE v_connection BIGINT;
   DECLARE i INT DEFAULT 1;
-  -- The operation is committed, so nothing that fails here may be reported as its failure: the waiter looks by
-  -- itself soon. 1094: the connection has ended. 1095: the owner of the procedures may not kill it.
+  -- The operation is committed, so nothing that fails here may be reported as its failure.
   DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
   WHILE i < LENGTH(p_notes) DO
     SET v_client = SUBSTR(p_notes, i, 11), v_run = '';
     WHILE SUBSTR(p_notes, i, 11) = v_client DO
       SET v_run = CONCAT(v_run, SUBSTR(p_notes, i, 24)), i = i + 24;
     END WHILE;
-    IF NOT p_told THEN
-      UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 24, notes = LEFT(CONCAT(v_run, notes), 1152)
-      WHERE slot = CRC32(v_client) % 1024;
-    END IF;
-    SET v_connection = IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(v_client))));
-    IF v_connection <> CONNECTION_ID() THEN
-      KILL QUERY v_connection;
-    END IF;
+    UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 24, notes = LEFT(CONCAT(v_run, notes), 1152)
+    WHERE slot = CRC32(v_client) % 1024;
+    {KILL}
   END WHILE;
 END//
 
@@ -319,7 +277,10 @@ BEGIN
   DECLARE v_last, v_seen, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
   DECLARE t_claims, t_waiting INT;
   DECLARE v_line, v_was VARBINARY(64);
-  DECLARE v_told BOOLEAN;
+  DECLARE v_dead BOOLEAN;
+  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_client BINARY(11);
+  DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer, v_standing LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -368,9 +329,10 @@ BEGIN
     UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
     SET v_standing = NULL;
     one: BEGIN
-      IF v_now > v_late
-        OR EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now)
-      THEN
+      SELECT EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now),
+        EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id)
+      INTO v_dead, v_found;
+      IF v_dead OR v_now > v_late THEN
         LEAVE one;
       END IF;
       SET v_none = FALSE, v_fits = 1, t_place = 0, t_claims = 0, t_waiting = 0, t_held = 0;
@@ -383,8 +345,8 @@ BEGIN
           SET v_standing = t_kind;
           LEAVE one;
         END IF;
-        CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
-        IF v_standing IS NOT NULL THEN
+        IF v_found THEN
+          CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
           LEAVE one;
         END IF;
         SET v_fits = NOT t_waits AND t_held + v_weight <= v_capacity;
@@ -403,7 +365,7 @@ BEGIN
         SIGNAL SQLSTATE '45000'
           SET MESSAGE_TEXT = 'lockfast: the next token would reach 2^53: the clock or token_base is wrong';
       END IF;
-      IF EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id) THEN
+      IF v_found THEN
         LEAVE one; -- the id is in use on another name, so it is dead on this one
       END IF;
       INSERT INTO lockfast_claim
@@ -440,7 +402,9 @@ BEGIN
   DECLARE t_kind SMALLINT;
   DECLARE t_waits TINYINT;
   DECLARE t_claims INT;
-  DECLARE v_told BOOLEAN;
+  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_client BINARY(11);
+  DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer, v_standing LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -494,10 +458,17 @@ BEGIN
   DECLARE v_name VARBINARY(999);
   DECLARE v_id BINARY(16);
   DECLARE v_b, v_locked, v_names INT;
-  DECLARE v_until, v_seen, v_now, g_ticket, g_held BIGINT;
-  DECLARE g_waits TINYINT;
-  DECLARE g_claims, g_waiting, g_weight INT;
-  DECLARE v_told BOOLEAN;
+  DECLARE v_until, v_seen, v_now BIGINT;
+  DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
+  DECLARE d_held, l_ticket, l_held BIGINT;
+  DECLARE t_id, w_id BINARY(16);
+  DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
+  DECLARE t_kind, w_kind SMALLINT;
+  DECLARE t_waits TINYINT;
+  DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_client BINARY(11);
+  DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer LONGBLOB;
   DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
@@ -524,17 +495,15 @@ BEGIN
       ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
     END IF;
     SET v_none = FALSE;
-    SELECT c.waits, c.ticket, c.claims, c.waiting, c.held, c.weight
-    INTO g_waits, g_ticket, g_claims, g_waiting, g_held, g_weight FROM lockfast_claim c
+    SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held
+    INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held FROM lockfast_claim c
     WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
     IF v_none THEN
       SET v_answer = CONCAT(v_answer, 'f');
     ELSE
       DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
-      IF EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (queue) WHERE c.name = v_name) THEN
-        CALL lockfast_leave_v1(v_b, v_name, 1, g_waits, IF(g_waits, 0, g_weight), g_ticket, g_claims, g_waiting,
-          g_held, v_notes);
-      END IF;
+      SET d_claims = 1;
+      {GRANT}
       SET v_answer = CONCAT(v_answer, 't');
     END IF;
   END WHILE;

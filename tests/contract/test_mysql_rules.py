@@ -1,0 +1,412 @@
+"""Each rule of the procedures on MariaDB, and what goes wrong without it.
+
+Each test tries the procedures as they are, and a copy in another database from which the rule was
+taken away. The trial must find the fault there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pymysql
+import pytest
+
+from lockfast.engines.mysql import messages, procedures
+from lockfast.port import Ask, Shape
+from tests.servers import MariaDB, wait_until
+
+FAR = 2**52  # µs by the server's clock: such a claim is never too late
+HOUR = 3_600_000_000
+Mutation = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDB]:
+    with MariaDB(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
+        yield server
+
+
+def without(*texts: str) -> Mutation:
+    """Take these lines out of the procedures."""
+
+    def mutate(sql: str) -> str:
+        for text in texts:
+            assert text in sql, f"the procedures do not contain {text!r}"
+            sql = sql.replace(text, "")
+        return sql
+
+    return mutate
+
+
+def instead(old: str, new: str) -> Mutation:
+    """Replace a line of the procedures."""
+
+    def mutate(sql: str) -> str:
+        assert old in sql, f"the procedures do not contain {old!r}"
+        return sql.replace(old, new)
+
+    return mutate
+
+
+class Database:
+    """A database with the procedures, or with a mutant of them."""
+
+    def __init__(self, server: MariaDB, mutate: Mutation | None = None) -> None:
+        self._server = server
+        self._name = f"d{secrets.token_hex(6)}"
+        server.command(f"CREATE DATABASE {self._name}")
+        text = procedures.text(mariadb=True)
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            for statement in procedures.statements(mutate(text) if mutate else text):
+                cursor.execute(statement)
+
+    def connect(self) -> pymysql.connections.Connection[pymysql.cursors.Cursor]:
+        connection = self._server.connect(database=self._name)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = 5")
+        return connection
+
+    def run(self, sql: str | bytes, *before: str) -> list[tuple[object, ...]]:
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            for each in before:
+                cursor.execute(each)
+            cursor.execute(sql if isinstance(sql, str) else sql.decode())
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def claim(self, *asks: Ask, late: int = FAR, before: str = "DO 0") -> list[list[bytes]]:
+        """Make claims, and return the words of each answer."""
+        ((text,),) = self.run(messages.claim(asks, [late] * len(asks), 0), before)
+        assert isinstance(text, bytes)
+        return [line.split() for line in text.splitlines()]
+
+    def wait_for_waiter(self) -> None:
+        """Wait until a transaction waits for a lock."""
+
+        def waits() -> bool:
+            time.sleep(0.15)  # the server renews this table only if nobody reads it for 0.1 s
+            rows = self.run(
+                "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+            )
+            return bool(rows)
+
+        wait_until(waits, "a transaction waits")
+
+    def now(self) -> int:
+        ((micros,),) = self.run(f"SELECT {procedures.NOW}")
+        return int(str(micros))
+
+
+def ask(name: str, ttl: float = 30.0) -> Ask:
+    return Ask(secrets.token_hex(16), Shape(name, ttl), queue=True, not_after=0.0, payload=b"")
+
+
+def two_names() -> tuple[str, str]:
+    """Return two names, the first in a lower bucket."""
+    first, second = sorted(("a", "b"), key=messages.bucket)
+    return first, second
+
+
+def holds(server: MariaDB, trial: Callable[[Database], bool], mutate: Mutation) -> None:
+    """Check that a trial succeeds with the rule, and fails without it."""
+    assert trial(Database(server))
+    assert not trial(Database(server, mutate)), "the mutant was not found"
+
+
+# --- what the transaction sees ------------------------------------------------------------------
+
+
+def behind(database: Database, seconds: float, work: Callable[[], object], grant: bytes) -> object:
+    """Do the work while another transaction holds the second name's bucket, and adds a claim."""
+    _, second = two_names()
+    found: list[object] = []
+
+    def do() -> None:
+        with suppress(pymysql.OperationalError):
+            found.append(work())
+
+    with closing(database.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            "SELECT * FROM lockfast_bucket WHERE b = %s FOR UPDATE", [messages.bucket(second)]
+        )
+        thread = threading.Thread(target=do)
+        thread.start()
+        database.wait_for_waiter()
+        time.sleep(seconds)
+        if grant:
+            cursor.execute(grant.decode())
+        connection.commit()
+    thread.join()
+    return found[0] if found else None
+
+
+def test_a_batch_sees_what_was_committed_while_it_waited(server: MariaDB) -> None:
+    first, second = two_names()
+
+    def trial(database: Database) -> bool:
+        holder = (
+            "INSERT INTO lockfast_claim VALUES ("
+            f"{messages.bucket(second)}, x'{secrets.token_hex(16)}', '{second}', 1, 0, 1, 1, 1, "
+            f"30000000, 10000000, {FAR}, 1, 1, 0, 1, '')"
+        )
+        words = behind(
+            database, 0.0, lambda: database.claim(ask(first), ask(second)), holder.encode()
+        )
+        assert isinstance(words, list)
+        return [each[2] for each in words] == [b"t", b"f"]
+
+    holds(server, trial, without("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"))
+
+
+def test_a_claim_that_waited_for_too_long_is_dead(server: MariaDB) -> None:
+    _, second = two_names()
+
+    def trial(database: Database) -> bool:
+        late = database.now() + 1_500_000
+        words = behind(database, 1.6, lambda: database.claim(ask(second), late=late), b"")
+        assert isinstance(words, list)
+        return len(words[0]) == 1
+
+    def early(sql: str) -> str:
+        """Read the clock before the bucket is locked."""
+        read = f"SET v_now = {procedures.NOW};"
+        sql = without(f"      {read}\n")(sql)
+        start = "SET v_none = FALSE, v_locked = v_b;"
+        return instead(start, f"{start} {read}")(sql)
+
+    holds(server, trial, early)
+
+
+def test_a_lock_wait_that_timed_out_leaves_nothing(server: MariaDB) -> None:
+    first, second = two_names()
+
+    def trial(database: Database) -> bool:
+        with closing(database.connect()) as kept, kept.cursor() as cursor:
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+            sql = messages.claim([ask(first), ask(second)], [FAR, FAR], 0).decode()
+            behind(database, 1.2, lambda: cursor.execute(sql), b"")
+            try:  # from another connection, while the first is still open
+                database.run(
+                    f"SELECT * FROM lockfast_bucket WHERE b = {messages.bucket(first)} "
+                    "FOR UPDATE NOWAIT"
+                )
+            except pymysql.OperationalError:
+                return False
+            return database.run("SELECT name FROM lockfast_claim") == []
+
+    holds(server, trial, instead("    ROLLBACK;\n    RESIGNAL;", "    RESIGNAL;"))
+
+
+def test_a_claim_waits_for_no_claim_of_another_bucket(server: MariaDB) -> None:
+    first, second = two_names()
+
+    def trial(database: Database) -> bool:
+        database.claim(ask(second))
+        with closing(database.connect()) as other, other.cursor() as cursor:
+            # As the procedures do: without gap locks.
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("START TRANSACTION")
+            cursor.execute(
+                "UPDATE lockfast_claim SET expires = expires + 1 WHERE name = %s", [second]
+            )
+            try:
+                return database.claim(ask(first))[0][2] == b"t"
+            except pymysql.OperationalError:
+                return False
+
+    def conditions(sql: str) -> str:
+        """Ask in the condition of the IF, as one would write it."""
+        start = sql.index("SELECT EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (expiry)")
+        end = sql.index("IF v_found THEN", start)
+        query = sql[start:end]
+        asked = query.strip().removeprefix("SELECT ").partition("\n      INTO")[0]
+        return sql.replace(query + "IF v_found THEN", f"IF {asked} THEN")
+
+    holds(server, trial, conditions)
+
+
+@pytest.mark.parametrize("operation", ["claim", "renew", "resign"])
+def test_every_operation_writes_the_row_of_its_bucket(server: MariaDB, operation: str) -> None:
+    def trial(database: Database) -> bool:
+        mine = ask("a")
+        database.claim(mine)
+        where = f"WHERE b = {messages.bucket('a')}"
+        database.run(f"UPDATE lockfast_bucket SET seen = 0 {where}")
+        again = {
+            "claim": messages.claim([mine], [FAR], 0),
+            "renew": messages.renew([mine]),
+            "resign": messages.resign([mine], None),
+        }
+        database.run(again[operation])
+        return database.run(f"SELECT seen FROM lockfast_bucket {where}") != [(0,)]
+
+    if operation == "claim":
+        lines = (
+            "UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;"
+        )
+    else:
+        lines = "UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;"
+    holds(server, trial, without(lines))
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+
+def test_a_user_cannot_mint_tokens_of_the_future(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        words = database.claim(ask("a"), before="SET timestamp = 2000000000")
+        return int(words[0][1]) < database.now() + HOUR
+
+    holds(server, trial, without("SET timestamp = DEFAULT;"))
+
+
+def test_a_promotion_raises_tokens_by_an_hour_once(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        database.run("UPDATE lockfast_bucket SET line = 'before'")
+        tokens = [int(database.claim(ask("a"))[0][1])]
+        database.run("DELETE FROM lockfast_claim")
+        tokens.append(int(database.claim(ask("a"))[0][1]))
+        ahead = tokens[0] - database.now()
+        return HOUR - 60_000_000 < ahead <= HOUR and tokens[1] == tokens[0] + 1
+
+    holds(server, trial, instead(", line = v_line WHERE", " WHERE"))
+    raised = "SET v_last = GREATEST(v_last, v_now + p_base) + 3600000000, v_was = v_line;"
+    assert not trial(Database(server, instead(raised, "SET v_was = v_line;")))
+
+
+def test_a_new_installation_does_not_count_as_a_promotion(server: MariaDB) -> None:
+    database = Database(server)
+    assert int(database.claim(ask("a"))[0][1]) <= database.now()
+
+
+def test_a_server_that_is_read_only_grants_nothing_even_to_root(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        server.command("SET GLOBAL read_only = 1")
+        try:
+            database.claim(ask("a"))
+        except pymysql.OperationalError as error:
+            return bool(error.args[0] == 1290)
+        finally:
+            server.command("SET GLOBAL read_only = 0")
+        return False
+
+    holds(server, trial, instead("NOT IN ('0', 'OFF')", "= 'never'"))
+
+
+def test_no_token_reaches_the_limit(server: MariaDB) -> None:
+    database = Database(server)
+    database.run(f"UPDATE lockfast_bucket SET last = {2**53 - 1}")
+    with pytest.raises(pymysql.OperationalError, match=r"would reach 2\^53"):
+        database.claim(ask("a"))
+    assert database.run("SELECT 1 FROM lockfast_claim") == []
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+
+def test_the_client_and_the_server_agree_on_buckets(server: MariaDB) -> None:
+    database = Database(server)
+    for name in ("a", "é", "🔒", "n" * 512):
+        mine = ask(name)
+        database.claim(mine)
+        assert database.run(f"SELECT b FROM lockfast_claim WHERE id = x'{mine.id}'") == [
+            (messages.bucket(name),)
+        ]
+
+
+def test_batches_that_are_sorted_do_not_deadlock(server: MariaDB) -> None:
+    names = [f"name {number}" for number in range(24)]
+
+    def trial(database: Database, *, sort: bool) -> int:
+        deadlocks = []
+
+        def work(turn: int) -> None:
+            with closing(database.connect()) as connection, connection.cursor() as cursor:
+                for _ in range(40):
+                    asks = [ask(name) for name in (names if turn % 2 else names[::-1])]
+                    some = [asks[place] for place in messages.order(asks)] if sort else asks
+                    for sql in (messages.claim(some, [FAR] * 24, 0), messages.resign(some, None)):
+                        try:
+                            cursor.execute(sql.decode())
+                        except pymysql.OperationalError as error:
+                            deadlocks.append(error.args[0])
+
+        threads = [threading.Thread(target=work, args=(turn,)) for turn in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return deadlocks.count(1213)
+
+    database = Database(server)
+    assert trial(database, sort=True) == 0
+    assert trial(database, sort=False) > 0
+
+
+# --- what a user who may only execute can send --------------------------------------------------
+
+CLAIM = {
+    "kind": 1,
+    "queue": 1,
+    "capacity": 1,
+    "weight": 1,
+    "ttl": 10**6,
+    "wait_ttl": 10**6,
+    "name": b"a",
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weight": 0},
+        {"weight": 2},
+        {"kind": 0},
+        {"kind": 4},
+        {"kind": 100},
+        {"kind": 3, "capacity": 2**31 - 1},
+        {"kind": 2, "capacity": 5},
+        {"kind": 2, "capacity": 2**31 - 1, "weight": 2},
+        {"capacity": 2},
+        {"ttl": 0},
+        {"wait_ttl": 0},
+        {"name": b""},
+        {"name": b"n" * 513},
+        {"name": b"n" * 600},
+    ],
+    ids="-".join,
+)
+def test_values_that_no_client_sends_are_refused(server: MariaDB, wrong: dict[str, int]) -> None:
+    fields = CLAIM | wrong
+    name = fields["name"]
+    assert isinstance(name, bytes)
+    record = (
+        b"%(kind)03d%(queue)d%(capacity)010d%(weight)010d%(ttl)016d%(wait_ttl)016d"
+        % {key.encode(): value for key, value in fields.items()}
+        + b"%016d%03d%05d" % (FAR, len(name), 0)
+        + bytes(16)
+        + name
+    )
+    database = Database(server)
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        database.run(f"CALL lockfast_claim_v1(0, x'{record.hex()}')", "SET sql_mode = ''")
+    assert database.run("SELECT 1 FROM lockfast_claim") == []
+
+
+@pytest.mark.parametrize("base", ["-1", "NULL", str(2**52)])
+def test_a_base_that_no_client_sends_is_refused(server: MariaDB, base: str) -> None:
+    database = Database(server)
+    sql = messages.claim([ask("a")], [FAR], 0).decode().replace("(0,", f"({base},")
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        database.run(sql)
+
+
+def test_a_record_that_was_cut_is_refused(server: MariaDB) -> None:
+    database = Database(server)
+    sql = messages.claim([ask("a name")], [FAR], 0).decode()
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        database.run(sql[:-4] + "')")
