@@ -94,6 +94,7 @@ class Attempt:
 
     def _alone(self, revision: int, holder: Session) -> Standing:
         mine = self._take(revision, holder, self.ask.shape.ttl)
+        mine.alone = True
         ticket = revision + self._base
         return Standing(ticket, granted=True, left=mine.until - self._now, floor=ticket)
 

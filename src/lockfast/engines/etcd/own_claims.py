@@ -16,7 +16,7 @@ from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, d
 from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.sessions import TRIES, Sessions, unproven
-from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, read_queues
+from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, compare_queues
 from lockfast.engines.etcd.transport import Transport
 from lockfast.errors import EngineError
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
@@ -205,8 +205,8 @@ class OwnClaims:
     async def extend(self, mines: Sequence[OwnClaim], now: float, deadline: float) -> Seen:
         """Renew claims: each for its life from now, but not beyond its lease, and never shorten it.
 
-        Return the queues of the claims whose lease lives. They are read through the quorum after
-        the keepalives were answered, so this read proves the keepalives: see `session`.
+        Return the queues of the claims whose lease lives. They are read or compared through the
+        quorum after the keepalives were answered, so this proves the keepalives: see `session`.
         """
         sessions = {mine.session for mine in mines}
         for session in sessions:
@@ -214,8 +214,8 @@ class OwnClaims:
         for _ in range(TRIES):
             stale = [each for each in sessions if not each.dead and not each.fresh(now)]
             kept = [await self._sessions.beat(session, deadline) for session in stale]
-            alive = [mine.form for mine in mines if not mine.session.dead]
-            seen = await read_queues(self.ask, alive, deadline)
+            alive = [mine for mine in mines if not mine.session.dead]
+            seen = await compare_queues(self.ask, alive, deadline)
             proven = [each is None or each.prove(seen.term) for each in kept]
             if all(proven):
                 break
