@@ -202,17 +202,17 @@ class ClaimBatch:
         try:
             if beside:
                 said = claim_transaction.squeezed(reply)
-            else:
+            elif ask.queue or done(reply).succeeded:
                 said = claim_transaction.claimed(reply, attempt.form)
+            else:  # the same transaction has read the queue
+                await self._consider(trial, rows(found(done(reply).of(1)[0])), at)
+                return True
             if said is not None:
                 waiter = trial.waiter if ask.queue else None
                 self._take(ask.id, await attempt.entered(said, trial.holder, waiter))
-            elif beside:
-                pass  # the queue has changed: the next round reads it
             elif ask.queue:
                 return False
-            else:
-                await self._consider(trial, rows(found(done(reply).of(1)[0])), at)
+            # Else the queue has changed since it was read. The next round reads it again.
         except Malformed as error:
             self._own.unread([ask])
             self._answer(ask.id, error)
