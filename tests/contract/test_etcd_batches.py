@@ -256,6 +256,44 @@ def test_a_reply_that_cannot_be_read_leaves_every_claim_in_doubt(stage: Stage) -
     stage.mode.run(play())
 
 
+def test_claims_whose_reply_cannot_be_read_end_by_themselves(stage: Stage) -> None:
+    """Their caller may be unable to resign them, and nobody renews them."""
+
+    async def play() -> None:
+        actor = await warmed(stage)
+        asks = asks_of(actor)
+        for ask in asks:
+            ask.not_after = stage.bench.now() + 1.0
+        with Requests(actor, spoilt=1), pytest.raises(EngineUnavailable):
+            await made(actor, asks)
+        assert len(await actor.entries(asks[0].shape.name)) == 1
+        await stage.mode.sleep(1.1)
+        await actor.claim(actor.ask("next", ttl=60))
+        assert await actor.every("name") == []
+
+    stage.mode.run(play())
+
+
+def test_a_claim_that_was_given_up_is_dead_although_the_others_fail(stage: Stage) -> None:
+    async def play() -> None:
+        actor, asks = await three(stage)
+        engine: Any = actor.engine
+        opening = engine._sessions.open
+
+        async def slowly(*args: Any) -> Any:  # noqa: ANN401  # as open
+            await actor.resign(asks[2], doubt=True)
+            return await opening(*args)
+
+        engine._sessions.open = slowly
+        with Requests(actor, spoilt=3):
+            free, permit, taken = await made(actor, asks)
+        assert free.granted
+        assert isinstance(permit, EngineUnavailable)
+        assert taken is None
+
+    stage.mode.run(play())
+
+
 # --- claims that are given up before they are sent ------------------------------------------------
 
 
