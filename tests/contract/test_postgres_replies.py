@@ -90,8 +90,12 @@ def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
             drive(engine.claim(ask(), now() + 2))
         assert caught.value.sent
         assert engine._transport._links() == []  # the next reply might make no sense either
-        with pytest.raises(EngineUnavailable):
-            drive(engine.claim_all([ask("a"), ask("b")], now() + 2))
+    for answers in (f"{answer}\n{NOW}", f"{NOW}\n{answer}", NOW, f"{NOW}\n{NOW}\n{NOW}"):
+        with answering(server, "claims_v2", "text", answers):
+            with pytest.raises(EngineUnavailable) as caught:
+                drive(engine.claim_all([ask("a"), ask("b")], now() + 2))
+            assert caught.value.sent
+            assert engine._transport._links() == []
     free = ask()
     standing = drive(engine.claim(free, now() + 2))
     assert standing is not None
