@@ -6,7 +6,18 @@ import argparse
 import json
 import sys
 
-from benchmarks import crowd, guard, handoff, hold, pair, server, tasks, together, versions
+from benchmarks import (
+    crowd,
+    guard,
+    handoff,
+    handover,
+    hold,
+    pair,
+    server,
+    tasks,
+    together,
+    versions,
+)
 from benchmarks.against import ENGINES
 from benchmarks.stage import Stage, table
 
@@ -15,13 +26,14 @@ BENCHMARKS = {
     "pair": pair,
     "tasks": tasks,
     "handoff": handoff,
+    "handover": handover,
     "crowd": crowd,
     "hold": hold,
     "server": server,
     "guard": guard,
     "together": together,
 }
-ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "together")
+ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "handover", "hold", "together")
 
 
 def main() -> None:

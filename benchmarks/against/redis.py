@@ -20,7 +20,7 @@ from redis.lock import Lock
 from redis.utils import HIREDIS_AVAILABLE
 
 from benchmarks.against import Against
-from benchmarks.fight import HOLD, NAME, Held, fight, now
+from benchmarks.duel import HOLD, NAME, Held, duel, now
 from benchmarks.overheard import overhear
 from benchmarks.rounds import Work
 from benchmarks.workers import orders
@@ -129,7 +129,7 @@ def _redis_py(pipe: Connection, _side: int, url: str) -> None:
             lock.acquire()
             return lock
 
-        fight(pipe, acquire, lambda lock: lock.release())
+        duel(pipe, acquire, lambda lock: lock.release())
 
 
 def _publish(pipe: Connection, side: int, url: str) -> None:
@@ -177,4 +177,5 @@ AGAINST = Against(
     floor="raw",
     unit=("publish", _publish),
     tasks=task_pairs,
+    leases=100_000,
 )

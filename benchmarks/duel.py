@@ -1,4 +1,4 @@
-"""A fight: two processes take one lock in turns, each told by its pipe how long to go on."""
+"""A duel: two processes take one lock in turns, each told by its pipe how long to go on."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Held(NamedTuple):
     """Just before the release was called."""
 
 
-def fight(pipe: Connection, acquire: Callable[[], T], release: Callable[[T], object]) -> None:
-    """Fight with blocking calls; `release` gets what `acquire` returned."""
+def duel(pipe: Connection, acquire: Callable[[], T], release: Callable[[T], object]) -> None:
+    """Take turns with blocking calls; `release` gets what `acquire` returned."""
     release(acquire())  # what has to be opened is opened here
     for seconds in orders(pipe):
         records, end = [], now() + seconds
@@ -39,12 +39,12 @@ def fight(pipe: Connection, acquire: Callable[[], T], release: Callable[[T], obj
         pipe.send(records)
 
 
-async def fight_in_a_task(
+async def duel_in_a_task(
     pipe: Connection,
     acquire: Callable[[], Awaitable[T]],
     release: Callable[[T], Awaitable[object]],
 ) -> None:
-    """Fight with awaited calls. The loop goes on between two orders: a session may need it."""
+    """Take turns with awaited calls. The loop goes on between two orders: a session may need it."""
     await release(await acquire())
     commands = orders(pipe)
     while (seconds := await asyncio.to_thread(next, commands, None)) is not None:
