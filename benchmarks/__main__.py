@@ -8,6 +8,7 @@ import sys
 
 from benchmarks import (
     crowd,
+    fight,
     guard,
     handoff,
     handover,
@@ -27,13 +28,14 @@ BENCHMARKS = {
     "tasks": tasks,
     "handoff": handoff,
     "handover": handover,
+    "fight": fight,
     "crowd": crowd,
     "hold": hold,
     "server": server,
     "guard": guard,
     "together": together,
 }
-ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "handover", "hold", "together")
+ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "handover", "fight", "hold", "together")
 
 
 def main() -> None:

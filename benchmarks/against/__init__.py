@@ -50,6 +50,8 @@ class Against(Generic[S]):
     """Peers for so many tasks, each with a lock of its own. None: compare with `pairs`."""
     unit: tuple[str, Main] | None = None
     """A message from process to process, its name and its `main`: the unit of the handoff."""
+    polling: dict[str, Main] = field(default_factory=dict)
+    """A peer that polls every millisecond, for `benchmarks.fight`. None: lockfast itself polls."""
     leases: int = 10_000
     """So many are held by `hold`."""
     members: Callable[[S], Sequence[int]] = _itself

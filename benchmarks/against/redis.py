@@ -20,6 +20,7 @@ from redis.lock import Lock
 from redis.utils import HIREDIS_AVAILABLE
 
 from benchmarks.against import Against
+from benchmarks.brawl import POLL, brawl
 from benchmarks.duel import HOLD, NAME, Held, duel, now
 from benchmarks.overheard import overhear
 from benchmarks.rounds import Work
@@ -132,6 +133,12 @@ def _redis_py(pipe: Connection, _side: int, url: str) -> None:
         duel(pipe, acquire, lambda lock: lock.release())
 
 
+def _polling(pipe: Connection, url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        lock: Lock = client.lock("fight of redis-py", timeout=TTL, sleep=POLL)
+        brawl(pipe, lock.acquire, lambda _: lock.release())
+
+
 def _publish(pipe: Connection, side: int, url: str) -> None:
     """The unit: one side publishes on a raw socket, the other sits in a receive."""
     with plain_socket(url) as sock:
@@ -177,5 +184,6 @@ AGAINST = Against(
     floor="raw",
     unit=("publish", _publish),
     tasks=task_pairs,
+    polling={"redis-py": _polling},
     leases=100_000,
 )
