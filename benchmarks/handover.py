@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 
 from benchmarks.rounds import Work, cpu_us, fitted, interleave, rate, ratio
 from benchmarks.stage import Result, Stage
@@ -15,33 +15,33 @@ from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
 from lockfast.url import Target
 
-NAMES = 16
 TTL = 30.0
 PATIENCE = 60.0  # seconds for one turn: a waiter that is never woken must not hang the benchmark
 WITH, WITHOUT = "with waiters", "without waiters"
 
 
 def run(stage: Stage) -> Result:
-    side = stage.against
-    with (side.slow or side.start)() as server, asyncio.Runner() as runner:
-        works = {WITH: _work(runner, server.url, _over), WITHOUT: _work(runner, server.url, _again)}
-        turns = {
-            name: fitted(work, stage.pick(0.5, 0.1), NAMES) for name, (work, _) in works.items()
-        }
+    side, names = stage.against, stage.count(16, 4)
+    with ExitStack() as stack:
+        server = stack.enter_context((side.slow or side.start)())
+        runner = stack.enter_context(asyncio.Runner())
+        parties = [Party(server.url, f"handover {number}") for number in range(names)]
+        for party in parties:
+            stack.callback(party.close, runner)
+        works = {WITH: _work(runner, parties, _over), WITHOUT: _work(runner, parties, _again)}
+        turns = {name: fitted(work, stage.pick(0.5, 0.1), names) for name, work in works.items()}
         results = interleave(turns, stage.count(20, 2), stage.say)
-        for _, close in works.values():
-            runner.run(close())
     rates = {name: round(rate(turns), 1) for name, turns in results.items()}
     cpus = {name: round(cpu_us(turns), 1) for name, turns in results.items()}
     share = round(ratio(results[WITH], results[WITHOUT]), 3)
     return Result(
         figures={
             "ratio_to_without_waiters": share,
-            "names": NAMES,
+            "names": names,
             "per_second": rates,
             "cpu_us": cpus,
         },
-        head=(f"{NAMES} locks", "acquisitions/s", "of without", "CPU µs each"),
+        head=(f"{names} locks", "acquisitions/s", "of without", "CPU µs each"),
         rows=[
             (name, f"{rates[name]:,}", f"{of:.2f}", f"{cpus[name]:.0f}")
             for name, of in ((WITH, share), (WITHOUT, 1.0))
@@ -76,6 +76,13 @@ class Party:
         engine.claim = claim  # type: ignore[method-assign]  # see above
         return engine
 
+    def close(self, runner: asyncio.Runner) -> None:
+        runner.run(self.client.close())
+
+
+Loop = Callable[[Party, int], Coroutine[None, None, None]]
+"""Acquires a party's lock so many times."""
+
 
 async def _over(party: Party, count: int) -> None:
     """Hand the lock over so many times: release it when the next task waits for it."""
@@ -98,22 +105,9 @@ async def _again(party: Party, count: int) -> None:
     await lease.release()
 
 
-def _work(
-    runner: asyncio.Runner, url: str, loop: Callable[[Party, int], Coroutine[None, None, None]]
-) -> tuple[Work, Callable[[], Coroutine[None, None, None]]]:
-    """Open a client for each name, and return the work and what closes them."""
-    stack = AsyncExitStack()
-
-    async def opened() -> list[Party]:
-        parties = [Party(url, f"{loop.__name__} {number}") for number in range(NAMES)]
-        for party in parties:
-            await stack.enter_async_context(party.client)
-        return parties
-
-    parties = runner.run(opened())
-
+def _work(runner: asyncio.Runner, parties: Sequence[Party], loop: Loop) -> Work:
     async def all_of_them(count: int) -> None:
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(loop(party, count) for party in parties))
 
-    return (lambda count: runner.run(all_of_them(count // NAMES))), stack.aclose
+    return lambda count: runner.run(all_of_them(count // len(parties)))
