@@ -33,7 +33,7 @@ class Turn(NamedTuple):
 def run(stage: Stage) -> Result:
     """Measure. The peer is the engine's own that polls, or else lockfast's `try_acquire`."""
     side = stage.against
-    processes, seconds = stage.count(16, 4), stage.pick(3.0, 0.4)
+    processes, seconds = stage.count(16, 3), stage.pick(3.0, 0.4)
     peers: dict[str, Main] = side.polling or {"polling": _polling}
     with side.start() as server, ExitStack() as stack:
         turns = {

@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 def run(stage: Stage) -> Result:
     side = stage.against
     leases = stage.count(side.leases, side.leases // 50)
-    ttl, seconds = stage.pick(30.0, 4.5), stage.pick(90.0, 2.5)
+    ttl, seconds = stage.pick(30.0, 12.0), stage.pick(90.0, 4.5)
     with side.start() as server, worker(_holder, server.url, leases, ttl) as pipe:
         stage.say(f"acquiring {leases:,} leases of {ttl:g} s")
         pipe.send("acquire")
