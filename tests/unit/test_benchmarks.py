@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS, ON_EVERY_ENGINE
 from benchmarks.against import ENGINES
 from benchmarks.stage import cpu_of
 
@@ -175,6 +176,14 @@ def test_the_cpu_time_of_a_server_has_that_of_its_children() -> None:
             spent = cpu_of([parent.pid])
             os.killpg(parent.pid, signal.SIGKILL)
         assert spent >= 0.3, code
+
+
+def test_make_runs_all_of_them() -> None:
+    lines = (ROOT / "Makefile").read_text("utf-8").splitlines()
+    named = dict(line.split(" := ") for line in lines if " := " in line)
+    assert tuple(named["BENCHMARKS"].split()) == BENCHMARKS
+    assert tuple(named["ON_EVERY_ENGINE"].split()) == ON_EVERY_ENGINE
+    assert set(BENCHMARKS) == set(PROMISED)
 
 
 def test_what_is_measured_on_redis_alone_says_so() -> None:
