@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from lockfast import aio
 from lockfast.engines.etcd.claim_batch import ClaimBatch
 from lockfast.engines.etcd.messages import TXN
 from lockfast.errors import EngineRefused, EngineUnavailable, KindMismatch
@@ -16,6 +18,7 @@ from lockfast.testing.harness.mode import MODES
 from lockfast.testing.harness.stage import Actor
 from tests.contract.benches import EtcdBench
 from tests.contract.etcd_requests import Requests, waiters_lease
+from tests.contract.raw import raw
 from tests.servers import EtcdCluster
 
 NUMBER = 20
@@ -393,3 +396,43 @@ def test_a_claim_that_is_too_late_when_its_session_is_open_is_not_sent(stage: St
         assert await actor.entries(asks[3].shape.name) == []
 
     stage.mode.run(play())
+
+
+def test_tasks_that_are_cancelled_fail_no_other_task_of_their_call(cluster: EtcdCluster) -> None:
+    """Each of them in turn is the one that sends the call for the others."""
+
+    async def play() -> None:
+        async with aio.connect(cluster.url) as client:
+            await (await client.lock("first", ttl=30.0).acquire()).release()
+            wire = raw(client)._transport
+            call, most = wire.call, [0]
+
+            async def slowly(method: str, request: bytes, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+                most[0] = max(most[0], request.count(b"lockfast/claim/name"))
+                await asyncio.sleep(0.05)
+                reply: bytes = await call(method, request, *args, **kwargs)
+                return reply
+
+            wire.call = slowly
+
+            async def acquired(lock: aio.AsyncLock) -> aio.AsyncLease:
+                return await lock.acquire(timeout=10)
+
+            locks = [client.lock(f"name {number}", ttl=30.0) for number in range(NUMBER)]
+            for delay in (0.0, 0.02, 0.06, 0.1):
+                most[0] = 0
+                tasks = [asyncio.create_task(acquired(lock)) for lock in locks]
+                await asyncio.sleep(delay)
+                for task in tasks[::3]:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+                others = [each for place, each in enumerate(ended) if place % 3]
+                assert all(isinstance(each, aio.AsyncLease) for each in others), others
+                for lease in ended:
+                    if isinstance(lease, aio.AsyncLease):
+                        await lease.release()
+                assert most[0] > 2  # conditions and puts of several claims in one request
+                for lock in locks:  # those that were cancelled hold nothing
+                    await (await lock.acquire(timeout=10)).release()
+
+    asyncio.run(play())
