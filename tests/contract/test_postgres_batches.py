@@ -207,7 +207,13 @@ def test_batches_at_the_same_time_neither_deadlock_nor_let_two_in(server: Postgr
             while time.monotonic() < stop:
                 order = secrets.SystemRandom().sample(names, 6)
                 asks = [
-                    Ask(secrets.token_hex(16), Shape(name, TTL), False, now() + 9.0, b"")
+                    Ask(
+                        secrets.token_hex(16),
+                        Shape(name, TTL),
+                        queue=False,
+                        not_after=now() + 9.0,
+                        payload=b"",
+                    )
                     for name in order
                 ]
                 found = drive(engine.claim_all(asks, now() + 9.0))
@@ -252,7 +258,14 @@ def test_a_claim_twice_on_one_name_in_one_batch_lets_one_in(server: Postgres) ->
     PostgresBench(server).wipe()
     engine = opened(server, "app")
     asks = [
-        Ask(secrets.token_hex(16), Shape("twice", TTL), True, now() + 9.0, b"") for _ in range(3)
+        Ask(
+            secrets.token_hex(16),
+            Shape("twice", TTL),
+            queue=True,
+            not_after=now() + 9.0,
+            payload=b"",
+        )
+        for _ in range(3)
     ]
     try:
         found = drive(engine.claim_all([*asks, asks[0]], now() + 9.0))
@@ -268,7 +281,10 @@ def test_a_claim_twice_on_one_name_in_one_batch_lets_one_in(server: Postgres) ->
 def test_one_id_on_two_names_of_one_batch_is_granted_once(server: Postgres) -> None:
     PostgresBench(server).wipe()
     engine, id_ = opened(server, "app"), secrets.token_hex(16)
-    asks = [Ask(id_, Shape(name, TTL), True, now() + 9.0, b"") for name in ("one", "two")]
+    asks = [
+        Ask(id_, Shape(name, TTL), queue=True, not_after=now() + 9.0, payload=b"")
+        for name in ("one", "two")
+    ]
     try:
         found = drive(engine.claim_all(asks, now() + 9.0))
         assert sum(isinstance(each, Standing) for each in found) == 1
@@ -278,17 +294,31 @@ def test_one_id_on_two_names_of_one_batch_is_granted_once(server: Postgres) -> N
         drive(engine.close())
 
 
+def set_last(server: Postgres, ticket: int) -> None:
+    """Say that a bucket has minted that ticket."""
+    with server.connect() as connection:
+        connection.execute(
+            "UPDATE lockfast.bucket SET last = %s WHERE b = %s", [ticket, bucket("a")]
+        )
+
+
 def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
     """Also for a claim that waits: a second ticket would be a second write of its bucket."""
     PostgresBench(server).wipe()
     engine = opened(server, "app")
     same = NAMES[2:]  # of one bucket
     # The tickets of a bucket that is ahead of the clock are consecutive.
-    server.command(f"UPDATE lockfast.bucket SET last = 2^52 WHERE b = {bucket('a')}")
+    set_last(server, 2**52)
     try:
         for first in (True, False):
             asks = [
-                Ask(secrets.token_hex(16), Shape(name, TTL), True, now() + 9.0, b"")
+                Ask(
+                    secrets.token_hex(16),
+                    Shape(name, TTL),
+                    queue=True,
+                    not_after=now() + 9.0,
+                    payload=b"",
+                )
                 for name in same
             ]
             found = drive(engine.claim_all(asks, now() + 9.0))
@@ -297,7 +327,7 @@ def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
             assert tickets == list(range(begin, begin + len(same)))
     finally:
         drive(engine.close())
-        server.command(f"UPDATE lockfast.bucket SET last = 0 WHERE b = {bucket('a')}")
+        set_last(server, 0)
 
 
 def test_one_value_that_is_no_claim_refuses_the_batch_and_changes_nothing(server: Postgres) -> None:

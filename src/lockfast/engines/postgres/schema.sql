@@ -22,6 +22,10 @@
 -- follow one by one. PL/pgSQL prepares each of its expressions anew in every transaction, so the short way has
 -- few of them.
 --
+-- The functions also set what a session could set otherwise. Without index scans, a query would read whole
+-- tables, and PostgreSQL would compile it first. A plan for the values of one call would be made anew for each
+-- call, because a list of one id looks cheaper than the list that a generic plan is made for.
+--
 -- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
 -- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
@@ -642,7 +646,7 @@ CREATE OR REPLACE FUNCTION lockfast.claim_v2(
   p_wait_ttl bigint, p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_b      integer := lockfast.bucket_v1(p_name);
   v_line   text := lockfast.line_v1();
@@ -698,7 +702,7 @@ CREATE OR REPLACE FUNCTION lockfast.claims_v2(
   p_payloads bytea[], p_words text[]
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_line  text := lockfast.line_v1();
   v_bs    integer[];
@@ -779,7 +783,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.renew_v2(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bs    integer[] := ARRAY(SELECT lockfast.bucket_v1(a.name) FROM unnest(p_names) a(name));
   v_now   bigint;
@@ -841,7 +845,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.resign_v2(p_names bytea[], p_ids text[], p_untils bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bs      integer[];
   v_now     bigint;
@@ -931,7 +935,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.record_v2(p_name bytea, p_id text, p_record bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now   bigint := lockfast.micros_v1();
   v_owner name;
@@ -958,7 +962,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.records_v2(p_name bytea) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   RETURN QUERY
     SELECT encode(k.record, 'hex') FROM lockfast.broken k
@@ -976,7 +980,7 @@ CREATE OR REPLACE FUNCTION lockfast.show_v2(
   o_capacity integer, o_left bigint, o_payload text
 ) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now bigint := lockfast.micros_v1();
 BEGIN
