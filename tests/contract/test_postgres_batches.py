@@ -346,3 +346,33 @@ def test_one_value_that_is_no_claim_refuses_the_batch_and_changes_nothing(server
         row = connection.execute((call % 1).encode()).fetchone()
         assert row is not None
         assert [line.split()[2] for line in row[0].split("\n")] == ["t", "t"]
+
+
+def test_a_bucket_that_somebody_deleted_refuses_everything(server: Postgres) -> None:
+    """Without its row nothing keeps two transactions apart."""
+    PostgresBench(server).wipe()
+    engine = opened(server, "app")
+    held, other = (
+        Ask(secrets.token_hex(16), Shape(name, TTL), queue=True, not_after=now() + 9.0, payload=b"")
+        for name in ("a", "b")
+    )
+    try:
+        assert drive(engine.claim(held, now() + 9.0)) is not None
+        with server.connect() as connection:
+            connection.execute("DELETE FROM lockfast.bucket WHERE b = %s", [bucket("a")])
+        for call in (
+            engine.claim(held, now() + 9.0),
+            engine.claim_all([other, held], now() + 9.0),
+            engine.renew([held], now() + 9.0),
+            engine.renew([other, held], now() + 9.0),
+            engine.resign([held], now() + 9.0, doubt=False),
+            engine.resign([other, held], now() + 9.0, doubt=False),
+        ):
+            with pytest.raises(EngineRefused, match=r"lost.*install\(url\)"):
+                drive(call)
+        install(server.url)
+        assert drive(engine.claim_all([other], now() + 9.0)) != [None]
+        assert drive(engine.resign([held, other], now() + 9.0, doubt=False)) == [True, True]
+    finally:
+        install(server.url)
+        drive(engine.close())

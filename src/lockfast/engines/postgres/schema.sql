@@ -425,14 +425,15 @@ $$;
 -- Lock several buckets, in the order of their numbers, so that two calls cannot deadlock. Return the time.
 CREATE OR REPLACE FUNCTION lockfast.lock_all_v2(p_bs integer[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-  v_locked integer[];
+  v_locked bigint;
   v_seen   bigint;
   v_now    bigint;
   v_b      integer;
 BEGIN
-  SELECT array_agg(k.b), max(k.seen) INTO v_locked, v_seen
+  SELECT count(*), max(k.seen) INTO v_locked, v_seen
   FROM (SELECT l.b, l.seen FROM lockfast.bucket l WHERE l.b = ANY (p_bs) ORDER BY l.b FOR NO KEY UPDATE) k;
-  IF v_locked @> p_bs IS NOT TRUE THEN
+  -- A name that is NULL counts as a bucket that is lost.
+  IF v_locked <> (SELECT count(DISTINCT coalesce(a.b, -1)) FROM unnest(p_bs) a(b)) THEN
     RAISE EXCEPTION 'lockfast.bucket has lost one of its rows %', p_bs USING ERRCODE = 'undefined_table';
   END IF;
   v_now := lockfast.micros_v1();
@@ -868,7 +869,7 @@ BEGIN
     -- Not "=" for the name: the planner might use it to find the row, and the id alone must do that.
     DELETE FROM lockfast.claim c
     WHERE c.id = p_ids[1] AND c.name IS NOT DISTINCT FROM p_names[1] AND p_untils[1] IS NULL
-      AND c.kind BETWEEN 1 AND 3 AND c.expires > v_now AND c.owner = session_user
+      AND c.kind BETWEEN 1 AND 3 AND c.expires > v_now AND c.owner = session_user AND v_seen IS NOT NULL
       AND NOT EXISTS (SELECT FROM lockfast.claim o WHERE o.name = p_names[1] AND o.id <> p_ids[1]);
     IF FOUND THEN
       RETURN 't';
