@@ -342,23 +342,30 @@ BEGIN
   v_tail.held := v_tail.held - p_held;
   IF v_tail.waits THEN
     FOR v_claim IN
-      SELECT c.id, c.kind, c.capacity, c.weight, c.word FROM lockfast.claim c
+      SELECT c.id, c.kind, c.capacity, c.weight, c.word, c.ticket FROM lockfast.claim c
       WHERE c.name = p_name AND c.waits ORDER BY c.waits, c.ticket
     LOOP
       EXIT WHEN v_claim.kind NOT BETWEEN 1 AND 3 OR v_tail.held + v_claim.weight > v_claim.capacity;
-      UPDATE lockfast.claim SET waits = false WHERE id = v_claim.id;
       v_tail.waiting := v_tail.waiting - 1;
       v_tail.held := v_tail.held + v_claim.weight;
-      IF v_floor IS NULL THEN
+      IF v_floor IS NULL AND v_tail.claims = 1 THEN
+        v_floor := v_claim.ticket;
+      ELSIF v_floor IS NULL THEN
         SELECT c.ticket INTO v_floor FROM lockfast.claim c
         WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
+      END IF;
+      IF v_claim.id = v_tail.id THEN
+        v_tail.waits := false; -- written below, together with the totals
+      ELSE
+        UPDATE lockfast.claim SET waits = false WHERE id = v_claim.id;
       END IF;
       v_notes := v_notes || concat_ws(' ', v_claim.id, v_floor,
         -- Not convert_to: a word without a form in UTF8 would raise an error, and nobody could leave.
         encode(sha256((replace(v_claim.word, chr(92), '') || ' ' || v_floor)::bytea), 'hex'));
     END LOOP;
   END IF;
-  UPDATE lockfast.claim SET claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
+  UPDATE lockfast.claim
+  SET waits = v_tail.waits, claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
   WHERE id = v_tail.id;
   RETURN v_notes;
 END
@@ -578,15 +585,24 @@ DECLARE
   v_tail  lockfast.claim;
   v_head  lockfast.claim;
   v_fits  boolean := true;
+  v_tombs boolean;
+  v_old   boolean;
 BEGIN
-  IF p_now > p_late
-    OR EXISTS (
-      SELECT FROM lockfast.tombstone t
-      WHERE t.id = p_id AND t.until > p_now AND lockfast.may_v1(t.owner, session_user)
-    ) THEN
+  IF p_now > p_late THEN
     RETURN p_now;
   END IF;
-  PERFORM lockfast.sweep_v2(p_b, p_now);
+  SELECT EXISTS (SELECT FROM lockfast.tombstone t WHERE t.b = p_b),
+    EXISTS (SELECT FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now)
+  INTO v_tombs, v_old;
+  IF v_tombs AND EXISTS (
+    SELECT FROM lockfast.tombstone t
+    WHERE t.id = p_id AND t.until > p_now AND lockfast.may_v1(t.owner, session_user)
+  ) THEN
+    RETURN p_now;
+  END IF;
+  IF v_tombs OR v_old THEN
+    PERFORM lockfast.sweep_v2(p_b, p_now);
+  END IF;
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
   IF FOUND THEN
@@ -629,6 +645,11 @@ BEGIN
   END IF;
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', p_now, p_ticket, true, p_ttl, 0, 0, p_ticket);
+  END IF;
+  IF v_tail.claims = 1 AND NOT v_tail.waits AND NOT v_fits THEN -- the first waiter behind one holder
+    RETURN concat_ws(' ', p_now, p_ticket, false, p_wait_ttl, 1, 0, v_tail.ticket,
+      (SELECT c.expires FROM lockfast.claim c WHERE c.b = p_b ORDER BY c.expires LIMIT 1) - p_now,
+      v_tail.id, v_tail.ticket, encode(v_tail.payload, 'hex'));
   END IF;
   RETURN p_now || ' ' || lockfast.standing_v2(p_name, p_id, p_now);
 END
