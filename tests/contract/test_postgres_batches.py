@@ -43,10 +43,12 @@ SHAPES += [(Kind.SEMAPHORE, 2, 1), (Kind.SEMAPHORE, 3, 2)]
 
 asked = st.tuples(st.sampled_from(NAMES), st.sampled_from(SHAPES), st.booleans())
 step = st.tuples(
-    st.sampled_from(["claim", "claim", "claim", "retry", "renew", "resign", "resign", "doubt"]),
+    st.sampled_from(
+        ["claim", "claim", "claim", "retry", "retry", "renew", "resign", "resign", "break", "doubt"]
+    ),
     st.sampled_from([0, 1]),
     st.lists(asked, min_size=1, max_size=6),
-    st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    st.lists(st.integers(0, 11), min_size=1, max_size=6),
 )
 
 
@@ -91,8 +93,9 @@ class Both:
         self._claim(role, asks)
 
     def chosen(self, picks: list[int]) -> list[Ask]:
-        """Give some claims, each once. Those of one call differ in their ids."""
-        some = [self._asks[pick % len(self._asks)] for pick in picks] if self._asks else []
+        """Give some of the last claims, each once. Those of one call differ in their ids."""
+        last = self._asks[-12:]
+        some = [last[pick % len(last)] for pick in picks] if last else []
         return list({ask.id: ask for ask in some}.values())
 
     def retry(self, role: int, asks: list[Ask]) -> None:
@@ -144,10 +147,14 @@ class Both:
                 self._compare(ask, theirs, ours)
 
     def resign(self, role: int, asks: list[Ask], *, doubt: bool) -> None:
-        if doubt:  # the tombstone of a stranger does not count, and the model knows no roles
-            asks = [ask for ask in asks if self._roles[ask.id] == role]
-            if not asks:
-                return
+        own = [ask for ask in asks if self._roles[ask.id] == role]
+        if own:
+            self.break_(role, own, doubt=doubt)
+
+    def break_(self, role: int, asks: list[Ask], *, doubt: bool = False) -> None:
+        """Resign claims of any role. Not in doubt: the tombstone of a stranger does not count, and
+        the model knows no roles.
+        """
         foreign = [ask for ask in asks if self._roles[ask.id] != role and self._lives(ask)]
         sent = self._engines[role].resign(asks, now() + 30.0, doubt=doubt)
         if foreign:
@@ -188,6 +195,8 @@ def test_batches_of_two_roles_do_what_the_reference_model_does(
             both.retry(role, chosen)
         elif chosen and kind == "renew":
             both.renew(role, chosen)
+        elif chosen and kind == "break":
+            both.break_(role, chosen)
         elif chosen:
             both.resign(role, chosen, doubt=kind == "doubt")
         both.compare_queues()
