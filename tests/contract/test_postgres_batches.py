@@ -44,7 +44,7 @@ SHAPES += [(Kind.SEMAPHORE, 2, 1), (Kind.SEMAPHORE, 3, 2)]
 asked = st.tuples(st.sampled_from(NAMES), st.sampled_from(SHAPES), st.booleans())
 step = st.tuples(
     st.sampled_from(
-        ["claim", "claim", "claim", "retry", "retry", "renew", "resign", "resign", "break", "doubt"]
+        ["claim", "claim", "claim", "retry", "renew", "resign", "resign", "leave", "break", "doubt"]
     ),
     st.sampled_from([0, 1]),
     st.lists(asked, min_size=1, max_size=6),
@@ -150,6 +150,20 @@ class Both:
         own = [ask for ask in asks if self._roles[ask.id] == role]
         if own:
             self.break_(role, own, doubt=doubt)
+        if own and doubt:  # a copy that arrives late
+            until = now() + 30.0
+            assert drive(self._engines[role].claim_all(own, until)) == [None] * len(own)
+            assert drive(self._engines[role].claim(own[0], until)) is None
+
+    def leave(self, role: int) -> None:
+        """Resign all that the role holds, in one call."""
+        held = {
+            entry.id
+            for name in NAMES
+            for entry in self._model.entries(name, now())
+            if entry.granted
+        }
+        self.resign(role, [ask for ask in self._asks if ask.id in held], doubt=False)
 
     def break_(self, role: int, asks: list[Ask], *, doubt: bool = False) -> None:
         """Resign claims of any role. Not in doubt: the tombstone of a stranger does not count, and
@@ -165,6 +179,11 @@ class Both:
         assert theirs == [self._model.resign(ask, now(), doubt=doubt) for ask in asks]
 
     def compare_queues(self) -> None:
+        """Compare what `inspect` shows, and what a renewal of all that lives reports."""
+        for role in range(2):
+            live = [ask for ask in self._asks if self._roles[ask.id] == role and self._lives(ask)]
+            if live:
+                self.renew(role, live)
         for name in NAMES:
             page = drive(self._engines[0].inspect(name, None, exact=True))
             ours = self._model.entries(name, now())
@@ -195,6 +214,8 @@ def test_batches_of_two_roles_do_what_the_reference_model_does(
             both.retry(role, chosen)
         elif chosen and kind == "renew":
             both.renew(role, chosen)
+        elif kind == "leave":
+            both.leave(role)
         elif chosen and kind == "break":
             both.break_(role, chosen)
         elif chosen:
