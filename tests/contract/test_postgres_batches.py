@@ -43,10 +43,12 @@ SHAPES += [(Kind.SEMAPHORE, 2, 1), (Kind.SEMAPHORE, 3, 2)]
 
 asked = st.tuples(st.sampled_from(NAMES), st.sampled_from(SHAPES), st.booleans())
 step = st.tuples(
-    st.sampled_from(["claim", "claim", "claim", "retry", "renew", "resign", "resign", "doubt"]),
+    st.sampled_from(
+        ["claim", "claim", "claim", "retry", "renew", "resign", "resign", "leave", "break", "doubt"]
+    ),
     st.sampled_from([0, 1]),
     st.lists(asked, min_size=1, max_size=6),
-    st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    st.lists(st.integers(0, 11), min_size=1, max_size=6),
 )
 
 
@@ -91,8 +93,9 @@ class Both:
         self._claim(role, asks)
 
     def chosen(self, picks: list[int]) -> list[Ask]:
-        """Give some claims, each once. Those of one call differ in their ids."""
-        some = [self._asks[pick % len(self._asks)] for pick in picks] if self._asks else []
+        """Give some of the last claims, each once. Those of one call differ in their ids."""
+        last = self._asks[-12:]
+        some = [last[pick % len(last)] for pick in picks] if last else []
         return list({ask.id: ask for ask in some}.values())
 
     def retry(self, role: int, asks: list[Ask]) -> None:
@@ -144,10 +147,28 @@ class Both:
                 self._compare(ask, theirs, ours)
 
     def resign(self, role: int, asks: list[Ask], *, doubt: bool) -> None:
-        if doubt:  # the tombstone of a stranger does not count, and the model knows no roles
-            asks = [ask for ask in asks if self._roles[ask.id] == role]
-            if not asks:
-                return
+        own = [ask for ask in asks if self._roles[ask.id] == role]
+        if own:
+            self.break_(role, own, doubt=doubt)
+        if own and doubt:  # a copy that arrives late
+            until = now() + 30.0
+            assert drive(self._engines[role].claim_all(own, until)) == [None] * len(own)
+            assert drive(self._engines[role].claim(own[0], until)) is None
+
+    def leave(self, role: int) -> None:
+        """Resign all that the role holds, in one call."""
+        held = {
+            entry.id
+            for name in NAMES
+            for entry in self._model.entries(name, now())
+            if entry.granted
+        }
+        self.resign(role, [ask for ask in self._asks if ask.id in held], doubt=False)
+
+    def break_(self, role: int, asks: list[Ask], *, doubt: bool = False) -> None:
+        """Resign claims of any role. Not in doubt: the tombstone of a stranger does not count, and
+        the model knows no roles.
+        """
         foreign = [ask for ask in asks if self._roles[ask.id] != role and self._lives(ask)]
         sent = self._engines[role].resign(asks, now() + 30.0, doubt=doubt)
         if foreign:
@@ -158,6 +179,11 @@ class Both:
         assert theirs == [self._model.resign(ask, now(), doubt=doubt) for ask in asks]
 
     def compare_queues(self) -> None:
+        """Compare what `inspect` shows, and what a renewal of all that lives reports."""
+        for role in range(2):
+            live = [ask for ask in self._asks if self._roles[ask.id] == role and self._lives(ask)]
+            if live:
+                self.renew(role, live)
         for name in NAMES:
             page = drive(self._engines[0].inspect(name, None, exact=True))
             ours = self._model.entries(name, now())
@@ -188,6 +214,10 @@ def test_batches_of_two_roles_do_what_the_reference_model_does(
             both.retry(role, chosen)
         elif chosen and kind == "renew":
             both.renew(role, chosen)
+        elif kind == "leave":
+            both.leave(role)
+        elif chosen and kind == "break":
+            both.break_(role, chosen)
         elif chosen:
             both.resign(role, chosen, doubt=kind == "doubt")
         both.compare_queues()
@@ -207,7 +237,13 @@ def test_batches_at_the_same_time_neither_deadlock_nor_let_two_in(server: Postgr
             while time.monotonic() < stop:
                 order = secrets.SystemRandom().sample(names, 6)
                 asks = [
-                    Ask(secrets.token_hex(16), Shape(name, TTL), False, now() + 9.0, b"")
+                    Ask(
+                        secrets.token_hex(16),
+                        Shape(name, TTL),
+                        queue=False,
+                        not_after=now() + 9.0,
+                        payload=b"",
+                    )
                     for name in order
                 ]
                 found = drive(engine.claim_all(asks, now() + 9.0))
@@ -252,7 +288,14 @@ def test_a_claim_twice_on_one_name_in_one_batch_lets_one_in(server: Postgres) ->
     PostgresBench(server).wipe()
     engine = opened(server, "app")
     asks = [
-        Ask(secrets.token_hex(16), Shape("twice", TTL), True, now() + 9.0, b"") for _ in range(3)
+        Ask(
+            secrets.token_hex(16),
+            Shape("twice", TTL),
+            queue=True,
+            not_after=now() + 9.0,
+            payload=b"",
+        )
+        for _ in range(3)
     ]
     try:
         found = drive(engine.claim_all([*asks, asks[0]], now() + 9.0))
@@ -268,7 +311,10 @@ def test_a_claim_twice_on_one_name_in_one_batch_lets_one_in(server: Postgres) ->
 def test_one_id_on_two_names_of_one_batch_is_granted_once(server: Postgres) -> None:
     PostgresBench(server).wipe()
     engine, id_ = opened(server, "app"), secrets.token_hex(16)
-    asks = [Ask(id_, Shape(name, TTL), True, now() + 9.0, b"") for name in ("one", "two")]
+    asks = [
+        Ask(id_, Shape(name, TTL), queue=True, not_after=now() + 9.0, payload=b"")
+        for name in ("one", "two")
+    ]
     try:
         found = drive(engine.claim_all(asks, now() + 9.0))
         assert sum(isinstance(each, Standing) for each in found) == 1
@@ -278,17 +324,31 @@ def test_one_id_on_two_names_of_one_batch_is_granted_once(server: Postgres) -> N
         drive(engine.close())
 
 
+def set_last(server: Postgres, ticket: int) -> None:
+    """Say that a bucket has minted that ticket."""
+    with server.connect() as connection:
+        connection.execute(
+            "UPDATE lockfast.bucket SET last = %s WHERE b = %s", [ticket, bucket("a")]
+        )
+
+
 def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
     """Also for a claim that waits: a second ticket would be a second write of its bucket."""
     PostgresBench(server).wipe()
     engine = opened(server, "app")
     same = NAMES[2:]  # of one bucket
     # The tickets of a bucket that is ahead of the clock are consecutive.
-    server.command(f"UPDATE lockfast.bucket SET last = 2^52 WHERE b = {bucket('a')}")
+    set_last(server, 2**52)
     try:
         for first in (True, False):
             asks = [
-                Ask(secrets.token_hex(16), Shape(name, TTL), True, now() + 9.0, b"")
+                Ask(
+                    secrets.token_hex(16),
+                    Shape(name, TTL),
+                    queue=True,
+                    not_after=now() + 9.0,
+                    payload=b"",
+                )
                 for name in same
             ]
             found = drive(engine.claim_all(asks, now() + 9.0))
@@ -297,7 +357,7 @@ def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
             assert tickets == list(range(begin, begin + len(same)))
     finally:
         drive(engine.close())
-        server.command(f"UPDATE lockfast.bucket SET last = 0 WHERE b = {bucket('a')}")
+        set_last(server, 0)
 
 
 def test_one_value_that_is_no_claim_refuses_the_batch_and_changes_nothing(server: Postgres) -> None:
@@ -316,3 +376,33 @@ def test_one_value_that_is_no_claim_refuses_the_batch_and_changes_nothing(server
         row = connection.execute((call % 1).encode()).fetchone()
         assert row is not None
         assert [line.split()[2] for line in row[0].split("\n")] == ["t", "t"]
+
+
+def test_a_bucket_that_somebody_deleted_refuses_everything(server: Postgres) -> None:
+    """Without its row nothing keeps two transactions apart."""
+    PostgresBench(server).wipe()
+    engine = opened(server, "app")
+    held, other = (
+        Ask(secrets.token_hex(16), Shape(name, TTL), queue=True, not_after=now() + 9.0, payload=b"")
+        for name in ("a", "b")
+    )
+    try:
+        assert drive(engine.claim(held, now() + 9.0)) is not None
+        with server.connect() as connection:
+            connection.execute("DELETE FROM lockfast.bucket WHERE b = %s", [bucket("a")])
+        for call in (
+            engine.claim(held, now() + 9.0),
+            engine.claim_all([other, held], now() + 9.0),
+            engine.renew([held], now() + 9.0),
+            engine.renew([other, held], now() + 9.0),
+            engine.resign([held], now() + 9.0, doubt=False),
+            engine.resign([other, held], now() + 9.0, doubt=False),
+        ):
+            with pytest.raises(EngineRefused, match=r"lost.*install\(url\)"):
+                drive(call)
+        install(server.url)
+        assert drive(engine.claim_all([other], now() + 9.0)) != [None]
+        assert drive(engine.resign([held, other], now() + 9.0, doubt=False)) == [True, True]
+    finally:
+        install(server.url)
+        drive(engine.close())

@@ -22,6 +22,10 @@
 -- follow one by one. PL/pgSQL prepares each of its expressions anew in every transaction, so the short way has
 -- few of them.
 --
+-- The functions also set what a session could set otherwise. Without index scans, a query would read whole
+-- tables, and PostgreSQL would compile it first. A plan for the values of one call would be made anew for each
+-- call, because a list of one id looks cheaper than the list that a generic plan is made for.
+--
 -- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
 -- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
@@ -338,23 +342,30 @@ BEGIN
   v_tail.held := v_tail.held - p_held;
   IF v_tail.waits THEN
     FOR v_claim IN
-      SELECT c.id, c.kind, c.capacity, c.weight, c.word FROM lockfast.claim c
+      SELECT c.id, c.kind, c.capacity, c.weight, c.word, c.ticket FROM lockfast.claim c
       WHERE c.name = p_name AND c.waits ORDER BY c.waits, c.ticket
     LOOP
       EXIT WHEN v_claim.kind NOT BETWEEN 1 AND 3 OR v_tail.held + v_claim.weight > v_claim.capacity;
-      UPDATE lockfast.claim SET waits = false WHERE id = v_claim.id;
       v_tail.waiting := v_tail.waiting - 1;
       v_tail.held := v_tail.held + v_claim.weight;
-      IF v_floor IS NULL THEN
+      IF v_floor IS NULL AND v_tail.claims = 1 THEN
+        v_floor := v_claim.ticket;
+      ELSIF v_floor IS NULL THEN
         SELECT c.ticket INTO v_floor FROM lockfast.claim c
         WHERE c.name = p_name ORDER BY c.waits, c.ticket LIMIT 1;
+      END IF;
+      IF v_claim.id = v_tail.id THEN
+        v_tail.waits := false; -- written below, together with the totals
+      ELSE
+        UPDATE lockfast.claim SET waits = false WHERE id = v_claim.id;
       END IF;
       v_notes := v_notes || concat_ws(' ', v_claim.id, v_floor,
         -- Not convert_to: a word without a form in UTF8 would raise an error, and nobody could leave.
         encode(sha256((replace(v_claim.word, chr(92), '') || ' ' || v_floor)::bytea), 'hex'));
     END LOOP;
   END IF;
-  UPDATE lockfast.claim SET claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
+  UPDATE lockfast.claim
+  SET waits = v_tail.waits, claims = v_tail.claims, waiting = v_tail.waiting, held = v_tail.held
   WHERE id = v_tail.id;
   RETURN v_notes;
 END
@@ -421,14 +432,15 @@ $$;
 -- Lock several buckets, in the order of their numbers, so that two calls cannot deadlock. Return the time.
 CREATE OR REPLACE FUNCTION lockfast.lock_all_v2(p_bs integer[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-  v_locked integer[];
+  v_locked bigint;
   v_seen   bigint;
   v_now    bigint;
   v_b      integer;
 BEGIN
-  SELECT array_agg(k.b), max(k.seen) INTO v_locked, v_seen
+  SELECT count(*), max(k.seen) INTO v_locked, v_seen
   FROM (SELECT l.b, l.seen FROM lockfast.bucket l WHERE l.b = ANY (p_bs) ORDER BY l.b FOR NO KEY UPDATE) k;
-  IF v_locked @> p_bs IS NOT TRUE THEN
+  -- A name that is NULL counts as a bucket that is lost.
+  IF v_locked <> (SELECT count(DISTINCT coalesce(a.b, -1)) FROM unnest(p_bs) a(b)) THEN
     RAISE EXCEPTION 'lockfast.bucket has lost one of its rows %', p_bs USING ERRCODE = 'undefined_table';
   END IF;
   v_now := lockfast.micros_v1();
@@ -573,15 +585,24 @@ DECLARE
   v_tail  lockfast.claim;
   v_head  lockfast.claim;
   v_fits  boolean := true;
+  v_tombs boolean;
+  v_old   boolean;
 BEGIN
-  IF p_now > p_late
-    OR EXISTS (
-      SELECT FROM lockfast.tombstone t
-      WHERE t.id = p_id AND t.until > p_now AND lockfast.may_v1(t.owner, session_user)
-    ) THEN
+  IF p_now > p_late THEN
     RETURN p_now;
   END IF;
-  PERFORM lockfast.sweep_v2(p_b, p_now);
+  SELECT EXISTS (SELECT FROM lockfast.tombstone t WHERE t.b = p_b),
+    EXISTS (SELECT FROM lockfast.claim c WHERE c.b = p_b AND c.expires <= p_now)
+  INTO v_tombs, v_old;
+  IF v_tombs AND EXISTS (
+    SELECT FROM lockfast.tombstone t
+    WHERE t.id = p_id AND t.until > p_now AND lockfast.may_v1(t.owner, session_user)
+  ) THEN
+    RETURN p_now;
+  END IF;
+  IF v_tombs OR v_old THEN
+    PERFORM lockfast.sweep_v2(p_b, p_now);
+  END IF;
   SELECT * INTO v_tail FROM lockfast.claim c
   WHERE c.name = p_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
   IF FOUND THEN
@@ -625,6 +646,11 @@ BEGIN
   IF v_tail.id IS NULL THEN
     RETURN concat_ws(' ', p_now, p_ticket, true, p_ttl, 0, 0, p_ticket);
   END IF;
+  IF v_tail.claims = 1 AND NOT v_tail.waits AND NOT v_fits THEN -- the first waiter behind one holder
+    RETURN concat_ws(' ', p_now, p_ticket, false, p_wait_ttl, 1, 0, v_tail.ticket,
+      (SELECT c.expires FROM lockfast.claim c WHERE c.b = p_b ORDER BY c.expires LIMIT 1) - p_now,
+      v_tail.id, v_tail.ticket, encode(v_tail.payload, 'hex'));
+  END IF;
   RETURN p_now || ' ' || lockfast.standing_v2(p_name, p_id, p_now);
 END
 $$;
@@ -642,7 +668,7 @@ CREATE OR REPLACE FUNCTION lockfast.claim_v2(
   p_wait_ttl bigint, p_queue boolean, p_late bigint, p_base bigint, p_payload bytea, p_word text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_b      integer := lockfast.bucket_v1(p_name);
   v_line   text := lockfast.line_v1();
@@ -698,7 +724,7 @@ CREATE OR REPLACE FUNCTION lockfast.claims_v2(
   p_payloads bytea[], p_words text[]
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_line  text := lockfast.line_v1();
   v_bs    integer[];
@@ -779,7 +805,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.renew_v2(p_names bytea[], p_ids text[]) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bs    integer[] := ARRAY(SELECT lockfast.bucket_v1(a.name) FROM unnest(p_names) a(name));
   v_now   bigint;
@@ -841,7 +867,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.resign_v2(p_names bytea[], p_ids text[], p_untils bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_bs      integer[];
   v_now     bigint;
@@ -864,7 +890,7 @@ BEGIN
     -- Not "=" for the name: the planner might use it to find the row, and the id alone must do that.
     DELETE FROM lockfast.claim c
     WHERE c.id = p_ids[1] AND c.name IS NOT DISTINCT FROM p_names[1] AND p_untils[1] IS NULL
-      AND c.kind BETWEEN 1 AND 3 AND c.expires > v_now AND c.owner = session_user
+      AND c.kind BETWEEN 1 AND 3 AND c.expires > v_now AND c.owner = session_user AND v_seen IS NOT NULL
       AND NOT EXISTS (SELECT FROM lockfast.claim o WHERE o.name = p_names[1] AND o.id <> p_ids[1]);
     IF FOUND THEN
       RETURN 't';
@@ -931,7 +957,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.record_v2(p_name bytea, p_id text, p_record bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now   bigint := lockfast.micros_v1();
   v_owner name;
@@ -958,7 +984,7 @@ $$;
 CREATE OR REPLACE FUNCTION lockfast.records_v2(p_name bytea) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   RETURN QUERY
     SELECT encode(k.record, 'hex') FROM lockfast.broken k
@@ -976,7 +1002,7 @@ CREATE OR REPLACE FUNCTION lockfast.show_v2(
   o_capacity integer, o_left bigint, o_payload text
 ) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
-SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now bigint := lockfast.micros_v1();
 BEGIN
