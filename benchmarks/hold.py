@@ -96,9 +96,11 @@ async def _acquire(client: aio.AsyncClient, leases: int, ttl: float) -> list[aio
     numbers = iter(range(leases))
 
     async def some() -> None:
-        held.extend(
-            [await client.lock(f"hold {number}", ttl=ttl).acquire(timeout=60) for number in numbers]
-        )
+        # One by one: if an acquisition fails, the others must not be dropped, because a warning for
+        # each of them would hide the error.
+        for number in numbers:
+            lease = await client.lock(f"hold {number}", ttl=ttl).acquire(timeout=60)
+            held.append(lease)
 
     await asyncio.gather(*(some() for _ in range(TASKS)))
     return held

@@ -7,15 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from benchmarks import handover
 from benchmarks.__main__ import BENCHMARKS, ON_EVERY_ENGINE
-from benchmarks.against import ENGINES
-from benchmarks.stage import cpu_of
+from benchmarks.against import ENGINES, against
+from benchmarks.stage import Stage, cpu_of
+from tests.servers import Postgres
 
 ROOT = Path(__file__).parents[2]
 PROMISED = {
@@ -156,10 +161,31 @@ def test_a_benchmark_hands_over_the_same_on_every_engine(name: str) -> None:
         assert {engine: figures["lost"] for engine, figures in each.items()} == dict.fromkeys(
             OTHERS, 0
         )
+        leases = {engine: figures["leases"] for engine, figures in each.items()}
+        assert leases == {**dict.fromkeys(OTHERS, 200), "postgres": 400}  # a fiftieth
         spent = {engine for engine, figures in each.items() if figures["server_cpu"]}
         assert spent == set(OTHERS) - {"sqlite"}  # which has no server
     if name == "tasks":
         assert "ratio_to_smallest_durable_function" in each["postgres"]
+
+
+def test_hand_overs_are_measured_where_a_commit_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side, found = against("postgres"), []
+
+    @contextmanager
+    def slow() -> Iterator[Postgres]:
+        assert side.slow is not None
+        with side.slow() as server:
+            found.extend(
+                server.command("SHOW commit_delay") + server.command("SHOW commit_siblings")
+            )
+            yield server
+
+    monkeypatch.setattr(Stage, "against", replace(side, slow=slow))
+    handover.run(Stage("postgres", quick=True))
+    assert found == [("5000",), ("1",)]
 
 
 def test_the_cpu_time_of_a_server_has_that_of_its_children() -> None:
