@@ -193,12 +193,12 @@ class Both:
 
 
 @settings(
-    max_examples=80,
+    max_examples=100,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
-@given(steps=st.lists(step, min_size=1, max_size=15))
+@given(steps=st.lists(step, min_size=8, max_size=20))
 def test_batches_of_two_roles_do_what_the_reference_model_does(
     server: Postgres,
     engines: list[Engine],
