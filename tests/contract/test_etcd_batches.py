@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -400,15 +401,17 @@ def test_a_claim_that_is_too_late_when_its_session_is_open_is_not_sent(stage: St
 
 def test_tasks_that_are_cancelled_fail_no_other_task_of_their_call(cluster: EtcdCluster) -> None:
     """Each of them in turn is the one that sends the call for the others."""
+    cluster.wipe()
 
     async def play() -> None:
         async with aio.connect(cluster.url) as client:
             await (await client.lock("first", ttl=30.0).acquire()).release()
             wire = raw(client)._transport
+            batched = raw(client) is not client._session.engine
             call, most = wire.call, [0]
 
             async def slowly(method: str, request: bytes, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
-                most[0] = max(most[0], request.count(b"lockfast/claim/name"))
+                most[0] = max(most[0], len(set(re.findall(rb"claim/task \d+/", request))))
                 await asyncio.sleep(0.05)
                 reply: bytes = await call(method, request, *args, **kwargs)
                 return reply
@@ -418,7 +421,7 @@ def test_tasks_that_are_cancelled_fail_no_other_task_of_their_call(cluster: Etcd
             async def acquired(lock: aio.AsyncLock) -> aio.AsyncLease:
                 return await lock.acquire(timeout=10)
 
-            locks = [client.lock(f"name {number}", ttl=30.0) for number in range(NUMBER)]
+            locks = [client.lock(f"task {number}", ttl=30.0) for number in range(NUMBER)]
             for delay in (0.0, 0.02, 0.06, 0.1):
                 most[0] = 0
                 tasks = [asyncio.create_task(acquired(lock)) for lock in locks]
@@ -431,7 +434,7 @@ def test_tasks_that_are_cancelled_fail_no_other_task_of_their_call(cluster: Etcd
                 for lease in ended:
                     if isinstance(lease, aio.AsyncLease):
                         await lease.release()
-                assert most[0] > 2  # conditions and puts of several claims in one request
+                assert most[0] > 1 or not batched  # LOCKFAST_TEST_BATCH may say so
                 for lock in locks:  # those that were cancelled hold nothing
                     await (await lock.acquire(timeout=10)).release()
 
