@@ -179,7 +179,7 @@ class Both:
         assert theirs == [self._model.resign(ask, now(), doubt=doubt) for ask in asks]
 
     def compare_queues(self) -> None:
-        """Compare what `inspect` shows, and then what a renewal of all that lives reports. A renewal
+        """Compare what `inspect` shows, then what a renewal of all that lives reports. A renewal
         would mend a queue whose first waiter was not granted.
         """
         for name in NAMES:
