@@ -30,7 +30,7 @@ def _server(stage: Stage) -> Redis:
     return stage.bench.servers[0]
 
 
-async def _queue(actor: Actor, count: int, ttl: float = 60) -> list[tuple[Ask, Standing]]:
+async def _queue(actor: Actor, count: int, ttl: float = 400) -> list[tuple[Ask, Standing]]:
     asks = [actor.ask(ttl=ttl) for _ in range(count)]
     return [(ask, await actor.claim(ask)) for ask in asks]
 
