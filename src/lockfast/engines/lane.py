@@ -1,7 +1,10 @@
 """A lane: collects the requests that arrive while calls of the engine are under way.
 
 They go out together when a call returns. This is group commit: there is no timer, and a request
-that finds the lane free is sent at once, by itself.
+that finds the lane free is sent at once, by itself. After a call that several requests shared, more
+may follow in the same moment, because their callers go on with the replies. So the next request
+does not go by itself then. In asyncio, a call collects its requests when its task starts, which is
+after all callers that were just answered have run.
 
 A signal handler or a finalizer can use the lane between any two bytecodes of it, in the same
 thread, and can wait there for another caller. So a lane has no mutex, which the interrupted thread
@@ -59,13 +62,14 @@ class Lane(Generic[R]):
         self._leading = leading
         self._calls: dict[object, None] = {}  # those that keep others waiting
         self._pending: dict[Entry[R], None] = {}  # in the order of arrival
+        self._shared = False  # whether several requests shared the latest call
 
     def enter(self) -> object | None:
         """Begin a call for one request alone. None if the request must `wait`."""
         if self._leading:
             self._excuse()
         calls = self._calls
-        if self._pending or len(calls) >= self._at_once:
+        if self._pending or self._shared or len(calls) >= self._at_once:
             return None
         call = object()
         calls[call] = None
@@ -105,7 +109,7 @@ class Lane(Generic[R]):
                 event = entry.event = self._runtime.event()  # before it looks: no wake is missed
                 if entry in self._pending and self._may_go(entry):
                     await self._lead(entry)
-                elif not entry.done:
+                if not entry.done:
                     await self._pause(entry, event)
         finally:
             if not entry.done:
@@ -144,7 +148,6 @@ class Lane(Generic[R]):
         try:
             self._leading[me] = call
             self._calls[call] = None
-            self._collect(call)
             await self._runtime.apart(self._go(call))
         except BaseException:  # Ctrl-C, before or while a thread has sent them
             self._drop(call.entries())
@@ -176,11 +179,13 @@ class Lane(Generic[R]):
         """Send requests together, and hand each its own replies, or an error of its own."""
         live: list[Entry[R]] = []
         try:
+            self._collect(call)
             for entry in call.followers:
                 entry.answered(None)
             # The last look before the call: what was given up since must not be sent any more.
             live += [entry for entry in call.batch if not entry.done]
             if live:
+                self._shared = len(live) > 1
                 asks = [ask for entry in live for ask in entry.asks]
                 replies = iter(await self._send(asks, max(map(_deadline, live))))
                 for entry in live:

@@ -127,6 +127,37 @@ def test_requests_that_come_during_calls_go_out_together() -> None:
     play(scene)
 
 
+def test_callers_that_were_answered_together_ask_together_again() -> None:
+    async def scene(engine: Gated, batching: Batching) -> None:
+        async def rounds() -> None:
+            for _ in range(5):
+                one = ask()
+                await batching.claim(one, now() + LONG)
+                await batching.resign([one], now() + LONG, doubt=False)
+
+        async def pulse() -> None:
+            while True:
+                await settle()
+                engine.gate.set()
+                await asyncio.sleep(0)
+                engine.gate.clear()
+
+        gate = asyncio.ensure_future(pulse())
+        await asyncio.gather(*(rounds() for _ in range(SIZE)))
+        gate.cancel()
+        # Only those that came first went by themselves, also the first ones of each group.
+        assert engine.sizes("claim") == [1] * AT_ONCE
+        assert 1 not in engine.sizes("claim_all")
+        assert 1 not in engine.sizes("resign, doubt=False")[2 * AT_ONCE :]
+
+        engine.gate.set()
+        engine.calls.clear()
+        await rounds()  # after them, a request that comes alone goes by itself again
+        assert engine.sizes("claim") == [1] * 4
+
+    play(scene)
+
+
 def test_replies_reach_the_callers_that_asked() -> None:
     async def scene(engine: Gated, batching: Batching) -> None:
         taken = [ask(f"lock {i}") for i in range(SIZE)]
