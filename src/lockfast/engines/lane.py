@@ -147,11 +147,11 @@ class Lane(Generic[R]):
         call = Call(leader, leader.deadline + AGE, self._size)
         try:
             self._leading[me] = call
-            self._calls[call] = None
+            self._calls[call.mark] = None
             await self._runtime.apart(self._go(call))
         except BaseException:  # Ctrl-C, before or while a thread has sent them
             self._drop(call.entries())
-            self.leave(call)
+            self.leave(call.mark)
             raise
         finally:
             if outer is None:
@@ -200,7 +200,7 @@ class Lane(Generic[R]):
             self._drop(call.entries())
             raise
         finally:
-            self.leave(call)
+            self.leave(call.mark)
 
     def _drop(self, entries: Sequence[Entry[R]]) -> None:
         """Fail requests whose leader is gone, or busy elsewhere. They may have been sent."""

@@ -13,7 +13,7 @@ R = TypeVar("R")
 class Call(Generic[R]):
     """A call of the engine that one request leads, and the requests that it carries."""
 
-    __slots__ = ("_latest", "_left", "_taken", "batch", "followers", "leader", "room")
+    __slots__ = ("_latest", "_left", "_taken", "batch", "followers", "leader", "mark", "room")
 
     def __init__(self, leader: Entry[R], latest: float, size: int) -> None:
         """Begin without requests.
@@ -22,6 +22,9 @@ class Call(Generic[R]):
         `size`: how many claims it carries.
         """
         self.leader = leader
+        self.mark = object()
+        """Stands for the call in the lane. Each request remembers the calls before it. If it
+        remembered their requests too, a busy lane would keep every request that it ever had."""
         self.batch: list[Entry[R]] = []
         self.followers: list[Entry[R]] = []
         """Requests that are sent right behind the call, each by itself."""

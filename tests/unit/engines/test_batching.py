@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -573,6 +574,32 @@ def test_a_call_that_never_leaves_is_forgotten() -> None:
         began = now()
         assert (await batching.claim(ask(), now() + LONG)).granted  # type: ignore[union-attr]
         assert now() - began < lane.AGE / 2
+
+    play(scene)
+
+
+def test_a_lane_that_is_never_empty_keeps_no_request_that_has_ended() -> None:
+    """A request remembers the calls before it, and a call has requests that remember others."""
+
+    def alive() -> int:
+        gc.collect()
+        return sum(type(each) is Entry for each in gc.get_objects())
+
+    async def scene(engine: Gated, batching: Batching) -> None:
+        most = AT_ONCE * SIZE
+        tasks = claims(batching, [ask() for _ in range(AT_ONCE + most)])
+        await settle()
+        for _ in range(20):  # as many as are answered arrive while calls are under way
+            engine.gate.set()
+            await asyncio.sleep(0)
+            engine.gate.clear()
+            await settle()
+            tasks = tasks[-most:] + claims(batching, [ask() for _ in range(most)])
+            await settle()
+        assert engine.sizes("claim_all") == [SIZE] * (20 * AT_ONCE)
+        assert alive() <= 2 * most
+        engine.gate.set()
+        await asyncio.gather(*tasks)
 
     play(scene)
 
