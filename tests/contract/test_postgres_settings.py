@@ -103,6 +103,32 @@ def test_a_setting_of_the_session_changes_nothing(server: Postgres, setting: str
         server.command("ALTER ROLE app RESET ALL")
 
 
+def test_no_function_is_compiled_while_it_has_locked_a_bucket(server: Postgres) -> None:
+    """That takes a second, in each call. With sorts disabled, their plans look expensive."""
+    arrays = "'{1,1}', '{1,1}', '{1,1}', '{9000000,9000000}', '{9000000,9000000}', '{t,t}'"
+    calls = [
+        f"SELECT lockfast.claims_v2('{{a,b}}', '{{x,y}}', {arrays}, "
+        "'{4503599627370495,4503599627370495}', 0, '{p,p}', '{w,w}')",
+        "SELECT lockfast.renew_v2('{a,b,a}', '{x,y,z}')",
+        "SELECT lockfast.resign_v2('{a,b,a}', '{x,y,z}', NULL)",
+    ]
+
+    def compiles(connection: psycopg.Connection) -> bool:
+        """Tell whether the compiler was loaded, which is when it is used for the first time."""
+        maps = Path(f"/proc/{connection.info.backend_pid}/maps").read_text(encoding="utf-8")
+        return "llvmjit" in maps
+
+    with psycopg.connect(server.url.replace("postgres@", "app@"), autocommit=True) as connection:
+        connection.execute("SET enable_sort = off")
+        for call in calls:
+            connection.execute(call.encode())
+            assert not compiles(connection), call
+        # The server could have done it, if it has the compiler at all.
+        connection.execute("SELECT n FROM generate_series(1, 3) n ORDER BY random()")
+        (available,) = connection.execute("SELECT pg_jit_available()").fetchall()[0]
+        assert compiles(connection) == available
+
+
 def test_every_reader_that_the_end_of_a_writer_lets_in_is_notified(server: Postgres) -> None:
     engine, prefix = opened(server.url), secrets.token_hex(11)
     writer = ask("many readers", (Kind.READ_WRITE, SHARED, SHARED))
