@@ -298,6 +298,40 @@ def test_a_claim_that_was_given_up_is_dead_although_the_others_fail(stage: Stage
     stage.mode.run(play())
 
 
+def test_a_claim_that_its_caller_repeats_meanwhile_keeps_the_time_of_its_renewals(
+    stage: Stage,
+) -> None:
+    """A signal handler interrupts the thread that sends a call, and its requests are repeated by
+    their own threads. When the handler returns, what the call says is out of date. Its own client
+    once deleted the claim of a holder, and another client was granted the lock.
+    """
+
+    async def play() -> None:
+        holder, actor = stage.actor(), await warmed(stage)
+        held = holder.ask("taken", ttl=60)
+        await holder.claim(held)
+        asks = [actor.ask("free", ttl=60), actor.ask("taken", ttl=4)]
+        engine: Any = actor.engine
+        reading = engine._own.ask
+
+        async def slowly(*args: Any) -> Any:  # noqa: ANN401  # as ask
+            engine._own.ask = reading
+            assert not (await actor.claim(asks[1])).granted
+            await holder.resign(held)
+            for _ in range(7):
+                await stage.mode.sleep(0.4)
+                assert (await actor.renew_one(asks[1])).granted
+            return await reading(*args)
+
+        engine._own.ask = slowly  # reads the queue of the claim that was not put
+        await made(actor, asks)
+        await actor.claim(actor.ask("next", ttl=60))  # deletes what is over
+        assert [entry.id for entry in await actor.entries("taken")] == [asks[1].id]
+        assert (await actor.renew_one(asks[1])).granted
+
+    stage.mode.run(play())
+
+
 # --- claims that are given up before they are sent ------------------------------------------------
 
 
