@@ -298,6 +298,44 @@ def test_a_claim_that_was_given_up_is_dead_although_the_others_fail(stage: Stage
     stage.mode.run(play())
 
 
+def test_a_claim_that_its_caller_repeats_meanwhile_keeps_the_time_of_its_renewals(
+    stage: Stage,
+) -> None:
+    """A signal handler interrupts the thread that sends a call, and its requests are repeated by
+    their own threads. When the handler returns, what the call says is out of date. Its own client
+    once deleted the claim of a holder, and another client was granted the lock.
+    """
+
+    async def play() -> None:
+        holder, actor = stage.actor(), await warmed(stage)
+        held = holder.ask("taken", ttl=60)
+        await holder.claim(held)
+        asks = [actor.ask("free", ttl=60), actor.ask("taken", ttl=4)]
+        engine: Any = actor.engine
+        call = engine._transport.call
+
+        async def slowly(method: str, request: bytes, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            if b"free" not in request:  # it opens a session
+                reply: bytes = await call(method, request, *args, **kwargs)
+                return reply
+            engine._transport.call = call
+            assert not (await actor.claim(asks[1])).granted
+            await holder.resign(held)
+            for _ in range(7):
+                await stage.mode.sleep(0.4)
+                assert (await actor.renew_one(asks[1])).granted
+            late: bytes = await call(method, request, *args, **kwargs)
+            return late
+
+        engine._transport.call = slowly
+        await made(actor, asks)
+        await actor.claim(actor.ask("next", ttl=60))  # deletes what is over
+        assert [entry.id for entry in await actor.entries("taken")] == [asks[1].id]
+        assert (await actor.renew_one(asks[1])).granted
+
+    stage.mode.run(play())
+
+
 # --- claims that are given up before they are sent ------------------------------------------------
 
 

@@ -170,8 +170,7 @@ class Attempt:
             life = shape.ttl if session.size == self.form.size else shape.wait_ttl
             mine.until = min(ask.not_after - shape.wait_ttl + life, session.until)
             if mine.until > self._now:
-                self._own.add(mine)
-                return Entered(mine, queue, revision)
+                return Entered(self._own.add(mine), queue, revision)
         await self._own.delete([(ask.id, row.key)], self._deadline)
         return None
 
@@ -233,5 +232,4 @@ class Attempt:
     def _take(self, revision: int, session: Session, life: float) -> OwnClaim:
         mine = OwnClaim(self.ask, self.form, revision, session)
         mine.until = min(self._now + life, session.until)
-        self._own.add(mine)
-        return mine
+        return self._own.add(mine)

@@ -62,11 +62,20 @@ class OwnClaims:
         """Return the claim with this id, or None."""
         return self._by_id.get(id_)
 
-    def add(self, mine: OwnClaim) -> None:
-        """Add a claim that etcd has."""
+    def add(self, mine: OwnClaim) -> OwnClaim:
+        """Add a claim that etcd has, and return it as it is known here.
+
+        The caller may have repeated it by itself, and renewed it since, while a call that it shared
+        was not read yet. What this call says is older, and must not shorten the claim's time.
+        """
         with self._lock:
+            known = self._by_id.get(mine.id)
+            if known is not None and known.revision >= mine.revision:
+                known.until = max(known.until, mine.until)
+                return known
             self._by_id[mine.id] = mine
             self._sooner(mine.until)
+        return mine
 
     def _sooner(self, when: float, *, anew: bool = False) -> None:
         """Lower `soonest` to `when`, or, with `anew`, set it to `when`. If an interruption changed
