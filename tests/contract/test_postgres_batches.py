@@ -365,7 +365,7 @@ def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
 def test_one_value_that_is_no_claim_refuses_the_batch_and_changes_nothing(server: Postgres) -> None:
     PostgresBench(server).wipe()
     call = (
-        "SELECT lockfast.claims_v2('{a,b}', '{x,y}', '{1,1}', '{1,1}', '{1,%s}', "
+        "SELECT lockfast.claim_v2('{a,b}', '{x,y}'::text[], '{1,1}', '{1,1}', '{1,%s}', "
         "'{1000000,1000000}', '{1000000,1000000}', '{t,t}', "
         "'{4503599627370495,4503599627370495}', 0, '{p,p}', '{w,w}')"
     )

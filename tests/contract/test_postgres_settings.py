@@ -22,7 +22,7 @@ from tests.docs.rights import do_everything
 from tests.servers import Postgres
 
 EARLIER = "06c4f04"
-"""The last commit without claims_v2. Its clients call the other functions, and may install."""
+"""The last commit without the claim_v2 for several claims. Its clients may install."""
 SCHEMA = "src/lockfast/engines/postgres/schema.sql"
 SETTINGS = [
     "array_nulls = off",
@@ -105,10 +105,12 @@ def test_a_setting_of_the_session_changes_nothing(server: Postgres, setting: str
 
 def test_no_function_is_compiled_while_it_has_locked_a_bucket(server: Postgres) -> None:
     """That takes a second, in each call. With sorts disabled, their plans look expensive."""
-    arrays = "'{1,1}', '{1,1}', '{1,1}', '{9000000,9000000}', '{9000000,9000000}', '{t,t}'"
+    arrays = (
+        "'{1,1}', '{1,1}', '{1,1}', '{9000000,9000000}', '{9000000,9000000}', '{t,t}', "
+        "'{4503599627370495,4503599627370495}', 0, '{p,p}', '{w,w}'"
+    )
     calls = [
-        f"SELECT lockfast.claims_v2('{{a,b}}', '{{x,y}}', {arrays}, "
-        "'{4503599627370495,4503599627370495}', 0, '{p,p}', '{w,w}')",
+        f"SELECT lockfast.claim_v2('{{a,b}}', '{{x,y}}'::text[], {arrays})",
         "SELECT lockfast.renew_v2('{a,b,a}', '{x,y,z}')",
         "SELECT lockfast.resign_v2('{a,b,a}', '{x,y,z}', NULL)",
     ]
@@ -211,7 +213,7 @@ def earlier(server: Postgres) -> Iterator[str]:
 def test_functions_of_an_earlier_version_work_beside_those_of_this_one(earlier: str) -> None:
     engine = opened(earlier)
     try:
-        # Its resign_v2 writes the tombstones, and claims_v2 of this version sees them.
+        # Its resign_v2 writes the tombstones, and claim_v2 of this version sees them.
         hand_over(engine)
         kept, waiter = ask("kept"), ask("kept")
         assert granted(drive(engine.claim_all([kept], now() + 30.0))) == [True]
@@ -223,6 +225,19 @@ def test_functions_of_an_earlier_version_work_beside_those_of_this_one(earlier: 
         assert drive(engine.claim_all([tombed], now() + 30.0)) == [None]
         assert drive(engine.resign([kept], now() + 30.0, doubt=False)) == [True]
         assert granted(drive(engine.renew([waiter], now() + 30.0))) == [True]
+        hand_over(engine)
+    finally:
+        drive(engine.close())
+
+
+@pytest.mark.parametrize("grantee", ["public", "app"])
+def test_an_earlier_version_grants_the_right_to_batches_too(earlier: str, grantee: str) -> None:
+    """Its `install` revokes all rights of PUBLIC, and grants those again that it knows by name."""
+    with psycopg.connect(earlier, autocommit=True) as connection:
+        connection.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lockfast FROM app, PUBLIC")
+        connection.execute(f"SELECT lockfast.grant_v2('{grantee}')".encode())
+    engine = opened(earlier)
+    try:
         hand_over(engine)
     finally:
         drive(engine.close())

@@ -44,7 +44,7 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Seque
     arrays = ", ".join(
         [
             _names(asks),
-            _ids(asks),
+            f"{_ids(asks)}::pg_catalog.text[]",  # not the function with this name for one claim
             _array(f"{shape.kind:d}" for shape in shapes),
             _array(f"{shape.capacity:d}" for shape in shapes),
             _array(f"{shape.weight:d}" for shape in shapes),
@@ -57,7 +57,7 @@ def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Seque
             _array(f'"{word}"' for word in words),
         ]
     )
-    return f"SELECT lockfast.claims_v2({arrays})".encode()
+    return f"SELECT lockfast.claim_v2({arrays})".encode()
 
 
 def renew(asks: Sequence[Ask]) -> bytes:

@@ -25,14 +25,14 @@
 -- The functions also set what a session could set otherwise. Without index scans, a query would read whole
 -- tables. A plan for the values of one call would be made anew for each call, because a list of one id looks
 -- cheaper than the list that a generic plan is made for. With JIT, PostgreSQL would compile a query that it
--- takes for expensive, for example because sorts are disabled. For claims_v2 that took 1.2 seconds of CPU time
--- in each call, with the buckets locked.
+-- takes for expensive, for example because sorts are disabled. For a batch of claims that took 1.2 seconds of
+-- CPU time in each call, with the buckets locked.
 --
 -- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
 -- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
--- Rights: a lock user has EXECUTE on claim_v2, claims_v2, renew_v2, resign_v2, show_v2, record_v2 and
--- records_v2 (by grant_v2), and no right to the tables. These are SECURITY DEFINER with a fixed search_path.
+-- Rights: a lock user has EXECUTE on both claim_v2, renew_v2, resign_v2, show_v2, record_v2 and records_v2 (by
+-- grant_v2), and no right to the tables. These are SECURITY DEFINER with a fixed search_path.
 -- Otherwise a user who may CREATE in a schema on the caller's path could put a function or an operator in
 -- front of PostgreSQL's own, and have it run with the rights of the caller or of the owner. All other
 -- functions are for the owner alone. Except for grant_v2, they are called by these seven, and so run on the
@@ -720,8 +720,10 @@ BEGIN
 END
 $$;
 
--- Append several claims, and return for each, in the order of the arrays, the line that claim_v2 returns.
-CREATE OR REPLACE FUNCTION lockfast.claims_v2(
+-- Append several claims, and return for each, in the order of the arrays, the line that claim_v2 returns for one.
+-- It has the same name, because grant_v2 and `install` of the version before grant and revoke rights by name. A
+-- caller casts one of the arrays, so that PostgreSQL knows which of the two is meant.
+CREATE OR REPLACE FUNCTION lockfast.claim_v2(
   p_names bytea[], p_ids text[], p_kinds integer[], p_capacities integer[], p_weights integer[],
   p_ttls bigint[], p_wait_ttls bigint[], p_queues boolean[], p_lates bigint[], p_base bigint,
   p_payloads bytea[], p_words text[]
