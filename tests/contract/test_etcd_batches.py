@@ -336,6 +336,27 @@ def test_a_claim_that_its_caller_repeats_meanwhile_keeps_the_time_of_its_renewal
     stage.mode.run(play())
 
 
+def test_a_claim_that_is_resigned_before_its_reply_is_read_is_not_kept(stage: Stage) -> None:
+    async def play() -> None:
+        actor = await warmed(stage)
+        engine: Any = actor.engine
+        asks = asks_of(actor)
+        call = engine._transport.call
+
+        async def slowly(*args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            engine._transport.call = call
+            reply: bytes = await call(*args, **kwargs)
+            await actor.resign(asks[3], doubt=True)
+            return reply
+
+        engine._transport.call = slowly
+        said = await made(actor, asks)
+        assert [each is None for each in said] == [ask is asks[3] for ask in asks]
+        assert engine._own.get(asks[3].id) is None
+
+    stage.mode.run(play())
+
+
 # --- claims that are given up before they are sent ------------------------------------------------
 
 

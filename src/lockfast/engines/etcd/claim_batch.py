@@ -107,6 +107,10 @@ class ClaimBatch:
             strict=True,
         ):
             self._said[mine.id] = said
+        # Resigned while the reply was on its way: the resignation did not find them here.
+        for id_ in [id_ for id_ in self._said if self._own.dead(id_)]:
+            self._places.gone([id_])
+            self._said[id_] = None
         return self._said
 
     def fail(self, error: EngineError) -> dict[str, Said]:
