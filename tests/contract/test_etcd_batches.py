@@ -15,7 +15,6 @@ from lockfast.engines.etcd.messages import TXN
 from lockfast.errors import EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.port import Ask, Kind, Standing
 from lockfast.testing import Stage
-from lockfast.testing.harness.mode import MODES
 from lockfast.testing.harness.stage import Actor
 from tests.contract.benches import EtcdBench
 from tests.contract.etcd_requests import Requests, waiters_lease
@@ -31,13 +30,10 @@ def cluster() -> Iterator[EtcdCluster]:
         yield cluster
 
 
-@pytest.fixture(params=sorted(MODES))
-def stage(cluster: EtcdCluster, request: pytest.FixtureRequest) -> Iterator[Stage]:
+@pytest.fixture
+def bench(cluster: EtcdCluster) -> EtcdBench:
     cluster.wipe()
-    stage = Stage(EtcdBench(cluster), MODES[request.param]())
-    yield stage
-    stage.mode.run(stage.clear())
-    stage.mode.close()
+    return EtcdBench(cluster)
 
 
 async def warmed(stage: Stage) -> Actor:

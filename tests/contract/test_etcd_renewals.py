@@ -27,13 +27,10 @@ def cluster() -> Iterator[EtcdCluster]:
         yield cluster
 
 
-@pytest.fixture(params=sorted(MODES))
-def stage(cluster: EtcdCluster, request: pytest.FixtureRequest) -> Iterator[Stage]:
+@pytest.fixture
+def bench(cluster: EtcdCluster) -> EtcdBench:
     cluster.wipe()
-    stage = Stage(EtcdBench(cluster), MODES[request.param]())
-    yield stage
-    stage.mode.run(stage.clear())
-    stage.mode.close()
+    return EtcdBench(cluster)
 
 
 async def held(actor: Actor) -> list[Ask]:

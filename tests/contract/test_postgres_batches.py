@@ -65,6 +65,10 @@ def opened(server: Postgres, role: str) -> Engine:
     return opener(parse(server.url.replace("postgres@", f"{role}@")), Threads())()
 
 
+def wish(name: str, *, queue: bool = True) -> Ask:
+    return Ask(secrets.token_hex(16), Shape(name, TTL), queue, now() + 9.0, b"")
+
+
 @pytest.fixture(scope="module")
 def engines(server: Postgres) -> Iterator[list[Engine]]:
     engines = [opened(server, role) for role in ROLES]
@@ -238,16 +242,7 @@ def test_batches_at_the_same_time_neither_deadlock_nor_let_two_in(server: Postgr
         try:
             while time.monotonic() < stop:
                 order = secrets.SystemRandom().sample(names, 6)
-                asks = [
-                    Ask(
-                        secrets.token_hex(16),
-                        Shape(name, TTL),
-                        queue=False,
-                        not_after=now() + 9.0,
-                        payload=b"",
-                    )
-                    for name in order
-                ]
+                asks = [wish(name, queue=False) for name in order]
                 found = drive(engine.claim_all(asks, now() + 9.0))
                 held = [
                     (ask, standing)
@@ -289,16 +284,7 @@ def test_batches_at_the_same_time_neither_deadlock_nor_let_two_in(server: Postgr
 def test_a_claim_twice_on_one_name_in_one_batch_lets_one_in(server: Postgres) -> None:
     PostgresBench(server).wipe()
     engine = opened(server, "app")
-    asks = [
-        Ask(
-            secrets.token_hex(16),
-            Shape("twice", TTL),
-            queue=True,
-            not_after=now() + 9.0,
-            payload=b"",
-        )
-        for _ in range(3)
-    ]
+    asks = [wish("twice") for _ in range(3)]
     try:
         found = drive(engine.claim_all([*asks, asks[0]], now() + 9.0))
         standings = [each for each in found if isinstance(each, Standing)]
@@ -343,16 +329,7 @@ def test_a_batch_mints_one_ticket_for_each_claim(server: Postgres) -> None:
     set_last(server, 2**52)
     try:
         for first in (True, False):
-            asks = [
-                Ask(
-                    secrets.token_hex(16),
-                    Shape(name, TTL),
-                    queue=True,
-                    not_after=now() + 9.0,
-                    payload=b"",
-                )
-                for name in same
-            ]
+            asks = [wish(name) for name in same]
             found = drive(engine.claim_all(asks, now() + 9.0))
             tickets = [each.ticket for each in found if isinstance(each, Standing)]
             begin = 2**52 + 1 + (0 if first else len(same))
@@ -384,10 +361,7 @@ def test_a_bucket_that_somebody_deleted_refuses_everything(server: Postgres) -> 
     """Without its row nothing keeps two transactions apart."""
     PostgresBench(server).wipe()
     engine = opened(server, "app")
-    held, other = (
-        Ask(secrets.token_hex(16), Shape(name, TTL), queue=True, not_after=now() + 9.0, payload=b"")
-        for name in ("a", "b")
-    )
+    held, other = (wish(name) for name in ("a", "b"))
     try:
         assert drive(engine.claim(held, now() + 9.0)) is not None
         with server.connect() as connection:

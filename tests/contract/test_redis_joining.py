@@ -11,7 +11,7 @@ from lockfast.engines.redis.keys import keys
 from lockfast.engines.redis.scripts import CLAIM
 from lockfast.port import LONGEST_WAIT, Ask, Standing
 from lockfast.testing import Actor, Stage
-from tests.contract.benches import RedisBench
+from tests.contract.benches import RedisBench, server_of
 from tests.servers import Redis
 from tests.servers.node import rows, text
 
@@ -23,11 +23,6 @@ LOCK, ORDER, RECORDS = f"{TAG}=x", f"{TAG}>x", f"{TAG}#x"
 def bench() -> Iterator[RedisBench]:
     with Redis() as server:
         yield RedisBench(server.url, server)
-
-
-def _server(stage: Stage) -> Redis:
-    assert isinstance(stage.bench, RedisBench)
-    return stage.bench.servers[0]
 
 
 async def _queue(actor: Actor, count: int, ttl: float = 400) -> list[tuple[Ask, Standing]]:
@@ -47,7 +42,7 @@ def test_a_claim_behind_waiters_costs_four_writes_and_nine_reads(stage: Stage) -
     """The general way reads the order twice more. A change that closes the short way shows here."""
 
     async def play() -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         await _queue(actor, 3)
         server.command("CONFIG", "RESETSTAT")
         await _queue(actor, 1)
@@ -72,7 +67,7 @@ def test_a_claim_behind_waiters_costs_four_writes_and_nine_reads(stage: Stage) -
 
 def test_the_stored_queue_is_that_of_the_general_way(stage: Stage) -> None:
     async def play() -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         before = await _queue(actor, 2)
         kept = text(server.command("GET", LOCK)).split()[-1]
         ((ask, standing),) = await _queue(actor, 1)
@@ -110,7 +105,7 @@ def test_the_lock_lives_as_long_as_every_claim(stage: Stage, ttl: float) -> None
     """A state that ends before a claim would end the claim."""
 
     async def play() -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         await _queue(actor, 1, ttl=ttl)
         for _ in range(3):
             await _queue(actor, 1)
@@ -125,7 +120,7 @@ def test_a_waiter_that_expired_is_removed_by_the_next_one(stage: Stage) -> None:
     """The short way does not count expired claims as claims ahead."""
 
     async def play() -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         _, (gone, _), _ = await _queue(actor, 3)
         server.command("ZADD", ORDER, "-5", f"~{gone.id}")
         ((_, standing),) = await _queue(actor, 1)
