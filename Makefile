@@ -4,7 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,mysql,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
-BENCHMARKS := pair tasks handoff crowd hold server guard together
+BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together
+ON_EVERY_ENGINE := pair tasks handoff handover fight hold together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 # Set on some machines. Then each process of pytest, and each Python that a test starts, compiles
@@ -106,7 +107,7 @@ bench: ## Run each benchmark in turn, one JSON result each
 	@set -e; for name in $(BENCHMARKS); do \
 		$(BIN)/python -m benchmarks $$name --engine redis --json; \
 	done; \
-	for engine in $(OTHERS); do for name in pair handoff together; do \
+	for engine in $(OTHERS); do for name in $(ON_EVERY_ENGINE); do \
 		$(BIN)/python -m benchmarks $$name --engine $$engine --json; \
 	done; done
 

@@ -5,30 +5,34 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib import import_module
 
-from benchmarks import crowd, guard, handoff, hold, pair, server, tasks, together, versions
 from benchmarks.against import ENGINES
 from benchmarks.stage import Stage, table
 
 # In the order in which `make bench` runs them.
-BENCHMARKS = {
-    "pair": pair,
-    "tasks": tasks,
-    "handoff": handoff,
-    "crowd": crowd,
-    "hold": hold,
-    "server": server,
-    "guard": guard,
-    "together": together,
-}
-ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "together")
+BENCHMARKS = (
+    "pair",
+    "tasks",
+    "handoff",
+    "handover",
+    "fight",
+    "crowd",
+    "hold",
+    "server",
+    "guard",
+    "together",
+)
+ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "handover", "fight", "hold", "together")
 
 
 def main() -> None:
+    # Not at the top: worker processes import this module too, and need one of them.
+    modules = {name: import_module(f"benchmarks.{name}") for name in BENCHMARKS}
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure lockfast against others, both sides in turns within one run.",
-        epilog="\n".join(f"  {name:8} {module.__doc__}" for name, module in BENCHMARKS.items()),
+        epilog="\n".join(f"  {name:8} {module.__doc__}" for name, module in modules.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
@@ -42,7 +46,10 @@ def main() -> None:
     if args.before and args.name != "handoff":
         parser.error("--before is for handoff")
     stage = Stage(engine=args.engine, quick=args.quick)
-    result = versions.run(stage, args.before) if args.before else BENCHMARKS[args.name].run(stage)
+    if args.before:
+        result = import_module("benchmarks.versions").run(stage, args.before)
+    else:
+        result = modules[args.name].run(stage)
     out = sys.stderr if args.json else sys.stdout
     print(f"\n{table(result.head, result.rows)}\n", file=out, flush=True)
     if args.json:
@@ -50,5 +57,5 @@ def main() -> None:
         print(json.dumps({**about, **result.figures}))
 
 
-if __name__ == "__main__":  # worker processes import this module too
+if __name__ == "__main__":
     main()

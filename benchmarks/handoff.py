@@ -1,4 +1,4 @@
-"""Two processes fight for one lock: from the release in one to the work in the other."""
+"""Two processes take one lock in turns: from the release in one to the work in the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from multiprocessing.connection import Connection
 
 import lockfast
-from benchmarks.fight import HOLD, NAME, TTL, Held, fight, fight_in_a_task
+from benchmarks.duel import HOLD, NAME, TTL, Held, duel, duel_in_a_task
 from benchmarks.rounds import interleave, percentile
 from benchmarks.stage import Figure, Result, Stage, slug
 from benchmarks.workers import Main, answer, two
@@ -86,7 +86,7 @@ def turn_of(
     seconds: float,
     gaps: Callable[[list[list[Held]]], list[float]],
 ) -> Callable[[], list[float]]:
-    """Make a turn: both workers fight for so many seconds."""
+    """Make a turn: both workers take turns for so many seconds."""
 
     def turn() -> list[float]:
         for _ in range(20):
@@ -122,13 +122,13 @@ def _deliveries(sides: list[list[Held]]) -> list[float]:
 
 def _threads(pipe: Connection, _side: int, url: str) -> None:
     with lockfast.connect(url) as client:
-        fight(pipe, client.lock(NAME, ttl=TTL).acquire, lambda lease: lease.release())
+        duel(pipe, client.lock(NAME, ttl=TTL).acquire, lambda lease: lease.release())
 
 
 def _asyncio(pipe: Connection, _side: int, url: str) -> None:
     async def main() -> None:
         async with aio.connect(url) as client:
             lock = client.lock(NAME, ttl=TTL)
-            await fight_in_a_task(pipe, lock.acquire, lambda lease: lease.release())
+            await duel_in_a_task(pipe, lock.acquire, lambda lease: lease.release())
 
     asyncio.run(main())

@@ -49,7 +49,7 @@ def fitted(work: Work, seconds: float, step: int = 1) -> Callable[[], Turn]:
 
     A count that the work cannot split evenly would be credited and not done.
     """
-    count = 10 * step
+    count = max(step, 10)
     timed(work, count)()  # connections are opened and scripts loaded here, outside the estimate
     while (turn := timed(work, count)()).wall < seconds / 2:
         count *= 2

@@ -45,11 +45,15 @@ def run(stage: Stage) -> Result:
     rates = {name: round(_median(loads, "rate")) for name, loads in results.items()}
     cpus = {name: round(_median(loads, "cpu_us"), 2) for name, loads in results.items()}
     pairs = list(zip(results["claim"], results["smallest"], strict=True))
+    queued = zip(results["claim, queued"], results["claim"], strict=True)
     return Result(
         figures={
             "ratio_to_smallest": round(statistics.median(a.rate / b.rate for a, b in pairs), 3),
             "cpu_ratio_to_smallest": round(
                 statistics.median(a.cpu_us / b.cpu_us for a, b in pairs), 3
+            ),
+            "queued_cpu_ratio_to_claim": round(
+                statistics.median(a.cpu_us / b.cpu_us for a, b in queued), 3
             ),
             "clients": CLIENTS,
             "requests_per_second": rates,

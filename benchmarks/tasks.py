@@ -30,7 +30,11 @@ def run(stage: Stage) -> Result:
         peers = side.tasks(server, runner, TASKS) if side.tasks else side.pairs(server)
         others: dict[str, Work] = stack.enter_context(peers)
         works = {name: _lockfast(client, runner) for name, client in clients.items()} | others
-        turns = {name: fitted(work, stage.pick(0.2, 0.05), TASKS) for name, work in works.items()}
+        alone = set() if side.tasks else set(others)  # one thread, whose count need not be split
+        turns = {
+            name: fitted(work, stage.pick(0.2, 0.05), 1 if name in alone else TASKS)
+            for name, work in works.items()
+        }
         results = interleave(turns, stage.count(30, 3), stage.say)
     rates = {name: round(rate(turns)) for name, turns in results.items()}
     cpus = {name: round(cpu_us(turns), 1) for name, turns in results.items()}

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.fight import NAME, TTL, fight, fight_in_a_task
+from benchmarks.duel import NAME, TTL, duel, duel_in_a_task
 from benchmarks.handoff import compare, handoffs, times_of, turn_of
 from benchmarks.rounds import interleave
 from benchmarks.stage import Figure, Result, Stage
@@ -86,7 +86,7 @@ def _threads(pipe: Connection, _side: int, url: str, source: str) -> None:
     from lockfast import connect  # noqa: PLC0415  # of that version
 
     with connect(url) as client:
-        fight(pipe, client.lock(name, ttl=TTL).acquire, lambda lease: lease.release())
+        duel(pipe, client.lock(name, ttl=TTL).acquire, lambda lease: lease.release())
 
 
 def _asyncio(pipe: Connection, _side: int, url: str, source: str) -> None:
@@ -96,6 +96,6 @@ def _asyncio(pipe: Connection, _side: int, url: str, source: str) -> None:
     async def main() -> None:
         async with aio.connect(url) as client:
             lock = client.lock(name, ttl=TTL)
-            await fight_in_a_task(pipe, lock.acquire, lambda lease: lease.release())
+            await duel_in_a_task(pipe, lock.acquire, lambda lease: lease.release())
 
     asyncio.run(main())

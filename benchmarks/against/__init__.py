@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -30,6 +30,10 @@ class Server(Protocol):
 S = TypeVar("S", bound=Server)
 
 
+def _itself(server: Any) -> list[int]:  # noqa: ANN401  # a `tests.servers.Server`
+    return [server.pid]
+
+
 @dataclass(frozen=True, slots=True)
 class Against(Generic[S]):
     """An engine's own side of the benchmarks."""
@@ -39,13 +43,22 @@ class Against(Generic[S]):
     pairs: Callable[[S], AbstractContextManager[dict[str, Work]]]
     """Give every other way to acquire and release a free lock, by name, and the floor with them."""
     locks: dict[str, Main] = field(default_factory=dict)
-    """Peers whose locks two processes fight for: see `benchmarks.fight`. The first is compared."""
+    """Peers whose lock two processes take in turns, by `benchmarks.duel`. The first is compared."""
     floor: str = "bare"
     """The name among `pairs` of as many calls of the same driver, with nothing around them."""
     tasks: Callable[[S, asyncio.Runner, int], AbstractContextManager[dict[str, Work]]] | None = None
     """Peers for so many tasks, each with a lock of its own. None: compare with `pairs`."""
     unit: tuple[str, Main] | None = None
     """A message from process to process, its name and its `main`: the unit of the handoff."""
+    polling: dict[str, Main] = field(default_factory=dict)
+    """A peer that polls every millisecond, for `benchmarks.fight`. None: lockfast itself polls."""
+    leases: int = 10_000
+    """So many are held by `hold`."""
+    members: Callable[[S], Sequence[int]] = _itself
+    """The processes of all members, for their CPU time. Their children are counted with them."""
+    slow: Callable[[], AbstractContextManager[S]] | None = None
+    """Start a server whose commits take milliseconds, as on a disk. None: there is no such setting,
+    and `start` does."""
 
 
 ENGINES = sorted(module.name for module in pkgutil.iter_modules(__path__))

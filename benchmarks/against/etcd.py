@@ -12,7 +12,7 @@ import aetcd
 import grpc
 
 from benchmarks.against import Against
-from benchmarks.fight import NAME, TTL, fight_in_a_task
+from benchmarks.duel import NAME, TTL, duel_in_a_task
 from benchmarks.rounds import Work
 from lockfast.engines.etcd.messages import (
     CREATE,
@@ -76,11 +76,11 @@ def _aetcd(runner: asyncio.Runner, make: Callable[[], aetcd.Lock]) -> Work:
     return lambda count: runner.run(pairs_of(count))
 
 
-def _fight(pipe: Connection, _side: int, url: str) -> None:
-    asyncio.run(_fight_in_a_task(pipe, url))
+def _duel(pipe: Connection, _side: int, url: str) -> None:
+    asyncio.run(_duel_in_a_task(pipe, url))
 
 
-async def _fight_in_a_task(pipe: Connection, url: str) -> None:
+async def _duel_in_a_task(pipe: Connection, url: str) -> None:
     client, make = await _open(url, NAME)
 
     async def acquire() -> aetcd.Lock:
@@ -92,8 +92,13 @@ async def _fight_in_a_task(pipe: Connection, url: str) -> None:
         released: Awaitable[object] = lock.release()
         return released
 
-    await fight_in_a_task(pipe, acquire, release)
+    await duel_in_a_task(pipe, acquire, release)
     await client.close()
 
 
-AGAINST = Against(start=EtcdCluster, pairs=pairs, locks={"aetcd": _fight})
+AGAINST = Against(
+    start=EtcdCluster,
+    pairs=pairs,
+    locks={"aetcd": _duel},
+    members=lambda cluster: [node.pid for node in cluster.nodes],
+)

@@ -16,7 +16,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from benchmarks.against import Against
-from benchmarks.fight import HOLD, Held, fight, now
+from benchmarks.duel import HOLD, Held, duel, now
 from benchmarks.rounds import Work
 from benchmarks.workers import orders
 from lockfast.engines.mysql import install, messages
@@ -152,9 +152,9 @@ def _query(connection: Connection[Cursor], sql: str, *args: object) -> tuple[obj
 # --- the handoff --------------------------------------------------------------------------------
 
 
-def _fight(pipe: Pipe, _side: int, url: str) -> None:
+def _duel(pipe: Pipe, _side: int, url: str) -> None:
     with closing(connect(url)) as connection:
-        fight(pipe, lambda: _query(connection, LOCK), lambda _: _query(connection, UNLOCK))
+        duel(pipe, lambda: _query(connection, LOCK), lambda _: _query(connection, UNLOCK))
 
 
 def _kill(pipe: Pipe, side: int, url: str) -> None:
@@ -208,4 +208,4 @@ def _sleeper(pipe: Pipe, connection: Connection[Cursor]) -> None:
         pipe.send(records)
 
 
-AGAINST = Against(start=start, pairs=pairs, locks={"GET_LOCK": _fight}, unit=("kill query", _kill))
+AGAINST = Against(start=start, pairs=pairs, locks={"GET_LOCK": _duel}, unit=("kill query", _kill))

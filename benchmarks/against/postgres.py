@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 
 import psycopg
 from psycopg import pq
 
 from benchmarks.against import Against
-from benchmarks.fight import fight
+from benchmarks.duel import duel
 from benchmarks.rounds import Work
 from lockfast.engines.postgres import install, messages
 from lockfast.port import Ask, Shape
@@ -20,6 +21,7 @@ from tests.servers import Postgres
 LOCK = "SELECT pg_advisory_lock(1)"
 UNLOCK = "SELECT pg_advisory_unlock(1)"
 FAR = 2**52  # µs by the server's clock: no claim of a benchmark is ever too late
+SLOW = {"commit_delay": "5000", "commit_siblings": "1"}  # µs, if another transaction is open
 SMALLEST = """
 CREATE FUNCTION smallest() RETURNS bigint LANGUAGE sql AS
 $$ UPDATE smallest SET last = last + 1 RETURNING last $$
@@ -27,8 +29,8 @@ $$ UPDATE smallest SET last = last + 1 RETURNING last $$
 
 
 @contextmanager
-def start() -> Iterator[Postgres]:
-    with Postgres() as server:
+def start(config: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+    with Postgres(config=config) as server:
         install(server.url)
         yield server
 
@@ -89,9 +91,15 @@ def _advisory(connection: psycopg.Connection) -> Work:
     return work
 
 
-def _fight(pipe: Connection, _side: int, url: str) -> None:
+def _duel(pipe: Connection, _side: int, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        fight(pipe, lambda: connection.execute(LOCK), lambda _: connection.execute(UNLOCK))
+        duel(pipe, lambda: connection.execute(LOCK), lambda _: connection.execute(UNLOCK))
 
 
-AGAINST = Against(start=start, pairs=pairs, locks={"pg_advisory_lock": _fight})
+AGAINST = Against(
+    start=start,
+    pairs=pairs,
+    locks={"pg_advisory_lock": _duel},
+    leases=20_000,
+    slow=partial(start, SLOW),
+)

@@ -20,7 +20,8 @@ from redis.lock import Lock
 from redis.utils import HIREDIS_AVAILABLE
 
 from benchmarks.against import Against
-from benchmarks.fight import HOLD, NAME, Held, fight, now
+from benchmarks.brawl import POLL, brawl
+from benchmarks.duel import HOLD, NAME, Held, duel, now
 from benchmarks.overheard import overhear
 from benchmarks.rounds import Work
 from benchmarks.workers import orders
@@ -129,7 +130,13 @@ def _redis_py(pipe: Connection, _side: int, url: str) -> None:
             lock.acquire()
             return lock
 
-        fight(pipe, acquire, lambda lock: lock.release())
+        duel(pipe, acquire, lambda lock: lock.release())
+
+
+def _polling(pipe: Connection, url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        lock: Lock = client.lock("fight of redis-py", timeout=TTL, sleep=POLL)
+        brawl(pipe, lock.acquire, lambda _: lock.release())
 
 
 def _publish(pipe: Connection, side: int, url: str) -> None:
@@ -177,4 +184,6 @@ AGAINST = Against(
     floor="raw",
     unit=("publish", _publish),
     tasks=task_pairs,
+    polling={"redis-py": _polling},
+    leases=100_000,
 )

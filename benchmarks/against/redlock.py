@@ -12,7 +12,7 @@ import redis
 from redis.utils import HIREDIS_AVAILABLE
 
 from benchmarks.against import Against
-from benchmarks.fight import NAME, fight
+from benchmarks.duel import NAME, duel
 from benchmarks.rounds import Work
 from lockfast.engines.redis.keys import command
 from lockfast.engines.redis.transport import Address, Login
@@ -91,7 +91,7 @@ def _pottery(clients: Sequence[redis.Redis]) -> Work:
     return work
 
 
-def _fight(pipe: Connection, _side: int, url: str) -> None:
+def _duel(pipe: Connection, _side: int, url: str) -> None:
     clients = [redis.Redis(host=host, port=port or 6379) for host, port in parse(url).hosts]
 
     def acquire() -> pottery.Redlock:
@@ -99,7 +99,12 @@ def _fight(pipe: Connection, _side: int, url: str) -> None:
         lock.acquire()
         return lock
 
-    fight(pipe, acquire, lambda lock: lock.release())
+    duel(pipe, acquire, lambda lock: lock.release())
 
 
-AGAINST = Against(start=RedlockSet, pairs=pairs, locks={"pottery": _fight})
+AGAINST = Against(
+    start=RedlockSet,
+    pairs=pairs,
+    locks={"pottery": _duel},
+    members=lambda servers: [node.pid for node in servers.nodes],
+)

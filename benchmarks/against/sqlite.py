@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.against import Against
-from benchmarks.fight import fight
+from benchmarks.duel import duel
 from benchmarks.rounds import Work
 from lockfast.engines.sqlite import claims, queue_row, standing
 from lockfast.engines.sqlite.connection import connected
@@ -88,13 +88,18 @@ def _flock(descriptor: int) -> Work:
     return work
 
 
-def _fight(pipe: Connection, _side: int, url: str) -> None:
+def _duel(pipe: Connection, _side: int, url: str) -> None:
     descriptor = os.open(f"{url.removeprefix('sqlite:///')}.flock", os.O_RDWR | os.O_CREAT)
-    fight(
+    duel(
         pipe,
         lambda: fcntl.flock(descriptor, fcntl.LOCK_EX),
         lambda _: fcntl.flock(descriptor, fcntl.LOCK_UN),
     )
 
 
-AGAINST = Against(start=start, pairs=pairs, locks={"flock": _fight})
+AGAINST = Against(
+    start=start,
+    pairs=pairs,
+    locks={"flock": _duel},
+    members=lambda _: (),  # there is no server
+)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.recipe.lock import Lock
 
 from benchmarks.against import Against
-from benchmarks.fight import NAME, TTL, fight
+from benchmarks.duel import NAME, TTL, duel
 from benchmarks.rounds import Work
 from tests.servers import ZooKeeperEnsemble
 
@@ -69,10 +69,15 @@ def _lock(lock: Lock) -> Work:
     return work
 
 
-def _fight(pipe: Connection, _side: int, url: str) -> None:
+def _duel(pipe: Connection, _side: int, url: str) -> None:
     with _connected(url) as client:
         lock = client.Lock(f"/{NAME}")
-        fight(pipe, lock.acquire, lambda _: lock.release())
+        duel(pipe, lock.acquire, lambda _: lock.release())
 
 
-AGAINST = Against(start=start, pairs=pairs, locks={"kazoo's Lock": _fight})
+AGAINST = Against(
+    start=start,
+    pairs=pairs,
+    locks={"kazoo's Lock": _duel},
+    members=lambda ensemble: [server.pid for server in ensemble.servers],
+)

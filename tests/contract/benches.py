@@ -9,7 +9,7 @@ from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.threads import Threads
-from lockfast.testing import Bench, UrlBench
+from lockfast.testing import Bench, Stage, UrlBench
 from tests.servers import (
     EtcdCluster,
     MariaDB,
@@ -104,6 +104,12 @@ class RedisBench(UrlBench):
     def rewind(self, seconds: float) -> None:
         assert self._clock is not None, "this server's clock cannot be moved"
         self._clock.advance(-seconds)
+
+
+def server_of(stage: Stage) -> Redis:
+    """Return the Redis server of a stage that has one."""
+    assert isinstance(stage.bench, RedisBench)
+    return stage.bench.servers[0]
 
 
 class RedlockBench(RedisBench):

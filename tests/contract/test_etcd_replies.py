@@ -75,10 +75,11 @@ def test_a_malformed_reply_is_an_engine_that_is_unavailable(
         for number_ in range(ROUNDS):
             ask = actor.ask("x", ttl=60, queue=number_ % 3 > 0)
             other = actor.ask(f"y {number_}", ttl=60, capacity=3, queue=number_ % 2 > 0)
+            third = actor.ask(f"z {number_}", ttl=60)
             calls: list[Coroutine[Any, Any, object]] = [
                 engine.claim(ask, actor.deadline),
                 engine.claim(kept, actor.deadline),
-                engine.claim_all([other], actor.deadline),
+                engine.claim_all([other, third], actor.deadline),
                 engine.renew([ask, kept], actor.deadline),
                 engine.inspect("", None, exact=False),
                 engine.guarantees(actor.deadline),
@@ -124,6 +125,7 @@ READERS: list[Callable[[bytes], object]] = [
     lambda said: messages.rows(messages.found(said)),
     lambda said: messages.done(said).of(2),
     messages.deleted,
+    messages.put_at,
     messages.term,
     messages.heard,
     lambda said: claim_transaction.claimed(said, LOCK),

@@ -32,13 +32,19 @@ def test_a_release_that_waits_for_the_disk_or_a_standby_holds_up_no_other_names_
                 with other.lock("slow", ttl=30):
                     entered.set()
 
-            threads = [threading.Thread(target=enter), threading.Thread(target=lease.release)]
+            def write() -> None:
+                server.command("CREATE TABLE of_another_program ()")
+
+            threads = [threading.Thread(target=each) for each in (enter, write, lease.release)]
             threads[0].start()
             wait_until(lambda: len(client.lock("slow").queue()) == 2, "one waits")
             standby("gone")
             try:
+                # The setting takes effect a moment after the reload.
                 threads[1].start()
-                wait_until(lambda: server.command(WAITING)[0][0] > 0, "the release waits")
+                wait_until(lambda: server.command(WAITING) == [(1,)], "a commit waits")
+                threads[2].start()
+                wait_until(lambda: server.command(WAITING) == [(2,)], "the release waits")
                 assert server.command(QUEUE) == [(0,)]
                 assert not entered.is_set()  # nobody is told before it is safe
             finally:

@@ -54,9 +54,18 @@ def server() -> Iterator[Postgres]:
 
 
 @contextmanager
-def answering(server: Postgres, function: str, kind: str, answer: str) -> Iterator[None]:
-    """Have a function of the schema answer that, whatever it is asked."""
-    (call,) = server.command(f"SELECT 'lockfast.{function}'::regproc::regprocedure::text")[0]
+def answering(
+    server: Postgres, function: str, kind: str, answer: str, *, several: bool = False
+) -> Iterator[None]:
+    """Have a function of the schema answer that, whatever it is asked. `several`: the one with
+    arrays, of two with that name.
+    """
+    array_first = "proargtypes[0] = 'bytea[]'::regtype"
+    found = server.command(
+        f"SELECT oid::regprocedure::text, {array_first} FROM pg_proc "  # noqa: S608  # ours
+        f"WHERE pronamespace = 'lockfast'::regnamespace AND proname = '{function}'"
+    )
+    (call,) = [name for name, arrays in found if len(found) == 1 or arrays == several]
     server.command(
         f"ALTER FUNCTION {call} RENAME TO honest; "
         f"CREATE FUNCTION {call} RETURNS {kind} LANGUAGE sql "
@@ -90,8 +99,12 @@ def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
             drive(engine.claim(ask(), now() + 2))
         assert caught.value.sent
         assert engine._transport._links() == []  # the next reply might make no sense either
-        with pytest.raises(EngineUnavailable):
-            drive(engine.claim_all([ask("a"), ask("b")], now() + 2))
+    for answers in (f"{answer}\n{NOW}", f"{NOW}\n{answer}", NOW, f"{NOW}\n{NOW}\n{NOW}"):
+        with answering(server, "claim_v2", "text", answers, several=True):
+            with pytest.raises(EngineUnavailable) as caught:
+                drive(engine.claim_all([ask("a"), ask("b")], now() + 2))
+            assert caught.value.sent
+            assert engine._transport._links() == []
     free = ask()
     standing = drive(engine.claim(free, now() + 2))
     assert standing is not None

@@ -23,7 +23,7 @@ from lockfast.testing import (
     Stage,
     driven,
 )
-from tests.contract.benches import RedisBench
+from tests.contract.benches import RedisBench, server_of
 from tests.servers import Redis, ServerClock
 from tests.servers.node import rows
 
@@ -78,7 +78,7 @@ class TestProcesses(ProcessContract):
 class TestKeys(Contract):
     @driven
     async def test_one_bad_claim_fails_alone(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         asks = [actor.ask(name) for name in ("a", "bad", "c")]
         for ask in asks:
             await actor.claim(ask)
@@ -93,7 +93,7 @@ class TestKeys(Contract):
 
     @driven
     async def test_half_a_queue_that_was_deleted_by_hand_is_no_queue(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         asks = [actor.ask() for _ in range(3)]
         for ask in asks:
             await actor.claim(ask)
@@ -103,7 +103,7 @@ class TestKeys(Contract):
 
     @driven
     async def test_a_lock_leaves_nothing_but_the_counter_of_its_bucket(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         pairs = [(actor.ask(f"name {n}"), actor.ask(f"name {n}")) for n in range(20)]
         for holder, waiter in pairs:
             await actor.claim(holder)
@@ -114,7 +114,7 @@ class TestKeys(Contract):
 
     @driven
     async def test_a_tombstone_does_not_stay_for_ever(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         await actor.resign(actor.ask(ttl=5), doubt=True)
         (tomb,) = rows(server.command("KEYS", "*"))
         assert isinstance(tomb, bytes)
@@ -126,7 +126,7 @@ class TestKeys(Contract):
     async def test_a_break_leaves_a_tombstone_by_the_servers_clock_whatever_its_sender_knows(
         self, stage: Stage
     ) -> None:
-        holder, breaker, server = stage.actor(), stage.actor(), _server(stage)
+        holder, breaker, server = stage.actor(), stage.actor(), server_of(stage)
         mine = holder.ask(ttl=30)
         await holder.claim(mine)
         await breaker.claim(breaker.ask("another"))  # from here on it knows the server's clock
@@ -155,7 +155,7 @@ class TestKeys(Contract):
 
     @driven
     async def test_nobody_shortens_a_tombstone(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         ask = actor.ask(ttl=9)
         await actor.resign(ask, doubt=True)
         short = Ask(ask.id, Shape("x", 1.0), True, stage.bench.now(), b"")  # noqa: FBT003  # queue
@@ -166,7 +166,7 @@ class TestKeys(Contract):
 
     @driven
     async def test_every_key_of_a_queue_ends_by_itself(self, stage: Stage) -> None:
-        actor, server = stage.actor(), _server(stage)
+        actor, server = stage.actor(), server_of(stage)
         for _ in range(3):
             await actor.claim(actor.ask(ttl=5))
         names = [n for n in rows(server.command("KEYS", "*=x")) if isinstance(n, bytes)]
@@ -180,8 +180,3 @@ class TestKeys(Contract):
 
 def _tag(name: str) -> bytes:
     return f"lockfast:{{{keys(name).bucket}}}".encode()
-
-
-def _server(stage: Stage) -> Redis:
-    assert isinstance(stage.bench, RedisBench)
-    return stage.bench.servers[0]

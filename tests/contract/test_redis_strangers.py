@@ -15,7 +15,7 @@ from lockfast.engines.redlock.scripts import RESIGN as WITHDRAW
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.port import LONGEST, LONGEST_WAIT, Ask, Standing
 from lockfast.testing import Actor, Stage
-from tests.contract.benches import RedisBench
+from tests.contract.benches import RedisBench, server_of
 from tests.servers import Redis, RedlockSet
 from tests.servers.node import rows, text
 from tests.servers.resp import ReplyError
@@ -32,11 +32,6 @@ Act = Callable[[Actor, list[Ask]], Awaitable[object]]
 def bench() -> Iterator[RedisBench]:
     with Redis() as server:
         yield RedisBench(server.url, server)
-
-
-def _server(stage: Stage) -> Redis:
-    assert isinstance(stage.bench, RedisBench)
-    return stage.bench.servers[0]
 
 
 def content(server: Redis) -> dict[str, object]:
@@ -186,13 +181,13 @@ async def _spoilt(stage: Stage, actor: Actor, spoil: str) -> list[Ask]:
     asks = [actor.ask(ttl=20) for _ in range(3)]
     for ask in asks[: 1 if spoil in SOLE else 3]:
         await actor.claim(ask)
-    (SOLE | QUEUE)[spoil](_server(stage), [ask.id for ask in asks])
+    (SOLE | QUEUE)[spoil](server_of(stage), [ask.id for ask in asks])
     return asks
 
 
 @pytest.mark.parametrize("spoil", [*SOLE, *QUEUE])
 def test_a_script_that_fails_has_written_nothing(stage: Stage, spoil: str) -> None:
-    server = _server(stage)
+    server = server_of(stage)
 
     async def play() -> None:
         actor, wrong = stage.actor(), []
@@ -232,7 +227,7 @@ def test_a_spoilt_lock_is_renewed_or_not_and_the_rest_of_its_batch_is(
 @pytest.mark.parametrize("score", ["-inf", "-1e300", "-1e19"])
 def test_an_expiry_without_end_keeps_nobody_from_queueing(stage: Stage, score: str) -> None:
     """PEXPIREAT refused it, after the claim had been queued and before it was counted."""
-    server = _server(stage)
+    server = server_of(stage)
 
     async def play() -> None:
         actor = stage.actor()
@@ -258,7 +253,7 @@ def test_an_expiry_without_end_keeps_nobody_from_queueing(stage: Stage, score: s
 def test_a_break_that_fails_leaves_no_tombstone_and_one_that_does_not_leaves_one(
     stage: Stage,
 ) -> None:
-    server = _server(stage)
+    server = server_of(stage)
 
     async def play() -> None:
         actor = stage.actor()
@@ -282,7 +277,7 @@ def test_a_break_that_fails_leaves_no_tombstone_and_one_that_does_not_leaves_one
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_tombstone_that_was_to_stand_for_ever_still_stands(stage: Stage, *, queued: bool) -> None:
     """Its end was rounded up to 2^63, which SET refused: after lock and tombstone were deleted."""
-    server = _server(stage)
+    server = server_of(stage)
 
     async def play() -> None:
         actor = stage.actor()

@@ -56,7 +56,9 @@ def follow(page: str, folder: Path, swaps: Mapping[str, str]) -> None:
     end = "==== end of step ===="
     # The last step ends what the first ones started, also if one between them fails.
     script = f"trap '{asked[-1].command} 2>/dev/null' EXIT\n"
-    script += "\n".join(f"{{ {step.command}\n}} || exit 1\necho '{end}'" for step in asked)
+    script += "\n".join(
+        f"{{ {step.command}\n{_settle(step.command)}\n}} || exit 1\necho '{end}'" for step in asked
+    )
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         ["bash", "-c", script],
@@ -73,3 +75,11 @@ def follow(page: str, folder: Path, swaps: Mapping[str, str]) -> None:
         assert matches(printed, step.printed), f"{step.command}: {printed}\n{done.stderr[-3000:]}"
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(told) == len(asked) + 1
+
+
+def _settle(command: str) -> str:
+    """Wait until a server that goes on in the background answers: a reader types more slowly."""
+    found = re.search(r"--port (\d+) .*--daemonize yes", command)
+    return (
+        f"until redis-cli -p {found[1]} ping > ping.log 2>&1; do sleep 0.05; done" if found else ""
+    )

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 import lockfast
-from lockfast.claims import claim, departures, notices, owners, phases, schedule, table
+from lockfast.claims import claim, departures, notices, owners, schedule, table
 from lockfast.core import timetable
 from lockfast.engines import memory
+from tests.interrupts.bytecodes import Interruption, interrupted, settled
 from tests.servers import Redis, wait_until
 
 PARTS = (table, departures, schedule, notices, claim, owners, timetable)
@@ -32,60 +33,11 @@ ENGINES = count()
 BEAT = 800  # bytecodes of the table in one beat of the heart, and more
 
 
-class Interruption:
-    """Runs something before the bytecode of a given number, counted in some files alone."""
-
-    def __init__(self, files: set[str], number: int, deed: Callable[[], object]) -> None:
-        self._files = files
-        self._number = number
-        self._deed = deed
-        self._seen = 0
-        self.struck = False
-        self.error: BaseException | None = None
-
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401  # as settrace wants
-        if frame.f_code.co_filename not in self._files:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            self._seen += 1
-            if self._seen == self._number and not self.struck:
-                self.struck = True
-                try:
-                    self._deed()
-                except BaseException as error:  # noqa: BLE001  # shown by the test
-                    self.error = error
-        return self.trace
-
-
-def interrupted(
-    files: set[str], number: int, work: Callable[[], object], deed: Callable[[], object]
-) -> bool:
-    """Run `work` with that interruption; False if it has fewer bytecodes."""
-    interruption = Interruption(files, number, deed)
-    sys.settrace(interruption.trace)
-    try:
-        work()
-    finally:
-        sys.settrace(None)
-    if interruption.error is not None:
-        raise interruption.error
-    return interruption.struck
-
-
 @pytest.fixture
 def client() -> Iterator[lockfast.Client]:
     with lockfast.connect(f"memory://reentry{next(ENGINES)}") as made:
         made.lock("warm").acquire().release()
         yield made
-
-
-def settled(client: lockfast.Client) -> bool:
-    """Tell whether the table and the engine are as they were before anything was acquired."""
-    table = client._session.table
-    lanes = [each for lane in table._pulse._lanes.values() for each in lane]
-    alive = [each for each in lanes if each.phase is not phases.ENDED]
-    return not (table._by_id or table._owners or table._leaving or alive or client.inspect())
 
 
 def block(client: lockfast.Client) -> None:

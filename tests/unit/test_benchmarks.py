@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks.against import ENGINES
+from benchmarks import handover
+from benchmarks.__main__ import BENCHMARKS, ON_EVERY_ENGINE
+from benchmarks.against import ENGINES, against
+from benchmarks.stage import Stage, cpu_of
+from tests.servers import Postgres
 
 ROOT = Path(__file__).parents[2]
 PROMISED = {
@@ -46,9 +57,27 @@ PROMISED = {
         "seconds": float,
         "acquire_seconds": float,
     },
-    "server": {"ratio_to_smallest": float, "requests_per_second": dict},
+    "handover": {"ratio_to_without_waiters": float, "names": int, "per_second": dict},
+    "fight": {
+        "ratio_to_redis_py": float,
+        "worst_wait_ratio": float,
+        "processes": int,
+        "per_second": dict,
+        "worst_wait_ms": dict,
+    },
+    "server": {
+        "ratio_to_smallest": float,
+        "queued_cpu_ratio_to_claim": float,
+        "requests_per_second": dict,
+    },
     "guard": {"postgres_ratio": float, "redis_ratio": float, "writes_per_second": dict},
     "together": {"ratio_to_singly": float, "names": int, "per_second": dict, "cpu_us": dict},
+}
+ON_OTHERS = {
+    "hold": {"lost", "heart_cpu", "server_cpu", "leases"},
+    "handover": {"ratio_to_without_waiters"},
+    "fight": {"ratio_to_polling", "worst_wait_ratio"},
+    "tasks": {"ratio_to_unbatched", "cpu_ratio_to_unbatched", "ratio_to_bare"},
 }
 OTHERS = [engine for engine in ENGINES if engine != "redis"]
 
@@ -99,7 +128,9 @@ def test_a_pair_is_compared_with_the_bare_calls_on_every_engine(engine: str) -> 
     rates = figures["pairs_per_second"]
     assert isinstance(rates, dict)
     assert {"lockfast", "bare"} <= set(rates)
-    assert type(figures["ratio_to_bare"]) is float
+    for other in ("bare", "unbatched"):
+        assert type(figures[f"ratio_to_{other}"]) is float
+        assert type(figures[f"cpu_ratio_to_{other}"]) is float
 
 
 @pytest.mark.parametrize("engine", OTHERS)
@@ -117,6 +148,68 @@ def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) 
 @pytest.mark.parametrize("engine", OTHERS)
 def test_ten_at_once_are_compared_with_ten_single_ones_on_every_engine(engine: str) -> None:
     assert type(figures_of("together", engine)["ratio_to_singly"]) is float
+
+
+@pytest.mark.parametrize("name", ON_OTHERS)
+def test_a_benchmark_hands_over_the_same_on_every_engine(name: str) -> None:
+    # Some at once: they mostly wait, for a ttl or for a disk.
+    with ThreadPoolExecutor(3) as pool:
+        each = dict(zip(OTHERS, pool.map(partial(figures_of, name), OTHERS), strict=True))
+    for engine, figures in each.items():
+        assert ON_OTHERS[name] <= set(figures), engine
+    if name == "hold":
+        assert {engine: figures["lost"] for engine, figures in each.items()} == dict.fromkeys(
+            OTHERS, 0
+        )
+        leases = {engine: figures["leases"] for engine, figures in each.items()}
+        assert leases == {**dict.fromkeys(OTHERS, 200), "postgres": 400}  # a fiftieth
+        spent = {engine for engine, figures in each.items() if figures["server_cpu"]}
+        assert spent == set(OTHERS) - {"sqlite"}  # which has no server
+    if name == "tasks":
+        assert "ratio_to_smallest_durable_function" in each["postgres"]
+
+
+def test_hand_overs_are_measured_where_a_commit_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side, found = against("postgres"), []
+
+    @contextmanager
+    def slow() -> Iterator[Postgres]:
+        assert side.slow is not None
+        with side.slow() as server:
+            found.extend(
+                server.command("SHOW commit_delay") + server.command("SHOW commit_siblings")
+            )
+            yield server
+
+    monkeypatch.setattr(Stage, "against", replace(side, slow=slow))
+    handover.run(Stage("postgres", quick=True))
+    assert found == [("5000",), ("1",)]
+
+
+def test_the_cpu_time_of_a_server_has_that_of_its_children() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    run = f"subprocess.Popen([sys.executable, '-c', {burn!r} + {{then!r}}], stdout=1)"
+    ended, alive = run.format(then=""), run.format(then="\nprint(flush=True)\ntime.sleep(60)")
+    for code in (f"{ended}.wait(); print(flush=True)", alive):
+        whole = f"import subprocess, sys, time; {code}; time.sleep(60)"
+        with subprocess.Popen(
+            [sys.executable, "-c", whole], stdout=subprocess.PIPE, start_new_session=True
+        ) as parent:
+            assert parent.stdout is not None
+            parent.stdout.readline()
+            spent = cpu_of([parent.pid])
+            os.killpg(parent.pid, signal.SIGKILL)
+        assert spent >= 0.3, code
+
+
+def test_make_runs_all_of_them() -> None:
+    lines = (ROOT / "Makefile").read_text("utf-8").splitlines()
+    named = dict(line.split(" := ") for line in lines if " := " in line)
+    assert tuple(named["BENCHMARKS"].split()) == BENCHMARKS
+    assert tuple(named["ON_EVERY_ENGINE"].split()) == ON_EVERY_ENGINE
+    assert set(BENCHMARKS) == set(PROMISED)
 
 
 def test_what_is_measured_on_redis_alone_says_so() -> None:

@@ -1,11 +1,18 @@
-"""A lane: collects the requests that arrive while a call of the engine is under way.
+"""A lane: collects the requests that arrive while calls of the engine are under way.
 
-They go out together when the call returns. This is group commit: there is no timer, and a request
-that finds the lane free is sent at once, by itself.
+They go out together when a call returns. This is group commit: there is no timer, and a request
+that finds the lane free is sent at once, by itself. After a call that several requests shared, more
+may follow in the same moment, because their callers go on with the replies. So the next request
+does not go by itself then. In asyncio, a call collects its requests when its task starts, which is
+after all callers that were just answered have run.
 
-A caller can be cancelled, or interrupted by a signal handler that uses the same lane in the same
-thread. So nothing here relies on a caller that comes back: a call that has been under way for AGE
-seconds does not keep other requests waiting any more.
+A signal handler or a finalizer can use the lane between any two bytecodes of it, in the same
+thread, and can wait there for another caller. So a lane has no mutex, which the interrupted thread
+would hold meanwhile. It consists of two dicts. Each step is one operation on one of them, which is
+atomic, the lane is consistent after each, and every loop runs over a copy. A request belongs to
+whoever has popped it: either to the leader of a call, who sends it, or to its own caller, who has
+left. Nothing relies on a caller that comes back: each request looks after itself when it has waited
+for AGE seconds.
 """
 
 from __future__ import annotations
@@ -13,126 +20,99 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
+from lockfast.engines.lane_call import Call
+from lockfast.engines.lane_entry import Entry
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.base import Event, Runtime
-from lockfast.runtime.mutex import Mutex
 
 R = TypeVar("R")
-AGE = 0.1  # seconds after which a call under way does not keep other requests waiting any more
-ENOUGH = 1.0  # seconds that the leader of a call should have until its deadline
-Send = Callable[[Sequence[Ask], float], Awaitable[Sequence[R]]]
-
-
-class Call:
-    """A call of the engine that is under way."""
-
-    __slots__ = ("began",)
-
-    def __init__(self, began: float) -> None:
-        """Note when it began."""
-        self.began = began
-
-
-class Entry(Generic[R]):
-    """A request that waits in the lane, or was sent together with others."""
-
-    __slots__ = ("asks", "deadline", "done", "error", "event", "keys", "replies", "sent")
-
-    def __init__(self, asks: Sequence[Ask], keys: Sequence[Hashable], deadline: float) -> None:
-        """Describe a request that was not sent yet."""
-        self.asks = asks
-        self.keys = keys
-        self.deadline = deadline
-        self.event: Event | None = None
-        self.sent = self.done = False
-        self.replies: Sequence[R] | None = None
-        self.error: Exception | None = None
-
-    def wake(self) -> None:
-        """Make the caller look at the lane again."""
-        event = self.event
-        if event is not None:
-            event.set()
-
-    def answered(self, replies: Sequence[R] | None) -> None:
-        """End the request with its own replies. None: it must be sent by itself."""
-        self.replies = replies
-        self.done = True
-        self.wake()
-
-    def failed(self, error: Exception | None) -> None:
-        """End the request without replies, and have its claims sent by themselves from now on."""
-        for ask in self.asks:
-            ask.alone = True
-        self.error = error
-        self.done = True
-        self.wake()
+AGE = 0.1  # seconds that a request waits for calls under way, at most
+Send = Callable[[Sequence[Ask], float], Awaitable[list[R]]]
+Leading = dict[object, Call[R]]
+"""By thread or task: the call that it leads."""
 
 
 class Lane(Generic[R]):
     """All requests of one kind: claims, renewals or resignations. Thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # made in one place
         self,
         send: Send[R],
         key: Callable[[Ask], Hashable],
         runtime: Runtime,
         size: int,
         at_once: int,
+        leading: Leading[R],
     ) -> None:
         """Begin empty.
 
         `send`: sends several claims in one call, and returns a reply for each.
         `key`: requests with the same key are never in one call.
         `size`: how many claims are sent together.
-        `at_once`: how many calls may be under way.
+        `at_once`: how many calls may be under way. Threads that begin one in the same moment may
+        exceed it.
+        `leading`: shared by all lanes of an engine, and empty.
         """
         self._send = send
         self._key = key
         self._runtime = runtime
         self._size = size
         self._at_once = at_once
-        # Re-entrant: every loop inside runs over a copy, as an interruption may change the lane.
-        self._lock = Mutex()
-        self._calls: dict[Call, None] = {}  # those that keep others waiting, the oldest first
+        self._leading = leading
+        self._calls: dict[object, None] = {}  # those that keep others waiting
         self._pending: dict[Entry[R], None] = {}  # in the order of arrival
+        self._shared = False  # whether several requests shared the latest call
 
-    def enter(self) -> Call | None:
+    def enter(self) -> object | None:
         """Begin a call for one request alone. None if the request must `wait`."""
-        with self._lock:
-            now = self._runtime.now()
-            if self._pending or not self._free(now):
-                return None
-            return self._begin(now)
+        if self._leading:
+            self._excuse()
+        calls = self._calls
+        if self._pending or self._shared or len(calls) >= self._at_once:
+            return None
+        call = object()
+        calls[call] = None
+        return call
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: object) -> None:
         """End a call. Another request may lead the next one."""
-        with self._lock:
-            self._calls.pop(call, None)
+        self._calls.pop(call, None)
+        if self._pending:
             self._hand_over()
+
+    async def through(self, asks: Sequence[Ask], deadline: float) -> list[R]:
+        """Send a request by itself if the lane is free, or else together with others."""
+        call = self.enter()
+        if call is not None:
+            try:
+                return await self._send(asks, deadline)
+            finally:
+                self.leave(call)
+        replies = await self.wait(asks, deadline)
+        return await self._send(asks, deadline) if replies is None else list(replies)
 
     async def wait(self, asks: Sequence[Ask], deadline: float) -> Sequence[R] | None:
         """Send this request together with others, and return the replies to it.
 
         Return None if it must be sent by itself: because a request before it has the same key, or
-        because the engine refused the whole call, and one of its requests is at fault.
+        because the engine refused a whole call, and one of its requests is at fault.
         """
-        entry: Entry[R] = Entry(asks, [self._key(ask) for ask in asks], deadline)
+        if any(ask.alone for ask in asks):
+            return None
+        keys = [self._key(ask) for ask in asks]
+        due = self._runtime.now() + AGE
+        entry: Entry[R] = Entry(asks, keys, deadline, due, list(self._calls))
         try:
-            with self._lock:
-                self._pending[entry] = None
+            self._pending[entry] = None
             while not entry.done:
-                event = entry.event = self._runtime.event()  # before `_collect`: no wake is missed
-                batch = self._collect(entry)
-                if batch is not None:
-                    work = self._runtime.apart(self._go(*batch, deadline))
-                else:
-                    work = self._pause(entry, event)
-                # Without the mutex: a signal handler that waits may have interrupted this lane.
-                await self._lock.aside(work)
+                event = entry.event = self._runtime.event()  # before it looks: no wake is missed
+                if entry in self._pending and self._may_go(entry):
+                    await self._lead(entry)
+                if not entry.done:
+                    await self._pause(entry, event)
         finally:
-            if not entry.sent:
+            if not entry.done:
                 self._withdraw(entry)
         if entry.error is not None:
             raise entry.error
@@ -140,102 +120,123 @@ class Lane(Generic[R]):
 
     async def _pause(self, entry: Entry[R], event: Event) -> None:
         """Wait until there is something to do for this request. Raise at its deadline."""
-        until = entry.deadline
-        with self._lock:
-            if entry.done:
-                return
-            if next(iter(self._pending), None) is entry:  # it looks after calls that hang
-                oldest = next(iter(self._calls), None)
-                began = self._runtime.now() if oldest is None else oldest.began
-                until = min(until, began + AGE)
-        if not await event.wait(until) and self._runtime.now() >= entry.deadline:
-            said = "no answer in time" if entry.sent else "the requests before it took too long"
-            raise EngineUnavailable(said, sent=entry.sent)
+        waiting = entry in self._pending
+        until = min(entry.deadline, entry.due) if waiting else entry.deadline
+        if await event.wait(until) or self._runtime.now() < entry.deadline or entry.done:
+            return
+        # It was not sent if it is still there to be taken out. Otherwise nobody here can know.
+        unsent = self._withdraw(entry)
+        said = "the requests before it took too long" if unsent else "no answer in time"
+        raise EngineUnavailable(said, sent=not unsent)
 
-    def _collect(self, leader: Entry[R]) -> tuple[list[Entry[R]], list[Entry[R]], Call] | None:
-        """Take the next requests out of the lane, if they may be sent now. Return those that share
-        a call, those that follow by themselves, as one in the call has their key, and the call.
-        """
-        with self._lock:
-            now = self._runtime.now()
-            if leader.sent or not self._free(now):
-                return None
-            batch: list[Entry[R]] = []
-            others: list[Entry[R]] = []
-            taken: set[Hashable] = set()
-            room = self._size
-            for entry in list(self._pending):
-                if not taken.isdisjoint(entry.keys):
-                    others.append(entry)
-                elif batch and len(entry.keys) > room:
-                    break
-                else:
-                    batch.append(entry)
-                    room -= len(entry.keys)
-                    if room <= 0:
-                        break
-                taken.update(entry.keys)
-            for entry in (*batch, *others):
-                entry.sent = True
-                self._pending.pop(entry, None)
-            call = self._begin(now)
-            self._watch()
-            return batch, others, call
+    def _may_go(self, entry: Entry[R]) -> bool:
+        """Return whether a call may begin, because the lane is free or this request is due."""
+        if len(self._calls) < self._at_once:
+            return True
+        if self._runtime.now() < entry.due:
+            return False
+        # These calls have taken longer than AGE, or were interrupted before they could leave.
+        for call in entry.before:
+            self._calls.pop(call, None)
+        return True
 
-    async def _go(
-        self, batch: Sequence[Entry[R]], others: Sequence[Entry[R]], call: Call, deadline: float
-    ) -> None:
-        """Send requests together, and hand each its own replies, or an error of its own."""
-        for entry in others:
-            entry.answered(None)
-        asks = [ask for entry in batch for ask in entry.asks]
+    async def _lead(self, leader: Entry[R]) -> None:
+        """Send the next requests together. A thread does so to the end. A task only begins it."""
+        me = self._runtime.worker()[0]
+        outer = self._leading.get(me)  # set if this is a signal handler that interrupted a leader
+        call = Call(leader, leader.deadline + AGE, self._size)
         try:
-            replies = iter(await self._send(asks, deadline))
-            for entry in batch:
-                entry.answered([next(replies) for _ in entry.asks])
-        except EngineRefused:
-            for entry in batch:
-                entry.failed(None)
-        except EngineUnavailable as error:
-            for entry in batch:
-                entry.failed(EngineUnavailable(error.message, sent=error.sent))
-        except BaseException:
-            for entry in batch:
-                entry.failed(EngineUnavailable("the call was interrupted", sent=True))
+            self._leading[me] = call
+            self._calls[call.mark] = None
+            await self._runtime.apart(self._go(call))
+        except BaseException:  # Ctrl-C, before or while a thread has sent them
+            self._drop(call.entries())
+            self.leave(call.mark)
             raise
         finally:
-            self.leave(call)
+            if outer is None:
+                self._leading.pop(me, None)
+            else:
+                self._leading[me] = outer
 
-    def _withdraw(self, entry: Entry[R]) -> None:
-        """Take out a request whose caller has left. Its caller may have been about to lead."""
-        with self._lock:
-            self._pending.pop(entry, None)
+    def _collect(self, call: Call[R]) -> None:
+        """Take the requests of a call out of the lane, in the order of arrival."""
+        for entry in list(self._pending):
+            if entry.done:  # its caller was interrupted while it took it out
+                self._pending.pop(entry, None)
+                continue
+            place = call.place(entry)
+            if place is not None:
+                place.append(entry)  # before it is popped: an exception must not lose it
+                if self._pending.pop(entry, entry) is not None:
+                    place.pop()  # its caller, or another leader, was faster
+            if call.room <= 0:
+                break
+        if self._pending:
             self._hand_over()
-            self._watch()
+
+    async def _go(self, call: Call[R]) -> None:
+        """Send requests together, and hand each its own replies, or an error of its own."""
+        live: list[Entry[R]] = []
+        try:
+            self._collect(call)
+            for entry in call.followers:
+                entry.answered(None)
+            # The last look before the call: what was given up since must not be sent any more.
+            live += [entry for entry in call.batch if not entry.done]
+            if live:
+                self._shared = len(live) > 1
+                asks = [ask for entry in live for ask in entry.asks]
+                replies = iter(await self._send(asks, max(map(_deadline, live))))
+                for entry in live:
+                    entry.answered([next(replies) for _ in entry.asks])
+        except EngineRefused:
+            for entry in live:
+                entry.failed(None)
+        except EngineUnavailable as error:
+            for entry in live:
+                entry.failed(EngineUnavailable(error.message, sent=error.sent))
+        except BaseException:
+            self._drop(call.entries())
+            raise
+        finally:
+            self.leave(call.mark)
+
+    def _drop(self, entries: Sequence[Entry[R]]) -> None:
+        """Fail requests whose leader is gone, or busy elsewhere. They may have been sent."""
+        for entry in entries:
+            self._pending.pop(entry, None)
+            if not entry.done:
+                entry.failed(EngineUnavailable("the call was interrupted", sent=True))
+
+    def _excuse(self) -> None:
+        """Fail the requests of others whose leader was interrupted by the calling signal handler.
+
+        The handler may wait for one of them, for example for a release. They cannot be answered
+        before it returns, so their callers send them again.
+        """
+        call = self._leading.get(self._runtime.worker()[0])
+        if call is not None:
+            self._drop(call.others())
+
+    def _withdraw(self, entry: Entry[R]) -> bool:
+        """Take out a request whose caller leaves. Return whether it was not sent, for certain."""
+        entry.done = True  # first: whoever has taken it, and has not sent it yet, leaves it out
+        unsent = self._pending.pop(entry, entry) is None
+        if self._pending:  # its caller may have been about to lead
+            self._hand_over()
+        return unsent
 
     def _hand_over(self) -> None:
-        """Wake the request that leads the next call: the first one with enough time, because the
-        call ends at the deadline of its leader.
+        """Wake the request that leads the next call: the one with the latest deadline, which may
+        take all others along.
         """
-        if self._pending and self._free(now := self._runtime.now()):
-            due = list(self._pending)[: self._size]
-            max(due, key=lambda entry: min(entry.deadline, now + ENOUGH)).wake()
+        if len(self._calls) < self._at_once:
+            first = list(self._pending)[: self._size]
+            waiting = [entry for entry in first if not entry.done]
+            if waiting:
+                max(waiting, key=_deadline).wake()
 
-    def _watch(self) -> None:
-        """Wake the first request: it is the one that notices a call that hangs."""
-        first = next(iter(self._pending), None)
-        if first is not None:
-            first.wake()
 
-    def _free(self, now: float) -> bool:
-        """Return whether another call may begin. Forget those that have taken too long."""
-        for call in list(self._calls):
-            if call.began + AGE > now:
-                break
-            self._calls.pop(call, None)
-        return len(self._calls) < self._at_once
-
-    def _begin(self, now: float) -> Call:
-        call = Call(now)
-        self._calls[call] = None
-        return call
+def _deadline(entry: Entry[R]) -> float:
+    return entry.deadline

@@ -27,7 +27,9 @@ TEXTS = st.binary(max_size=12) | st.sampled_from(
     [b"\r\n", b"*1000000000\r\n", b">99999\r\n$5\r\n", b"|12345", b"$3\r\n", b"x" * 70]
 )
 LINES = st.text("*>$:-+ 0129abc", max_size=12).map(str.encode)
+USUAL = st.binary(min_size=16, max_size=16).map(bulk) | st.just(b"*1\r\n:1\r\n")
 SIMPLE = st.one_of(
+    USUAL,  # the replies that are read without hiredis
     TEXTS.map(bulk),
     LINES.map(lambda text: b"+%b\r\n" % text),
     LINES.map(lambda text: b"-ERR %b\r\n" % text),
@@ -93,34 +95,51 @@ def plainly(reply: Any) -> Any:  # noqa: ANN401  # whatever a server says
     return reply
 
 
-def _feed(parser: Parser, data: bytes) -> object:
+def _fed(parser: Parser, data: bytes) -> Iterator[Any]:
     parser.feed(data)
-    return parser.gets()
+    yield from iter(parser.gets, MISSING)
 
 
-WAYS: list[Callable[[Parser, bytes], object]] = [_feed, Parser.read]
+def _read(parser: Parser, data: bytes) -> Iterator[Any]:
+    """Read as a blocking connection does."""
+    reply = parser.read(data)
+    while reply is not MISSING:
+        yield reply
+        reply = MISSING if parser.idle else parser.gets()
 
 
-def replies(parser: Parser, pieces: list[bytes], way: Callable[[Parser, bytes], object]) -> Any:  # noqa: ANN401  # the same
+def _taken(parser: Parser, data: bytes) -> Iterator[Any]:
+    """Read as an asyncio connection does."""
+    plain = parser.begin(data)
+    count = 0
+    for reply in iter(parser.take if plain else parser.gets, MISSING):
+        count += 1
+        yield reply
+        if not parser.has_data():
+            return
+    if plain:
+        parser.keep(data, count)
+
+
+Way = Callable[[Parser, bytes], Iterator[Any]]
+WAYS: list[Way] = [_fed, _read, _taken]
+
+
+def replies(parser: Parser, pieces: list[bytes], way: Way) -> Any:  # noqa: ANN401  # the same
     """Read all pieces as a connection does, and return what they say."""
-    found = []
-    for piece in pieces:
-        reply = way(parser, piece)
-        while reply is not MISSING:
-            found.append(plainly(reply))
-            if parser.idle:
-                break
-            reply = parser.gets()
-    return found
+    return [plainly(reply) for piece in pieces for reply in way(parser, piece)]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=60)  # each has a hundred cuts
 @given(raw=STREAMS)
+@example(raw=b"$16\r\n1763469491000000\r\n*1\r\n:1\r\n*1\r\n:0\r\n")
+@example(raw=b"$16\r\n1763469491000000\r\n")
+@example(raw=b"$16\r\n\r\n$4\r\nabcd\r\n:1\r\n\r\n")
+@example(raw=b"$10\r\nabcdefghij\r\n:1\r\n")
+@example(raw=b"*1\r\n:1\r\n")
 @example(raw=b"*2\r\n-ERR one\r\n*1\r\n-ERR two\r\n>2\r\n$3\r\nabc\r\n$0\r\n\r\n:1\r\n")
-def test_a_stream_is_read_the_same_at_every_cut(
-    way: Callable[[Parser, bytes], object], raw: bytes
-) -> None:
+def test_a_stream_is_read_the_same_at_every_cut(way: Way, raw: bytes) -> None:
     expected = list(Reference(raw).all())
     for cut in range(len(raw) + 1):
         parser = Parser()
@@ -131,9 +150,7 @@ def test_a_stream_is_read_the_same_at_every_cut(
 
 @pytest.mark.parametrize("way", WAYS)
 @given(raw=STREAMS, sizes=st.lists(st.integers(1, 9), min_size=1))
-def test_a_stream_in_small_pieces_is_read_the_same(
-    way: Callable[[Parser, bytes], object], raw: bytes, sizes: list[int]
-) -> None:
+def test_a_stream_in_small_pieces_is_read_the_same(way: Way, raw: bytes, sizes: list[int]) -> None:
     pieces: list[bytes] = []
     place = 0
     while place < len(raw):
@@ -147,9 +164,7 @@ def test_a_stream_in_small_pieces_is_read_the_same(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("whole", [False, True])
-def test_nested_arrays_are_counted_together(
-    way: Callable[[Parser, bytes], object], *, whole: bool
-) -> None:
+def test_nested_arrays_are_counted_together(way: Way, *, whole: bool) -> None:
     """A thousand of them, 9 KB, took hiredis seven seconds and 8 GB of address space."""
     heads = [b"*400000\r\n", b"%300000\r\n"] * 500
     with pytest.raises(hiredis.ProtocolError, match=f"more than {MOST} parts"):
@@ -158,7 +173,7 @@ def test_nested_arrays_are_counted_together(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_reply_of_as_many_parts_as_are_allowed_is_read(
-    way: Callable[[Parser, bytes], object],
+    way: Way,
 ) -> None:
     half = b"*499998\r\n" + b":1\r\n" * 499_998
     raw = (b"*2\r\n" + half + half) * 2  # together too many, but each reply has its own limit
@@ -185,7 +200,7 @@ ODD = array(b">", [bulk(b"message"), bulk(b"channel"), bulk(b"*2345678")])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("push", [PUSH, ODD], ids=["plain", "like a header"])
 def test_pushes_without_end_are_not_kept(
-    way: Callable[[Parser, bytes], object], push: bytes, monkeypatch: pytest.MonkeyPatch
+    way: Way, push: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no piece ended where a push ends, all of them were kept, and searched again and again."""
     monkeypatch.setattr(reply_size, "LARGEST", 20_000)
@@ -204,4 +219,4 @@ def test_pushes_without_end_are_not_kept(
 def test_a_line_without_end_is_refused_before_it_is_searched_often() -> None:
     pieces = [b"+", *[b"*12345" * 200] * (LARGEST // 1200)]
     with pytest.raises(hiredis.ProtocolError, match="a line of more than 65536 bytes"):
-        replies(Parser(), pieces, Parser.read)
+        replies(Parser(), pieces, _read)

@@ -18,25 +18,23 @@ from lockfast.engines.etcd.messages import (
     LAST_TWO,
     LESS,
     MOD,
-    Slice,
     between,
     compare,
     done,
     find,
     found,
     inner,
-    kv,
     put,
+    put_at,
     revision,
     rows,
     txn,
 )
-from lockfast.engines.etcd.protobuf import Malformed, number, part, text, varint
+from lockfast.engines.etcd.protobuf import Malformed, text, varint
 from lockfast.engines.etcd.session import Session, seconds
 from lockfast.port import Kind, Shape
 
 SAMPLE = b"\0" * 32  # stands for an id: an encoded name has no such bytes
-BARE = Slice(bare=True)
 
 
 class Form:
@@ -66,12 +64,9 @@ class Form:
         )
         key = self.prefix + SAMPLE
         self.absent = compare(CREATE, EQUAL, 0, key).split(SAMPLE)
-        self.own = text(2, find(key, what=BARE)).split(SAMPLE)
         self.put = text(1, key).split(SAMPLE)[0]
-        self.written: tuple[object, tuple[bytes, bytes, bytes, bytes]] = (
-            None,
-            (b"", b"", b"", b""),
-        )
+        self.looks = b"".join(text(2, each) for each in self.look)
+        self.written: tuple[object, tuple[bytes, bytes]] = (None, (b"", b""))
 
     def key(self, id_: str) -> bytes:
         """Return the key of a claim."""
@@ -86,17 +81,14 @@ def form_of(shape: Shape) -> Form:
 
 def _pieces(
     form: Form, holder: Session, waiter: Session | None, same_base: bytes
-) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the parts that do not change from claim to claim: conditions, leases and reads."""
+) -> tuple[bytes, bytes]:
+    """Return the conditions of a claim that is sent alone. They change with the gates only."""
     now = (holder, holder.gate, waiter, waiter.gate if waiter is not None else 0, same_base)
     known, pieces = form.written
     if known != now:
-        looks = b"".join(text(2, each) for each in form.look)
         pieces = (
-            holder.same() + same_base + form.empty,
-            number(3, holder.lease),
-            waiter.same() + same_base + form.alike if waiter is not None else b"",
-            number(3, waiter.lease) + looks if waiter is not None else b"",
+            holder.same() + same_base,
+            waiter.same() + same_base if waiter is not None else b"",
         )
         form.written = (now, pieces)
     return pieces
@@ -113,17 +105,37 @@ def claim(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
     """Return the transaction that puts a claim: on the holder's lease if the name is free, else on
     the waiter's, if there is one and all claims ahead are of the same kind and format.
     """
-    conditions, lease, same, rest = _pieces(form, holder, waiter, same_base)
+    gates, waiters_gate = _pieces(form, holder, waiter, same_base)
+    return gates + _claim(form, id_, payload, holder, waiter, waiters_gate)
+
+
+def _claim(  # noqa: PLR0913, PLR0917  # see `claim`
+    form: Form,
+    id_: bytes,
+    payload: bytes,
+    holder: Session,
+    waiter: Session | None,
+    waiters_gate: bytes,
+) -> bytes:
+    """Return the same transaction, without the conditions on the holder's gate and the base."""
     value = form.head + payload
     entry = form.put + id_ + b"\x12" + varint(len(value)) + value
-    before, after = form.own
-    request = conditions + text(2, text(2, entry + lease)) + before + id_ + after
+    request = form.empty + text(2, text(2, entry + holder.on))
     if waiter is None:
         return request
-    size = len(number(3, waiter.lease))
     before, after = form.absent
-    deep = same + before + id_ + after + text(2, text(2, entry + rest[:size])) + rest[size:]
-    return request + text(3, inner(deep))
+    conditions = waiters_gate + form.alike + before + id_ + after
+    return request + text(3, inner(conditions + text(2, text(2, entry + waiter.on)) + form.looks))
+
+
+def part_of_batch(  # noqa: PLR0913  # see `claim`
+    form: Form, id_: bytes, payload: bytes, holder: Session, waiter: Session | None, *, queue: bool
+) -> bytes:
+    """Return a claim as an operation of a transaction with `batch_conditions`. Without `queue`, it
+    reads the queue if the claim is not put.
+    """
+    request = _claim(form, id_, payload, holder, waiter if queue else None, b"")
+    return inner(request if queue else request + text(3, form.queue))
 
 
 def learn(form: Form, holder: Session, waiter: Session | None) -> list[bytes]:
@@ -142,11 +154,13 @@ def attempt(form: Form, id_: bytes, payload: bytes, holder: Session, same_base: 
 
 
 def squeeze(  # noqa: PLR0913, PLR0917  # see `claim`
-    form: Form, id_: str, payload: bytes, holder: Session, same_base: bytes, revision: int
+    form: Form, id_: str, payload: bytes, holder: Session, conditions: bytes, revision: int
 ) -> bytes:
-    """Return the transaction for a claim beside others, if none was written since a revision."""
+    """Return the transaction for a claim beside others, if none was written since a revision.
+    `conditions`: on the gate and the base, or none if the transaction around it has them.
+    """
     key = form.key(id_)
-    conditions = holder.same() + same_base + compare(CREATE, EQUAL, 0, key)
+    conditions += compare(CREATE, EQUAL, 0, key)
     conditions += compare(MOD, LESS, revision + 1, form.prefix, form.end)
     return txn(conditions, [put(key, form.head + payload, holder.lease), form.queue], [])
 
@@ -178,7 +192,7 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
     """Decode the reply to a claim. None: it was not put."""
     said = done(reply)
     if said.succeeded:
-        return Claimed(0, alone=revision(kv(part(said.of(2)[1], 2))[1]))
+        return Claimed(0, alone=put_at(said.of(1)[0]))
     if len(said.replies) != 1:  # there was no waiter's lease to try
         return None
     deep = done(said.replies[0])

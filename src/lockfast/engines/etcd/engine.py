@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from lockfast.engines.etcd import break_records, guarantees, inspection
+from lockfast.engines.etcd.claim_batch import MOST, ClaimBatch
 from lockfast.engines.etcd.claim_transaction import form_of
-from lockfast.engines.etcd.claiming import MOST, Attempt, together
+from lockfast.engines.etcd.claiming import Attempt
 from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.renewals import Renewals
+from lockfast.engines.etcd.sending import Sender
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.stand_in import StandIn
 from lockfast.engines.etcd.threads import ThreadTransport
@@ -27,6 +29,8 @@ CALM = 0.1  # seconds before chores that have failed are tried again
 class EtcdEngine:
     """The etcd engine of one client."""
 
+    batch = MOST
+
     def __init__(
         self, transport: Transport, base: int, blocking: Callable[[], ThreadTransport]
     ) -> None:
@@ -38,6 +42,7 @@ class EtcdEngine:
         self._base = base
         self._sessions = Sessions(transport, base)
         self._own = OwnClaims(transport, self._sessions)
+        self._sender = Sender(transport, self._own)
         self._listener = Listener(transport, base)
         self._places = Places(self._own, self._listener, base)
         self._renewals = Renewals(self._own, self._places, transport.now)
@@ -57,23 +62,43 @@ class EtcdEngine:
             if isinstance(said, EngineRefused):
                 raise said
             return said if own.get(ask.id) is mine else None
-        form = form_of(ask.shape)
-        return await Attempt(
-            *(ask, form, self._sessions, own, self._places, self._base, now, deadline)
-        ).make()
+        return await self._attempt(ask, now, deadline).make()
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several claims: one transaction for all that are free, the rest one by one."""
-        now = self._now()
+        """Append several claims, in rounds: one request for all whose names are free, and a few
+        more if some are not.
+        """
+        if len(asks) == 1:
+            return await singly(self.claim, asks, deadline)
+        now, own = self._now(), self._own
         await self._begin(deadline)
-        parts = (self._sessions, self._own, self._places, self._base, now, deadline)
-        new = [ask for ask in asks if now <= ask.not_after and not self._own.knows(ask.id)]
-        put = await together([Attempt(ask, form_of(ask.shape), *parts) for ask in new[:MOST]])
-        rest = [ask for ask in asks if ask.id not in put]
-        said = iter(await singly(self.claim, rest, deadline))
-        return [put[ask.id] if ask.id in put else next(said) for ask in asks]
+        said: dict[str, Standing | Exception | None] = {}
+        known = [mine for ask in asks if (mine := own.get(ask.id)) is not None]
+        if known:  # earlier copies were answered
+            looked = await self._places.look(known, now, deadline)
+            for mine, each in zip(known, looked, strict=True):
+                said[mine.id] = each if own.get(mine.id) is mine else None
+        new = [self._attempt(ask, now, deadline) for ask in asks if ask.id not in said]
+        for start in range(0, len(new), MOST):
+            batch = ClaimBatch(
+                *(new[start : start + MOST], self._sessions, own, self._sender, self._places),
+                *(now, deadline),
+            )
+            try:
+                said |= await batch.make()
+            except EngineError as error:
+                if not said:
+                    raise
+                said |= batch.fail(error)
+        return [said[ask.id] for ask in asks]
+
+    def _attempt(self, ask: Ask, now: float, deadline: float) -> Attempt:
+        return Attempt(
+            *(ask, form_of(ask.shape), self._sessions, self._own, self._sender, self._places),
+            *(self._base, now, deadline),
+        )
 
     async def _begin(self, deadline: float) -> None:
         """Delete expired claims. At the first claim, wake `listen`, which has had nothing to do."""

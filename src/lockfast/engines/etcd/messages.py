@@ -219,6 +219,13 @@ def revision(said: int) -> int:
     return said
 
 
+def put_at(message: bytes) -> int:
+    """Return the revision at which a put wrote its key: the reply to the put has it in a header of
+    its own. If the key is new, this is its create revision.
+    """
+    return revision(numbers(part(message, 1)).get(3, 0))
+
+
 def done(message: bytes) -> Done:
     """Decode the reply to a transaction. Each operation's reply is a field in its own message."""
     header, succeeded, replies = b"", False, []

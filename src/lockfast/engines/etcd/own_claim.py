@@ -12,7 +12,9 @@ from lockfast.port import Ask
 class OwnClaim:
     """A claim of this client that is stored in etcd."""
 
-    __slots__ = ("form", "id", "key", "payload", "revision", "session", "until")
+    __slots__ = (
+        *("_unchanged", "alone", "form", "id", "key", "payload", "revision", "session", "until"),
+    )
 
     def __init__(self, ask: Ask, form: Form, revision: int, session: Session) -> None:
         """Describe a stored claim. `revision`: its create revision, the ticket without the base."""
@@ -24,6 +26,18 @@ class OwnClaim:
         self.session = session
         self.until = 0.0
         """When its time is over, by the local clock, unless it is renewed."""
+        self.alone = False
+        """Whether it was the only claim on its name when its queue was last read or compared."""
+        self._unchanged = b""
+
+    def unchanged(self) -> bytes:
+        """Return the condition that the claim is there, and is the only one on its name: all keys
+        of the name have its create revision. A name without keys has revision 0.
+        """
+        if not self._unchanged:
+            form = self.form
+            self._unchanged = compare(CREATE, EQUAL, self.revision, form.prefix, form.end)
+        return self._unchanged
 
     def astray(self) -> bool:
         """Return whether the waiters' lease, which the claim was on, is gone. If the reply to its

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import count
 
 from lockfast.engines.etcd.claim_transaction import form_of
@@ -17,11 +16,10 @@ from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, d
 from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.sessions import TRIES, Sessions, unproven
-from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, read_queues
+from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, compare_queues
 from lockfast.engines.etcd.transport import Transport
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.errors import EngineError
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
-from lockfast.runtime.base import Crowded
 
 PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
 
@@ -64,11 +62,20 @@ class OwnClaims:
         """Return the claim with this id, or None."""
         return self._by_id.get(id_)
 
-    def add(self, mine: OwnClaim) -> None:
-        """Add a claim that etcd has."""
+    def add(self, mine: OwnClaim) -> OwnClaim:
+        """Add a claim that etcd has, and return it as it is known here.
+
+        The caller may have repeated it by itself, and renewed it since, while a call that it shared
+        was not read yet. What this call says is older, and must not shorten the claim's time.
+        """
         with self._lock:
+            known = self._by_id.get(mine.id)
+            if known is not None and known.revision >= mine.revision:
+                known.until = max(known.until, mine.until)
+                return known
             self._by_id[mine.id] = mine
             self._sooner(mine.until)
+        return mine
 
     def _sooner(self, when: float, *, anew: bool = False) -> None:
         """Lower `soonest` to `when`, or, with `anew`, set it to `when`. If an interruption changed
@@ -91,40 +98,10 @@ class OwnClaims:
                 self._over[id_] = mine.key
                 self._sooner(0.0)
 
-    async def send(self, ask: Ask, request: bytes, deadline: float) -> bytes:
-        """Send a copy of a claim, return the reply, and count the copies without an answer."""
-        return await self.send_all((ask,), request, deadline)
-
-    async def send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
-        """Send a copy of several claims in one transaction, and return the reply."""
-        try:
-            return await self._transport.in_turn(
-                partial(self._send_all, asks, request, deadline), deadline
-            )
-        except Crowded:
-            raise EngineUnavailable("etcd: too many requests at once", sent=False) from None
-
-    async def _send_all(self, asks: Sequence[Ask], request: bytes, deadline: float) -> bytes:
-        ids = [ask.id for ask in asks]
-        for id_ in ids:
-            self._copies[id_] = self._copies.get(id_, 0) + 1
-        try:
-            reply = await self._transport.call(TXN, request, deadline)
-        except EngineRefused:
-            self._answered(ids)
-            raise
-        except BaseException as error:
-            if isinstance(error, EngineUnavailable) and not error.sent:
-                self._answered(ids)
-            else:
-                self._doubt(asks)
-            raise
-        self._answered(ids)
-        return reply
-
-    def knows(self, id_: str) -> bool:
-        """Return whether a claim is in this table, or dead."""
-        return id_ in self._by_id or self.dead(id_)
+    def sending(self, asks: Iterable[Ask]) -> None:
+        """Note that a copy of each claim is sent."""
+        for ask in asks:
+            self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
 
     def dead(self, id_: str) -> bool:
         """Return whether a claim must not be sent again: it was buried, or its time is over."""
@@ -138,13 +115,14 @@ class OwnClaims:
         """Send a transaction that is harmless if sent twice: it reads, or moves existing keys."""
         return done(await self._transport.call(TXN, request, deadline, harmless=True))
 
-    def _answered(self, ids: Sequence[str]) -> None:
-        for id_ in ids:
-            left = self._copies.get(id_, 0) - 1
+    def answered(self, asks: Iterable[Ask]) -> None:
+        """Note that a copy of each claim was answered, or not sent after all."""
+        for ask in asks:
+            left = self._copies.get(ask.id, 0) - 1
             if left > 0:
-                self._copies[id_] = left
+                self._copies[ask.id] = left
             else:
-                self._copies.pop(id_, None)
+                self._copies.pop(ask.id, None)
 
     def bury(self, asks: Iterable[Ask]) -> None:
         """Leave a tombstone for each claim, so that no copy of it is sent any more."""
@@ -158,11 +136,10 @@ class OwnClaims:
 
     def unread(self, asks: Sequence[Ask]) -> None:
         """Note that the reply to these claims could not be decoded. They count as not answered."""
-        for ask in asks:
-            self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
-        self._doubt(asks)
+        self.sending(asks)
+        self.doubt(asks)
 
-    def _doubt(self, asks: Iterable[Ask]) -> None:
+    def doubt(self, asks: Iterable[Ask]) -> None:
         """Have `prune` delete these claims after their `not_after`, if no answer comes."""
         with self._lock:
             for ask in asks:
@@ -237,8 +214,8 @@ class OwnClaims:
     async def extend(self, mines: Sequence[OwnClaim], now: float, deadline: float) -> Seen:
         """Renew claims: each for its life from now, but not beyond its lease, and never shorten it.
 
-        Return the queues of the claims whose lease lives. They are read through the quorum after
-        the keepalives were answered, so this read proves the keepalives: see `session`.
+        Return the queues of the claims whose lease lives. They are read or compared through the
+        quorum after the keepalives were answered, so this proves the keepalives: see `session`.
         """
         sessions = {mine.session for mine in mines}
         for session in sessions:
@@ -246,8 +223,8 @@ class OwnClaims:
         for _ in range(TRIES):
             stale = [each for each in sessions if not each.dead and not each.fresh(now)]
             kept = [await self._sessions.beat(session, deadline) for session in stale]
-            alive = [mine.form for mine in mines if not mine.session.dead]
-            seen = await read_queues(self.ask, alive, deadline)
+            alive = [mine for mine in mines if not mine.session.dead]
+            seen = await compare_queues(self.ask, alive, deadline)
             proven = [each is None or each.prove(seen.term) for each in kept]
             if all(proven):
                 break

@@ -37,6 +37,7 @@ class Places:
         Raise `EngineRefused` if it waits behind a claim that cannot be read.
         """
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
+        mine.alone = len(queue) == 1
         found = standing(
             queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
         )
@@ -90,13 +91,18 @@ class Places:
     def tell(
         self, mines: Sequence[OwnClaim], seen: Seen, now: float, *, local: bool = False
     ) -> list[Standing | EngineRefused | None]:
-        """Return the standings of claims in queues that were read; None for one not found, and an
-        error for one that waits behind a claim that cannot be read.
+        """Return the standings of claims in queues that were read, or that are known to contain
+        nothing else; None for one not found, and an error for one that waits behind a claim that
+        cannot be read.
         """
         standings: list[Standing | EngineRefused | None] = []
         for mine in mines:
-            queue = seen.queues[mine.form.prefix]
-            if any(row.key == mine.key for row in queue):
+            queue = seen.queues.get(mine.form.prefix)
+            if queue is None:
+                ticket = mine.revision + self._base
+                left = mine.until - now
+                standings.append(Standing(ticket, granted=True, left=left, floor=ticket))
+            elif any(row.key == mine.key for row in queue):
                 try:
                     standings.append(self.among(mine, queue, seen.revision, now))
                 except EngineRefused as error:

@@ -45,8 +45,9 @@ class Renewals:
     ) -> list[Standing | Exception | None]:
         """Extend the claims, and return their standings.
 
-        One keepalive extends all claims that share a lease. One read of their queues follows, and
-        proves that the present leader has extended the lease: see `session`.
+        One keepalive extends all claims that share a lease. One transaction follows, which compares
+        their queues or reads them, and proves that the present leader has extended the lease: see
+        `session`.
         """
         now = self._now()
         own, places = self._own, self._places

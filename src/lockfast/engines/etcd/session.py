@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from lockfast.engines.etcd import keys
 from lockfast.engines.etcd.messages import CREATE, EQUAL, GREATER, MOD, compare, inner, touch, txn
+from lockfast.engines.etcd.protobuf import number
 
 DUE = 3.0  # keepalives in the duration of a lease
 IDLE = 2.0  # durations after which a lease that nobody uses is left to expire
@@ -44,7 +45,7 @@ def seconds(ttl: float) -> int:
 class Session:
     """One lease. Its time is counted from the sending of the last keepalive that was proven."""
 
-    __slots__ = ("anchor", "dead", "gate", "gate_key", "granted", "lease", "size", "used")
+    __slots__ = ("anchor", "dead", "gate", "gate_key", "granted", "lease", "on", "size", "used")
 
     def __init__(self, size: int, lease: int, granted: int, anchor: float) -> None:
         """Describe a lease: `size` seconds were asked for, and etcd `granted` as many or more."""
@@ -52,6 +53,7 @@ class Session:
         self.lease = lease
         self.granted = float(granted)
         self.anchor = self.used = anchor
+        self.on = number(3, lease)  # what puts a key on the lease
         self.gate_key = keys.gate(lease)
         self.gate = 0
         self.dead = False

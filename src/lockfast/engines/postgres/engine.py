@@ -18,12 +18,14 @@ from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Engine, Page, Standing, Wa
 from lockfast.runtime.base import Clock
 
 GLANCE = 0.5  # seconds between reads of the waiters' standings, where no notifications arrive
+BATCH = 64  # claims in one transaction
 MARGIN = int(TOMB_MARGIN * UNITS)
 
 
 class PostgresEngine:
     """The engine of one client on a PostgreSQL database."""
 
+    batch = BATCH
     stand_in: Callable[[], Engine]
     """Makes a blocking engine for the same URL, which can renew this engine's claims, because only
     the server knows which claims live. `opener` sets it for asyncio."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from hashlib import sha256
 
 from lockfast.port import Ask, Shape
 
@@ -38,45 +37,27 @@ def _shape(shape: Shape) -> tuple[str, str]:
 
 
 def claim_all(asks: Sequence[Ask], lates: Sequence[int], base: int, words: Sequence[str]) -> bytes:
-    """Return the statement for several claims. A function in a SELECT runs row by row, so the rows
-    are in the order in which a renewal locks buckets. Then no two transactions deadlock.
+    """Return the statement for several claims. Each array is one literal, because the server parses
+    an ARRAY[...] item by item.
     """
-    order = sorted(range(len(asks)), key=lambda place: _bucket(asks[place]))
-    some = [asks[place] for place in order]
-    shapes = [ask.shape for ask in some]
+    shapes = [ask.shape for ask in asks]
     arrays = ", ".join(
         [
-            _numbers(order),
-            f"{_names(some)}::pg_catalog.bytea[]",
-            f"{_ids(some)}::pg_catalog.text[]",
-            _numbers(shape.kind for shape in shapes),
-            _numbers(shape.capacity for shape in shapes),
-            _numbers(shape.weight for shape in shapes),
-            _numbers(round(shape.ttl * 1e6) for shape in shapes),
-            _numbers(round(shape.wait_ttl * 1e6) for shape in shapes),
-            f"ARRAY[{', '.join('true' if ask.queue else 'false' for ask in some)}]",
-            _numbers(lates[place] for place in order),
-            f"ARRAY[{', '.join(_bytes(ask.payload) for ask in some)}]::pg_catalog.bytea[]",
-            f"'{{{','.join(words[place] for place in order)}}}'::pg_catalog.text[]",
+            _names(asks),
+            f"{_ids(asks)}::pg_catalog.text[]",  # not the function with this name for one claim
+            _array(f"{shape.kind:d}" for shape in shapes),
+            _array(f"{shape.capacity:d}" for shape in shapes),
+            _array(f"{shape.weight:d}" for shape in shapes),
+            _array(f"{shape.ttl * 1e6:.0f}" for shape in shapes),
+            _array(f"{shape.wait_ttl * 1e6:.0f}" for shape in shapes),
+            _array("t" if ask.queue else "f" for ask in asks),
+            _array(f"{late:d}" for late in lates),
+            f"{base:d}",
+            _blobs(_blob(ask.payload) for ask in asks),
+            _array(f'"{word}"' for word in words),
         ]
     )
-    return (
-        "SELECT a.place, lockfast.claim_v2(a.name, a.id, a.kind::pg_catalog.int4, "
-        "a.capacity::pg_catalog.int4, a.weight::pg_catalog.int4, a.ttl, a.wait_ttl, a.queue, "
-        # With several arrays, `unnest` is syntax, which always means PostgreSQL's own.
-        f"a.late, {base:d}, a.payload, a.word) FROM unnest({arrays}) "
-        "a(place, name, id, kind, capacity, weight, ttl, wait_ttl, queue, late, payload, word)"
-    ).encode()
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    return f"ARRAY[{', '.join(f'{number:d}' for number in numbers)}]::pg_catalog.int8[]"
-
-
-def _bucket(ask: Ask) -> int:
-    """Return the bucket of a name, computed as bucket_v1 in schema.sql does."""
-    digest = sha256(ask.shape.name.encode()).digest()
-    return digest[0] % 4 * 256 + digest[1]
+    return f"SELECT lockfast.claim_v2({arrays})".encode()
 
 
 def renew(asks: Sequence[Ask]) -> bytes:
@@ -88,17 +69,25 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     """Return the statement that resigns all of these claims. `untils`: in doubt, the server times
     until which their tombstones must stay.
     """
-    each = ["NULL"] * len(asks) if untils is None else [f"{until:d}" for until in untils]
-    words = ",".join(each)
-    return f"SELECT lockfast.resign_v2({_names(asks)}, {_ids(asks)}, '{{{words}}}')".encode()
+    # Not an array of NULLs: with array_nulls = off, that would be words that are no numbers.
+    each = "NULL" if untils is None else _array(f"{until:d}" for until in untils)
+    return f"SELECT lockfast.resign_v2({_names(asks)}, {_ids(asks)}, {each})".encode()
 
 
 def tell(notes: Sequence[str]) -> bytes:
     """Return the statement that notifies the waiters that a resignation has let in. It does not
     wait for the disk, because a waiter that misses its notification soon looks by itself.
+
+    Each notification is a row of its own, because a row has at most 1,664 columns, and the end of
+    one writer can let in more readers.
     """
-    calls = [f"pg_catalog.pg_notify('lockfast_{note[:22]}', '{note}')" for note in notes]
-    return f"SET LOCAL synchronous_commit = off; SELECT {', '.join(calls)}".encode()
+    channels = _array(f"lockfast_{note[:22]}" for note in notes)
+    texts = _array(f'"{note}"' for note in notes)
+    return (
+        "SET LOCAL synchronous_commit = off; SELECT pg_catalog.pg_notify(n.channel, n.note) "
+        # With several arrays, `unnest` is syntax, which always means PostgreSQL's own.
+        f"FROM unnest({channels}::pg_catalog.text[], {texts}::pg_catalog.text[]) n(channel, note)"
+    ).encode()
 
 
 def record(name: str, claim: str, line: bytes) -> bytes:
@@ -151,16 +140,26 @@ def _checked(claim: str) -> str:
 
 
 def _names(asks: Sequence[Ask]) -> str:
-    words = ",".join([_name(ask.shape.name) for ask in asks])
-    return f"E'{{{words}}}'"
+    return _blobs(_name(ask.shape.name) for ask in asks)
 
 
 @lru_cache(1024)
 def _name(name: str) -> str:
+    return _blob(name.encode())
+
+
+def _blob(raw: bytes) -> str:
     # The backslash is escaped twice, for the string and for the array literal in it.
-    return f"\\\\\\\\x{name.encode().hex()}"
+    return f"\\\\\\\\x{raw.hex()}"
+
+
+def _blobs(blobs: Iterable[str]) -> str:
+    return f"E{_array(blobs)}"
 
 
 def _ids(asks: Sequence[Ask]) -> str:
-    words = ",".join([_id(ask) for ask in asks])
-    return f"'{{{words}}}'"
+    return _array(_id(ask) for ask in asks)
+
+
+def _array(items: Iterable[str]) -> str:
+    return f"'{{{','.join(items)}}}'"

@@ -35,10 +35,11 @@ def claimed(rows: list[Row], ask: Ask) -> tuple[int, Claimed]:
 
 def claimed_all(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Claimed]]:
     """Read the reply to several claims, in the order of the claims."""
-    lines = {_within(place, len(asks)): line for place, line in rows}
-    if len(lines) != len(asks) or len(rows) != len(asks):
-        raise ValueError(f"{len(rows)} answers to {len(asks)} claims")
-    return [_claimed(lines[place], ask) for place, ask in enumerate(asks)]
+    ((text,),) = rows
+    lines = (text or b"").split(b"\n")
+    if len(lines) != len(asks):
+        raise ValueError(f"{len(lines)} answers to {len(asks)} claims")
+    return [_claimed(line, ask) for line, ask in zip(lines, asks, strict=True)]
 
 
 def _claimed(line: bytes | None, ask: Ask) -> tuple[int, Claimed]:

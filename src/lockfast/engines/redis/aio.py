@@ -16,6 +16,8 @@ from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock
 
+NEAR = IO * 0.9  # seconds: a request with less time than this needs a timer of its own
+
 
 class AioTransport:
     """The connections of an asyncio client."""
@@ -128,7 +130,7 @@ class AioTransport:
             connection = await self._connect(address, deadline, heart=False)
         future = connection.send(packet)
         left = deadline - self._now()
-        if left > IO * 0.9:  # the connection's own check ends the wait near enough to the deadline
+        if left > NEAR:  # the connection's own check ends the wait near enough to the deadline
             return await future
         return await self._by(future, left, address)
 

@@ -20,6 +20,11 @@ from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_ali
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 
+PUSH = hiredis.PushNotification
+
+TOGETHER = 32
+"""Requests after which `put` writes at once. So the server works on them while other tasks run. If
+all requests waited for the end of the loop's turn, the server and the tasks would take turns."""
 LOOKS = 4  # checks of a connection within IO, the time that a request may take
 
 
@@ -102,8 +107,9 @@ class Connection(asyncio.Protocol):
         return bool(self._pending) and self._now() - since > DOUBT
 
     def send(self, packet: bytes) -> asyncio.Future[Any]:
-        """Send a command, in one write with all others of this turn of the loop."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        """Send a command, in one write with others of this turn of the loop."""
+        # No `loop.create_future()`, which is a call more on a hot path.
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self.put(packet, future)
         return future
 
@@ -118,6 +124,8 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(packet)
+        if len(self._out) >= TOGETHER:
+            self._flush()
 
     def subscribe(self, channel: str) -> asyncio.Future[Any]:
         """Subscribe to a channel, and return the future of the answer."""
@@ -139,20 +147,27 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass replies to their receivers, in the order of the requests."""
         self._heard = self._now()
-        reader, pending = self._reader, self._pending
+        reader, pending, count, pushes = self._reader, self._pending, 0, 0
         try:
-            reply = reader.read(data)
+            plain = reader.begin(data)
+            take, more = reader.take if plain else reader.gets, reader.has_data
+            reply = take()
             while reply is not MISSING:
-                if type(reply) is hiredis.PushNotification and not self._confirms(reply):
+                count += 1
+                if type(reply) is PUSH and not self._confirms(reply):
+                    pushes += 1
                     self._on_push(reply)
                 else:
-                    self._answers += 1
                     future = pending.popleft()
                     if future is not None and not future.done():
                         future.set_result(reply)
-                if reader.idle:
-                    return
-                reply = reader.gets()
+                if not more():
+                    break
+                reply = take()
+            else:
+                if plain:
+                    reader.keep(data, count)
+            self._answers += count - pushes
         except Exception as error:  # noqa: BLE001  # the parser raises many types, and no caller catches them
             self.drop(f"not the Redis protocol: {error}")
 

@@ -21,6 +21,7 @@ from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
 GRACE = 0.25  # seconds after a deadline in which data that has already arrived may still be read
+USUAL = 4096  # bytes for a reply: longer ones take another read, and more memory costs time
 LEAST = 0.01  # seconds that every exchange has, whatever its deadline: less would be no attempt
 
 
@@ -84,7 +85,7 @@ class Connection:
         left = deadline - self._now()
         if not self._poll(left * 1000 if left > LEAST else LEAST * 1000):
             raise TimeoutError("no answer in time")
-        reply = self._reader.read(self._recv(65536))
+        reply = self._reader.read(self._recv(USUAL))
         if reply is MISSING or type(reply) is PUSH or not self._reader.idle:
             return self._rest(reply, deadline)
         return reply

@@ -34,19 +34,27 @@ if not raw then
 end
 
 --#include stored.lua
---#include queue.lua
+--#include rights.lua
+--#include join.lua
 now = math.floor(now)
 local id = ARGV[1]
+local joined = ARGV[4] == '1' and join(raw, KEYS[1], KEYS[2], KEYS[4], KEYS[5], id, ticket, ARGV[6], now)
+if joined then
+  return joined
+end
+
+--#include queue.lua
 local q, holder
 if string.sub(raw, 1, 1) == 'Q' then
   q = open(KEYS[1], KEYS[4], KEYS[5], raw, now)
 else
-  holder = claim_of(raw)
+  holder = holder_of(raw)
   if not holder then
     return redis.error_reply(other_format(raw) or 'LOCKFAST the value of the lock is not one of ours')
   end
   q = {lock = KEYS[1], order = KEYS[4], records = KEYS[5], members = 0, held = 1, granted = holder.weight,
-       kind = holder.kind, frontier = holder.ticket, newest = holder.ticket, kept = 0}
+       kind = holder.kind, frontier = holder.ticket, frontier_digits = holder.digits, newest = holder.ticket,
+       newest_digits = holder.digits, kept = 0}
 end
 if tonumber(ticket) <= q.newest then -- the server lost the counter, and its clock went back
   if q.newest + 1 >= TOP then -- checked before the first write: 'find' could not read such a claim
@@ -54,7 +62,7 @@ if tonumber(ticket) <= q.newest then -- the server lost the counter, and its clo
   end
   ticket = digits(q.newest + 1)
 end
-local mine = claim_of(id .. ' ' .. ticket .. ' ' .. ARGV[6])
+local mine = claim_of(id, ticket .. ' ' .. ARGV[6])
 if holder then
   local left = redis.call('PTTL', KEYS[1])
   if left > holder.ttl then -- the server's clock went back
@@ -77,10 +85,10 @@ else
     advance(q, id)
     save(q, now)
   end
-  local claim, record = find(q, id)
+  local claim, stored = find(q, id)
   if claim then
     return standing(q, id, now, claim)
-  elseif record then -- it is unreadable, and a second entry of the id would be counted twice
+  elseif stored then -- it is unreadable, and a second entry of the id would be counted twice
     return {'dead', string.format('%.0f', now)}
   end
 end
@@ -89,9 +97,11 @@ if mine.kind ~= q.kind then
 end
 if ARGV[4] == '0' and (q.held < q.members or q.granted + mine.weight > mine.capacity) then
   local head = q.head or first(q)
-  return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits, head.payload}
+  return {'0', 0, 0, math.max(q.members, 1), 0, head.digits, -1, head.id, head.digits,
+          string.sub(head.stored, head.rest)}
 end
-permit(q, true, true) -- also what its release needs: a claim that cannot be removed would block others
+-- Also what its release needs: a claim that cannot be removed would block others.
+permit(q.order, q.records, true, true)
 if q.unwritten then -- turn the sole holder into a queue of one claim
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)

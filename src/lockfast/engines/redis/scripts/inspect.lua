@@ -4,6 +4,10 @@
 --
 -- Reply: per claim {id, ticket, granted, left in ms, record}, by ticket (see stored.lua).
 --#include stored.lua
+local function record_of(claim)
+  return string.sub(claim.stored, #claim.digits + 2)
+end
+
 local raw = redis.call('GET', KEYS[1])
 if not raw then
   return {}
@@ -13,8 +17,8 @@ if other then
   return redis.error_reply(other)
 end
 if string.sub(raw, 1, 1) ~= 'Q' then
-  local claim = claim_of(raw)
-  return claim and {{claim.id, claim.digits, 1, redis.call('PTTL', KEYS[1]), claim.record}} or {}
+  local claim = holder_of(raw)
+  return claim and {{claim.id, claim.digits, 1, redis.call('PTTL', KEYS[1]), record_of(claim)}} or {}
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -23,12 +27,12 @@ local ids = redis.call('ZRANGEBYSCORE', KEYS[2], '(0', '+inf', 'LIMIT', 0, ARGV[
 local ahead, granted = 0, true
 for _, id in ipairs(ids) do
   local left = -(redis.call('ZSCORE', KEYS[2], '~' .. id) or now) - now
-  local record = redis.call('HGET', KEYS[3], id)
-  local claim = left > 0 and record and claim_of(id .. ' ' .. record)
+  local stored = redis.call('HGET', KEYS[3], id)
+  local claim = left > 0 and stored and string.find(id, '^%x+$') and claim_of(id, stored)
   if claim then -- a record that another program has written must not hide the others
     ahead = ahead + claim.weight
     granted = granted and ahead <= claim.capacity
-    shown[#shown + 1] = {id, claim.digits, granted and 1 or 0, left, claim.record}
+    shown[#shown + 1] = {id, claim.digits, granted and 1 or 0, left, record_of(claim)}
   end
 end
 return shown

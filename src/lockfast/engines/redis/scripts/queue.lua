@@ -1,5 +1,5 @@
 -- The queue of a lock that has waiters or several holders. The other scripts include this file, after
--- stored.lua.
+-- stored.lua and rights.lua.
 --
 -- lock     'Q v1 kind granted held frontier newest seen kept':
 --          kind      of all claims                    frontier  highest ticket of a granted claim
@@ -21,7 +21,7 @@
 -- error. These commands could fail (docs/explanation/redis-scripts.md lists all):
 --   PUBLISH               without rights to the channel: 'pcall' ignores the error, and the waiter finds
 --                         its grant when it polls
---   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: 'permit' checks before the first write
+--   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: rights.lua checks before the first write
 --   SET DEL PEXPIRE       every user that can claim at all has the rights, and SET overwrites any type
 --   ZCARD HLEN            on keys of a wrong type: they are the first commands on their keys, and only
 --                         read. 'open' writes nothing, and callers write to a queue only after it
@@ -32,37 +32,19 @@
 --   ZSCORE ZRANK          members that another program has removed: 'standing' computes without them
 --   OOM READONLY MISCONF NOREPLICAS  Redis raises them at a script's first write only
 
-local function digits(number)
-  return string.format('%.0f', number) -- '..' would write 1.7e+15 (trap 53)
-end
-
-local LONGEST = 86400000 -- ms that a claim lives at most without a renewal
 local LOCK = '1' -- the kind whose claims all have a capacity of one
 
--- Return a claim and its record. The claim is false or nil if the record is missing or unreadable.
+-- Return a claim and its value in the records. The claim is false or nil if that is missing or unreadable.
 local function find(q, id)
-  local record = redis.call('HGET', q.records, id)
-  return record and claim_of(id .. ' ' .. record), record
-end
-
--- Raise an error, before anything is written, if this user may not run a command that comes later. 'adds'
--- and 'removes' tell which commands come: each check costs as much as a command. 'open' has checked all of
--- them if claims have expired. Redis before 7.0 cannot check this.
-local function permit(q, adds, removes)
-  local may = redis.acl_check_cmd
-  if may and not q.permitted
-     and not (may('PEXPIREAT', q.order, '0')
-              and (not adds or (may('ZADD', q.order, '0', '') and may('HSET', q.records, '', '')))
-              and (not removes or (may('ZREM', q.order, '') and may('HDEL', q.records, '')))) then
-    error({err = 'NOPERM this user has no permissions to run ZADD, ZREM, HSET, HDEL and PEXPIREAT in scripts'})
-  end
+  local stored = redis.call('HGET', q.records, id)
+  return stored and string.find(id, '^%x+$') and claim_of(id, stored), stored
 end
 
 local function append(q, claim, expires)
-  redis.call('HSET', q.records, claim.id, claim.digits .. ' ' .. claim.record)
+  redis.call('HSET', q.records, claim.id, claim.stored)
   redis.call('ZADD', q.order, claim.digits, claim.id, digits(-expires), '~' .. claim.id)
   q.members = q.members + 1
-  q.newest = claim.ticket
+  q.newest, q.newest_digits = claim.ticket, claim.digits
   q.changed = true
 end
 
@@ -98,8 +80,8 @@ local function expiring(q, member)
     return UNREADABLE
   end
   local id = string.sub(member, 2)
-  local claim, record = find(q, id)
-  local other = not claim and record and other_format(id .. ' ' .. record)
+  local claim, stored = find(q, id)
+  local other = not claim and stored and other_format(id .. ' ' .. stored)
   if other then
     error(other, 0)
   end
@@ -111,13 +93,13 @@ end
 -- here and do no harm.
 local function open(lock, order, records, raw, now)
   local q = {lock = lock, order = order, records = records, expired = {}, distant = {}}
-  local kind, granted, held, frontier, newest, seen, kept =
-    string.match(raw, '^Q v1 ([123]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local kind, granted, held, frontier, newest, seen, kept = string.match(raw, STATE)
   if not kept or math.max(granted, held, frontier, newest, seen, kept) >= TOP then
     error(other_format(raw) or 'LOCKFAST the state of the queue is not one of ours', 0)
   end
   q.kind, q.granted, q.held = kind, tonumber(granted), tonumber(held)
   q.frontier, q.newest, q.kept = tonumber(frontier), tonumber(newest), tonumber(kept)
+  q.frontier_digits, q.newest_digits = frontier, newest
   q.members = redis.call('ZCARD', order) / 2
   if q.members ~= redis.call('HLEN', records) then
     q.members = 0 -- a part was evicted, or deleted by hand: no claim can be found in the rest
@@ -141,8 +123,7 @@ local function open(lock, order, records, raw, now)
     q.changed = true
   end
   if q.changed or #q.expired > 0 then
-    permit(q, true, true)
-    q.permitted = true
+    permit(order, records, true, true)
   end
   return q
 end
@@ -159,8 +140,9 @@ end
 
 local function first(q)
   if not q.head then
-    q.head = find(q, redis.call('ZRANGE', q.order, q.members, q.members)[1])
-      or {id = '', digits = '0', ticket = 0, payload = ''} -- unreadable: the reply must not fail for this
+    local place = digits(q.members) -- behind as many expiries
+    q.head = find(q, redis.call('ZRANGE', q.order, place, place)[1])
+      or {id = '', digits = '0', ticket = 0, stored = '', rest = 1} -- unreadable: the reply must not fail
   end
   return q.head
 end
@@ -175,7 +157,7 @@ local function grant(q, claim)
   end
   q.granted = q.granted + claim.weight
   q.held = q.held + 1
-  q.frontier = claim.ticket
+  q.frontier, q.frontier_digits = claim.ticket, claim.digits
   return true
 end
 
@@ -183,7 +165,7 @@ end
 -- of the caller's claim. It gets no message, because the reply tells its standing.
 local function advance(q, mine)
   while q.held < q.members and not (q.kind == LOCK and q.held > 0) do
-    local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', 0, 1)[1]
+    local id = redis.call('ZRANGEBYSCORE', q.order, '(' .. digits(q.frontier), '+inf', 'LIMIT', '0', '1')[1]
     local claim = id and find(q, id) -- no id: a record has another ticket than the order
     if not claim or not grant(q, claim) then
       break -- an unreadable claim blocks the queue until it expires, because its weight is unknown
@@ -207,15 +189,15 @@ local function save(q, now)
   end
   -- Limit the expiry to what a claim can ask for. A score that another program wrote could ask for a time
   -- before 1970, which SET refuses, or for infinity, which PEXPIREAT refuses.
-  local latest = -redis.call('ZRANGE', q.order, 0, 0, 'WITHSCORES')[2]
+  local latest = -redis.call('ZRANGE', q.order, '0', '0', 'WITHSCORES')[2]
   latest = math.min(math.max(latest, now + 1), now + LONGEST)
   if latest >= q.kept then
     q.kept = latest + 10000
     redis.call('PEXPIREAT', q.order, digits(q.kept))
     redis.call('PEXPIREAT', q.records, digits(q.kept))
   end
-  local state = string.format('Q v1 %s %.0f %.0f %.0f %.0f %.0f %.0f', q.kind, q.granted, q.held, q.frontier,
-    q.newest, now, q.kept)
+  local state = state_of(q.kind, digits(q.granted), digits(q.held), q.frontier_digits, q.newest_digits,
+    digits(now), digits(q.kept))
   redis.call('SET', q.lock, state, 'PXAT', digits(latest))
 end
 
@@ -235,9 +217,9 @@ local function standing(q, id, now, claim, added)
   end
   local recheck = -1
   if ahead == q.held then
-    local soonest = redis.call('ZREVRANGEBYSCORE', q.order, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local soonest = redis.call('ZREVRANGEBYSCORE', q.order, '(0', '-inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
     recheck = math.min(-(soonest or 0) - now, LONGEST)
   end
   return {claim.digits, 0, left, ahead, math.max(q.members - ahead - 1, 0), head.digits, recheck, head.id,
-          head.digits, head.payload}
+          head.digits, string.sub(head.stored, head.rest)}
 end

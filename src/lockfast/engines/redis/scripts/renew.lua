@@ -35,6 +35,7 @@ if #queued == 0 then
 end
 
 --#include stored.lua
+--#include rights.lua
 --#include queue.lua
 local queues = {}
 for _, i in ipairs(queued) do
@@ -43,7 +44,7 @@ for _, i in ipairs(queued) do
     local q = queues[lock]
     if not q then
       q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- only this and
-      permit(q, true, false) -- this may fail
+      permit(q.order, q.records, true, false) -- this may fail
       -- If the clock went back, 'prune' may need memory: see PEXPIRE below. 'save' corrects this expiry.
       if q.changed then
         redis.call('PEXPIRE', lock, ARGV[i * 2])

@@ -14,11 +14,12 @@ if raw and string.sub(raw, 1, 32) == id then
   found = 1
 elseif raw and string.sub(raw, 1, 1) == 'Q' then
   --#include stored.lua
+  --#include rights.lua
   --#include queue.lua
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local q = open(lock, KEYS[2], KEYS[3], raw, now) -- this and the next step may fail, before the tombstone
-  permit(q, false, true)
+  permit(q.order, q.records, false, true)
   leave = function()
     prune(q, now)
     local claim = q.members > 0 and find(q, id)

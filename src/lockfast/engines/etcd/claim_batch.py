@@ -1,0 +1,286 @@
+"""Claims that are made together, in rounds: each round is one request for all claims that are left.
+
+The first round puts the claims whose names are free, and those that may wait in a queue. What is
+left needs something first: the gate of a session as it is now, a lease for waiters, or the queue
+beside which a permit is taken. The claims that need the same are read and sent again together, so
+nobody waits for a number of requests that grows with the number of claims.
+
+A round that fails concerns only the claims that it carries. Those that were answered in an earlier
+round keep their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lockfast.engines.etcd import claim_transaction, keys
+from lockfast.engines.etcd.claiming import Attempt
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import Done, done, find, found, inner, rows, txn
+from lockfast.engines.etcd.own_claims import OwnClaims
+from lockfast.engines.etcd.protobuf import Malformed
+from lockfast.engines.etcd.queues import Places
+from lockfast.engines.etcd.sending import Sender
+from lockfast.engines.etcd.session import Session
+from lockfast.engines.etcd.sessions import Sessions
+from lockfast.engines.etcd.settling import Entered, settle
+from lockfast.engines.etcd.snapshot import read_queues
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
+from lockfast.port import Ask, Standing
+
+MOST = 64  # claims in one transaction: etcd allows 128 operations
+Said = Standing | Exception | None
+
+
+class Trial:
+    """One claim of a batch, and what the rounds so far have shown about it."""
+
+    __slots__ = ("attempt", "beside", "holder", "queued", "waiter")
+
+    def __init__(self, attempt: Attempt) -> None:
+        """Nothing is known yet."""
+        self.attempt = attempt
+        self.queued = False
+        """Whether its name was taken, so that it needs a lease for waiters."""
+        self.beside = 0
+        """The revision of a queue in which there is room for it; 0: none was read."""
+        self.holder: Session
+        self.waiter: Session | None = None
+
+    def request(self) -> bytes:
+        """Return the claim as an operation of the transaction of a round."""
+        ask, form = self.attempt.ask, self.attempt.form
+        if self.beside:
+            return inner(
+                claim_transaction.squeeze(form, ask.id, ask.payload, self.holder, b"", self.beside)
+            )
+        return claim_transaction.part_of_batch(
+            form, ask.id.encode(), ask.payload, self.holder, self.waiter, queue=ask.queue
+        )
+
+
+class ClaimBatch:
+    """Claims that are made together. No two are for one name."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # parts of an engine
+        self,
+        attempts: Iterable[Attempt],
+        sessions: Sessions,
+        own: OwnClaims,
+        sender: Sender,
+        places: Places,
+        now: float,
+        deadline: float,
+    ) -> None:
+        """Prepare the claims, at most `MOST`. `now`: just before anything is sent."""
+        self._left = {attempt.ask.id: Trial(attempt) for attempt in attempts}
+        self._sessions = sessions
+        self._own = own
+        self._sender = sender
+        self._places = places
+        self._now = now
+        self._deadline = deadline
+        self._said: dict[str, Said] = {}
+        self._entered: list[Entered] = []
+
+    async def make(self) -> dict[str, Said]:
+        """Make the claims, and return what became of each, by id.
+
+        Raise if etcd refuses the first round, or does not answer it: then nothing is known about
+        any of them.
+        """
+        await self._open()
+        if self._left:
+            await self._round(list(self._left.values()))
+        while self._left:
+            await self._open()
+            trials = list(self._left.values())
+            try:
+                await self._round(trials)
+            except EngineRefused:  # one of them may be at fault, and none was put
+                await self._singly(trials)
+            except EngineError as error:
+                self._fail(trials, error)
+        for (mine, *_), said in zip(
+            self._entered,
+            await settle(self._entered, self._own, self._places, self._now, self._deadline),
+            strict=True,
+        ):
+            self._said[mine.id] = said
+        # Resigned while the reply was on its way: the resignation did not find them here.
+        for id_ in [id_ for id_ in self._said if self._own.dead(id_)]:
+            self._places.gone([id_])
+            self._said[id_] = None
+        return self._said
+
+    def fail(self, error: EngineError) -> dict[str, Said]:
+        """Answer all claims with the error that `make` has raised."""
+        self._fail(list(self._left.values()), error)
+        return self._said
+
+    async def _open(self) -> None:
+        """Find the sessions of the next round, or open them: once for each size."""
+        opened: dict[int, Session | EngineError] = {}
+        for trial in list(self._left.values()):
+            form = trial.attempt.form
+            holder = await self._session(form.size, opened)
+            waiter = None
+            if trial.queued:
+                waiter = await self._session(form.wait_size, opened)
+            elif trial.attempt.ask.queue:
+                waiter = self._sessions.ready(form.wait_size, self._now)
+            if isinstance(holder, EngineError):
+                self._fail([trial], holder)
+            elif isinstance(waiter, EngineError):
+                self._fail([trial], waiter)
+            else:
+                trial.holder, trial.waiter = holder, waiter
+
+    async def _session(
+        self, size: int, opened: dict[int, Session | EngineError]
+    ) -> Session | EngineError:
+        found = self._sessions.ready(size, self._now) or opened.get(size)
+        if found is None:
+            try:
+                found = await self._sessions.open(size, self._deadline)
+            except EngineError as error:
+                found = error
+            opened[size] = found
+        return found
+
+    async def _round(self, trials: Sequence[Trial]) -> None:
+        """Send the claims, and read what came of each."""
+        asks = [trial.attempt.ask for trial in trials]
+        sent, reply = await self._sender.send_all(asks, self._write, self._deadline)
+        gone = {ask.id for ask in asks}.difference(ask.id for ask in sent)
+        for id_ in gone:  # resigned, or too late: they were not sent
+            self._answer(id_, None)
+        trials = [trial for trial in trials if trial.attempt.ask.id not in gone]
+        if not trials:
+            return
+        try:
+            said = done(reply)
+            replies = said.of(len(trials)) if said.succeeded else []
+            if not said.succeeded:
+                self._read_gates(trials, said)
+        except Malformed:
+            self._own.unread(sent)
+            raise
+        unread = [
+            trial
+            for trial, each in zip(trials, replies, strict=False)
+            if not await self._read(trial, each, said.revision)
+        ]
+        if unread:
+            await self._learn(unread)
+
+    def _write(self, asks: Sequence[Ask]) -> bytes:
+        """Return the transaction of a round. Its conditions are those that its claims share."""
+        trials = [self._left[ask.id] for ask in asks]
+        sessions = self._used(trials)
+        conditions = self._sessions.same_base() + b"".join(each.same() for each in sessions)
+        reads = [find(keys.BASE), *(find(each.gate_key) for each in sessions)]
+        return txn(conditions, [trial.request() for trial in trials], reads)
+
+    @staticmethod
+    def _used(trials: Iterable[Trial]) -> list[Session]:
+        used: dict[Session, None] = {}
+        for trial in trials:
+            used[trial.holder] = None
+            if trial.waiter is not None:
+                used[trial.waiter] = None
+        return list(used)
+
+    def _read_gates(self, trials: Sequence[Trial], said: Done) -> None:
+        """Learn why no claim of a round was put: a gate has moved, or the base has changed."""
+        sessions = self._used(trials)
+        base, *gates = said.of(1 + len(sessions))
+        self._sessions.read_base(base)
+        for session, gate in zip(sessions, gates, strict=True):
+            self._sessions.read_gate(session, gate)
+
+    async def _read(self, trial: Trial, reply: bytes, at: int) -> bool:
+        """Read what came of one claim. Return False if its queue has to be read to tell that."""
+        attempt, ask = trial.attempt, trial.attempt.ask
+        beside, trial.beside = trial.beside, 0
+        try:
+            if beside:
+                said = claim_transaction.squeezed(reply)
+            elif ask.queue or done(reply).succeeded:
+                said = claim_transaction.claimed(reply, attempt.form)
+            else:  # the same transaction has read the queue
+                await self._consider(trial, rows(found(done(reply).of(1)[0])), at)
+                return True
+            if said is not None:
+                waiter = trial.waiter if ask.queue else None
+                self._take(ask.id, await attempt.entered(said, trial.holder, waiter))
+            elif ask.queue:
+                return False
+            # Else the queue has changed since it was read. The next round reads it again.
+        except Malformed as error:
+            self._own.unread([ask])
+            self._answer(ask.id, error)
+        except (EngineError, KindMismatch) as error:
+            self._answer(ask.id, error)
+        return True
+
+    async def _learn(self, trials: Sequence[Trial]) -> None:
+        """Read the queues of claims that were not put, in one request."""
+        try:
+            forms = [trial.attempt.form for trial in trials]
+            seen = await read_queues(self._own.ask, forms, self._deadline)
+        except EngineError as error:
+            self._fail(trials, error)
+            return
+        for trial in trials:
+            try:
+                await self._consider(trial, seen.queues[trial.attempt.form.prefix], seen.revision)
+            except (EngineError, KindMismatch) as error:
+                self._answer(trial.attempt.ask.id, error)
+
+    async def _consider(self, trial: Trial, queue: list[Row], at: int) -> None:
+        """Answer a claim that was not put, if its queue says enough, or prepare its next round."""
+        attempt, ask = trial.attempt, trial.attempt.ask
+        if attempt.is_in(queue):
+            self._take(ask.id, await attempt.found(queue, at))
+            return
+        attempt.check(queue)
+        if not queue:
+            return  # it is free by now
+        if ask.queue:
+            trial.queued = True
+        elif attempt.fits(queue):
+            trial.beside = at
+        else:
+            self._answer(ask.id, attempt.refused(queue))
+
+    async def _singly(self, trials: Sequence[Trial]) -> None:
+        """Make the claims one by one, as etcd has refused them together."""
+        for attempt in [trial.attempt for trial in trials if trial.attempt.ask.id in self._left]:
+            try:
+                self._answer(attempt.ask.id, await attempt.make())
+            except (EngineError, KindMismatch) as error:
+                self._answer(attempt.ask.id, error)
+
+    def _take(self, id_: str, said: Standing | Entered | None) -> None:
+        if isinstance(said, Entered):
+            self._left.pop(id_)
+            self._entered.append(said)
+        else:
+            self._answer(id_, said)
+
+    def _fail(self, trials: Iterable[Trial], error: EngineError) -> None:
+        """End claims with an error, each with one of its own: several callers raise them."""
+        for trial in trials:
+            if trial.attempt.ask.id in self._left:
+                own: EngineError = (
+                    EngineUnavailable(error.message, sent=error.sent)
+                    if isinstance(error, EngineUnavailable)
+                    else EngineRefused(error.message)
+                )
+                own.__cause__ = error
+                self._answer(trial.attempt.ask.id, own)
+
+    def _answer(self, id_: str, said: Said) -> None:
+        self._left.pop(id_, None)
+        self._said[id_] = said
