@@ -23,7 +23,7 @@ from lockfast.errors import ClientClosed, Loss
 from lockfast.port import EVERYONE, Standing, Wake
 from lockfast.runtime.base import Event
 
-WELCOME = 0.01  # seconds by which the first renewal of a woken holder lets its work go first,
+WELCOME = 0.1  # seconds by which the first renewal of a woken holder lets its work go first,
 PLENTY = 1.0  # if the claim is valid for at least this many seconds
 
 
