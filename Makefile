@@ -56,22 +56,23 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/lint-imports
 
 # Tests use a fifth of a processor and wait for the rest of the time, so six at once keep two cores
-# busy. Those of the second line interrupt, or measure, and want the machine for themselves. What is
-# run again: see tests/tries.py.
+# busy. Those of ALONE interrupt, or measure, and want the machine for themselves. What is run again:
+# see tests/tries.py.
 TRIES := $(BIN)/python -m tests.tries
 AT_ONCE := 6
 ALONE := tests/interrupts tests/unit/test_benchmarks.py
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name. And its
-# blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched.
+# blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched,
+# but beside it.
 ON_UVLOOP := --uvloop -q -k 'asyncio or Bodies'
 ON_GEVENT := --gevent -q -k threads
 LOOPS := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 test: ## Run the tests, on real servers that they start themselves
-	$(TRIES) -n $(AT_ONCE) --durations=30 $(addprefix --ignore=,$(ALONE))
+	$(TRIES) -n $(AT_ONCE) --durations=30 $(addprefix --ignore=,$(ALONE)) \
+		--and $(ON_UVLOOP) --each $(LOOPS) --and $(ON_GEVENT) --each $(LOOPS)
 	$(TRIES) $(ALONE)
-	$(TRIES) $(ON_UVLOOP) --each $(LOOPS) --and $(ON_GEVENT) --each $(LOOPS)
 
 wide: ## What CI leaves out: every engine on uvloop, every Python, other versions of the servers
 	LOCKFAST_TEST_BATCH=8 $(TRIES) -n 4 tests/contract/test_memory.py tests/contract/test_redis.py
@@ -94,10 +95,9 @@ faults: ## Every model, 5,000 seeds of the simulation, real faults on every engi
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --seeds 5000 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --redlock --seeds 100 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --batched --seeds 400; } >$(COMPUTED) 2>&1 & \
-	computed=$$!; $(BIN)/python -m tests.robustness ci; real=$$?; \
-	wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0
+	computed=$$!; $(BIN)/python -m tests.robustness ci && $(BIN)/python -m tests.robustness killed; \
+	real=$$?; wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0
 	$(BIN)/python -m tests.robustness controls
-	$(BIN)/python -m tests.robustness killed
 
 torture: ## Faults on every engine with seed after seed from SEED=1, for HOURS=8; build/robustness/torture
 	$(BIN)/python -m tests.robustness torture --hours $(HOURS) --seed $(SEED)

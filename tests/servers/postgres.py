@@ -1,9 +1,12 @@
 """PostgreSQL, and PgBouncer in front of it: real processes, run as the user postgres."""
 
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from tests.servers.guard import guard
 from tests.servers.owner import give
 from tests.servers.process import (
     Home,
@@ -115,10 +119,7 @@ class Postgres(_Unprivileged):
         super().__init__("postgres", env=env, home=home)
         self.data_path = self.folder / "data"
         if replica_of is None:
-            run(
-                *_as_user(_tool("initdb"), "--pgdata", str(self.data_path), "--auth", "trust"),
-                *("--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync"),
-            )
+            run(program("cp"), "-a", str(_template(_tool("initdb"))), str(self.data_path))
             if home is not None:
                 with (self.data_path / "pg_hba.conf").open("a", encoding="utf-8") as file:
                     file.write("host all,replication all samenet trust\n")
@@ -173,6 +174,25 @@ class Postgres(_Unprivileged):
         """Make a replica the primary."""
         if self.command("SELECT pg_promote()") != [(True,)]:
             raise ServerError("the replica was not promoted in time")
+
+
+@functools.cache
+def _template(initdb: str) -> Path:
+    """Make a new server's data once: it takes 0.65 s of a processor, and a copy 0.09 s.
+
+    All servers of a process then have one system identifier, by which replicas tell clusters
+    apart. So no test may expect that a stranger's replica is refused.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="postgres-template-", dir=guard().folder))
+    if os.geteuid() == 0:
+        guard().folder.chmod(0o755)
+        shutil.chown(folder, _USER, _USER)
+    data = folder / "data"
+    run(
+        *_as_user(initdb, "--pgdata", str(data), "--auth", "trust"),
+        *("--username", "postgres", "--encoding", "UTF8", "--no-locale", "--no-sync"),
+    )
+    return data
 
 
 def _is_gone(pid: int) -> bool:
