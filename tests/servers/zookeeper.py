@@ -26,9 +26,6 @@ from tests.servers.process import (
 _JARS = os.environ.get("LOCKFAST_ZOOKEEPER_JARS") or ":".join(
     f"/usr/share/java/{name}.jar" for name in ("zookeeper", "netty-codec", "slf4j-simple")
 )
-# A server that is starting may take a question and not answer it. With two seconds of patience,
-# such a start took 2.5 s or more.
-_SOON = 1.0
 _JVM = ("-Xmx64m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -135,19 +132,19 @@ class ZooKeeper(Server):
             str(self._config_path),
         ]
 
-    def command(self, word: str, timeout: float = 2.0) -> str:
+    def command(self, word: str) -> str:
         """Send one of the four-letter words."""
-        with socket.create_connection((self.host, self.port), timeout) as connection:
+        with socket.create_connection((self.host, self.port), timeout=2.0) as connection:
             connection.sendall(word.encode())
             parts = []
             while part := connection.recv(4096):
                 parts.append(part)
         return b"".join(parts).decode()
 
-    def mode(self, timeout: float = 2.0) -> str:
+    def mode(self) -> str:
         """Tell its part: standalone, leader, follower, or nothing yet."""
         with contextlib.suppress(OSError):
-            for line in self.command("srvr", timeout).splitlines():
+            for line in self.command("srvr").splitlines():
                 name, _, value = line.partition(": ")
                 if name == "Mode":
                     return value
@@ -155,7 +152,7 @@ class ZooKeeper(Server):
 
     def is_ready(self) -> bool:
         """Tell whether it serves."""
-        return bool(self.mode(_SOON))
+        return bool(self.mode())
 
     def set_counter(self, path: str, value: int) -> None:
         """Restart with another number of children ever created below a node, which is what names
