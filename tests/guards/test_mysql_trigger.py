@@ -192,7 +192,9 @@ def test_a_block_that_was_ended_by_a_procedure_is_still_checked_row_by_row(
         cursor.execute("UPDATE watched SET value = 'stale'")
 
 
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize(
+    "level", ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+)
 def test_the_mark_of_an_old_snapshot_is_not_taken_for_the_mark(
     mariadb: MariaDB, shell: Link, client: lockfast.Client, level: str
 ) -> None:
