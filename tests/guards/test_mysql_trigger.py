@@ -352,6 +352,7 @@ def test_what_passes_the_trigger_is_what_the_page_says(
         ("odd", "CREATE TABLE odd (id INT) ENGINE = MyISAM", "odd", "Only InnoDB"),
         ("odd", "CREATE VIEW odd AS SELECT * FROM watched", "odd", "not a table"),
         ("odd", "SELECT 1", "odd", "not a table"),
+        ("odd", "CREATE TABLE odd (id INT) WITH SYSTEM VERSIONING", "odd", "not a table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:{nothing}", "columns of that table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:{id", "columns of that table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:id}", "columns of that table"),
