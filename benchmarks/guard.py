@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 
 import lockfast
-from benchmarks.guarding.redis import writes
+from benchmarks.guarding import mysql as on_mysql
+from benchmarks.guarding import redis as on_redis
 from benchmarks.rounds import Turn, Work, fitted, interleave, rate, ratio
 from benchmarks.stage import Result, Stage
 from lockfast.guards.postgres import PostgresGuard, install
@@ -16,7 +17,7 @@ UPDATE = "UPDATE account SET balance = balance + %s WHERE id = %s"
 
 
 def run(stage: Stage) -> Result:
-    measured = {"postgres": postgres(stage), "redis": redis(stage)}
+    measured = {"postgres": postgres(stage), "mysql": mysql(stage), "redis": redis(stage)}
     rates = {
         resource: {name: round(rate(turns)) for name, turns in results.items()}
         for resource, results in measured.items()
@@ -65,9 +66,15 @@ def postgres(stage: Stage) -> dict[str, list[Turn]]:
         return _measured(stage, bare, guarded)
 
 
+def mysql(stage: Stage) -> dict[str, list[Turn]]:
+    """One row is updated, in a transaction of PyMySQL's."""
+    with on_mysql.writes() as works:
+        return _measured(stage, works["bare"], works["guarded"])
+
+
 def redis(stage: Stage) -> dict[str, list[Turn]]:
     """One key is set, by redis-py."""
-    with writes() as works:
+    with on_redis.writes() as works:
         return _measured(stage, works["bare"], works["guarded"])
 
 

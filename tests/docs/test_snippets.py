@@ -50,8 +50,9 @@ PLACES: dict[str, Callable[[ExitStack], str]] = {
     "/tmp/": lambda stack: f"{stack.enter_context(TemporaryDirectory())}/",  # noqa: S108  # the pages'
 }
 """What the pages write, and how to start what is meant."""
-DATABASE = "postgresql://localhost/app"
-"""Stays as it is: libpq takes the port and the user from the environment."""
+DATABASE = "://localhost/app"
+"""PostgreSQL, also by SQLAlchemy. It stays as it is: libpq takes the port and the user from the
+environment."""
 LOGIN = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",

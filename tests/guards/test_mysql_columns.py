@@ -11,8 +11,8 @@ from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor, DictCursor
 
 import lockfast
-from lockfast import StaleToken, State
-from lockfast.guards.mark import Mark, admit
+from lockfast import StaleToken, State, Unguarded
+from lockfast.guards.mark import Mark, Shown, admit
 from lockfast.guards.mysql import Columns, Expression
 from tests.guards.holders import readers, writer
 from tests.guards.mariadb import usurped
@@ -166,3 +166,22 @@ def test_a_row_that_is_made_again_has_forgotten_its_columns(
     cursor.execute("DELETE FROM register")
     cursor.execute("INSERT INTO register (id, value) VALUES (1, 'anew')")
     columns.update(cursor, stale, "register", {"id": 1}, {"value": "stale"})  # the page says so
+
+
+@pytest.mark.parametrize("kind", ["INT", "DECIMAL(10)"])
+def test_a_column_that_cuts_the_token_is_noticed(cursor: Cursor, kind: str) -> None:
+    """Without strict mode, the server stores what fits. The row would accept every stale holder."""
+    cursor.execute("SET sql_mode = ''")
+    cursor.execute(
+        f"CREATE OR REPLACE TABLE narrow (id INT PRIMARY KEY, note VARCHAR(3), fence_token {kind} "
+        "NOT NULL DEFAULT 0, fence_id VARBINARY(32) NOT NULL DEFAULT '')"
+    )
+    cursor.execute("INSERT INTO narrow (id) VALUES (1)")
+    at = Shown("narrow", 1763160000123456, "a" * 32, 1763160000123456, shared=False)
+    with pytest.raises(Unguarded, match="BIGINT"):
+        Columns().seal(cursor, at, "narrow", {"id": 1})
+    cursor.execute("ALTER TABLE narrow MODIFY fence_token BIGINT NOT NULL")
+    # A warning about another column is not the guard's.
+    Columns().update(cursor, at, "narrow", {"id": 1}, {"note": "too long"})
+    Columns().update(cursor, at, "narrow", {"id": 1}, {"id": 2, "note": "also too long"})
+    assert only(cursor, "SELECT fence_token FROM narrow WHERE id = 2") == at.token

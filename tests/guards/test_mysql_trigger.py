@@ -192,7 +192,9 @@ def test_a_block_that_was_ended_by_a_procedure_is_still_checked_row_by_row(
         cursor.execute("UPDATE watched SET value = 'stale'")
 
 
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize(
+    "level", ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+)
 def test_the_mark_of_an_old_snapshot_is_not_taken_for_the_mark(
     mariadb: MariaDB, shell: Link, client: lockfast.Client, level: str
 ) -> None:
@@ -350,6 +352,7 @@ def test_what_passes_the_trigger_is_what_the_page_says(
         ("odd", "CREATE TABLE odd (id INT) ENGINE = MyISAM", "odd", "Only InnoDB"),
         ("odd", "CREATE VIEW odd AS SELECT * FROM watched", "odd", "not a table"),
         ("odd", "SELECT 1", "odd", "not a table"),
+        ("odd", "CREATE TABLE odd (id INT) WITH SYSTEM VERSIONING", "odd", "not a table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:{nothing}", "columns of that table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:{id", "columns of that table"),
         ("odd", "CREATE TABLE odd (id INT)", "odd:id}", "columns of that table"),

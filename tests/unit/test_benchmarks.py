@@ -70,7 +70,12 @@ PROMISED = {
         "queued_cpu_ratio_to_claim": float,
         "requests_per_second": dict,
     },
-    "guard": {"postgres_ratio": float, "redis_ratio": float, "writes_per_second": dict},
+    "guard": {
+        "postgres_ratio": float,
+        "mysql_ratio": float,
+        "redis_ratio": float,
+        "writes_per_second": dict,
+    },
     "together": {"ratio_to_singly": float, "names": int, "per_second": dict, "cpu_us": dict},
 }
 ON_OTHERS = {

@@ -11,7 +11,7 @@ from django.db.utils import Error
 
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
-from lockfast.guards.mysql.bolt import Bolt, bolted
+from lockfast.guards.mysql.bolt import Bolt, bolted, refuse_wrapped
 from lockfast.guards.mysql.statements import FORGET, LEAVE, again, entering, raising, refusal
 
 
@@ -32,6 +32,7 @@ class MysqlDatabase:
             raise NotSupportedError(
                 "check_lease needs the lock and the data in one PostgreSQL database"
             )
+        refuse_wrapped(self.connection.connection)
         self._run(entering(leases, within=bolted(self.connection.connection)))
 
     def bolt(self, leases: Sequence[Holder]) -> MysqlBolt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any
 
 from lockfast.guards.mysql.lookout import Lookout
@@ -16,7 +17,15 @@ from lockfast.guards.mysql.statements import ENDED, STILL, code_of
 NAME = "_lockfast_bolt"
 # PyMySQL and mysqlclient have these public methods. Cursors send everything by `query`. PyMySQL
 # connects anew by `connect` if `ping` finds the connection closed.
-REFUSED = ("autocommit", "begin", "commit", "connect", "rollback")
+REFUSED = ("autocommit", "begin", "change_user", "commit", "connect", "rollback")
+
+
+WRAPPED = (
+    "a guarded transaction needs a connection of PyMySQL or mysqlclient itself, because it watches "
+    "what is sent over it, and {} is not one. A pool may wrap the connection: SQLAlchemy's "
+    "raw_connection() has the driver's own as `driver_connection`. With asyncio, use the guard for "
+    "SQLAlchemy."
+)
 
 
 class Bolt:
@@ -74,6 +83,20 @@ class Bolt:
     def _refuse(self, word: str, *args: object, **kwargs: object) -> None:
         del args, kwargs
         self._lookout.refuse(f"connection.{word}()")
+
+
+def refuse_wrapped(connection: Any) -> None:  # noqa: ANN401  # perhaps of PyMySQL or mysqlclient
+    """Raise `TypeError` if the bolt would not see the statements of this connection.
+
+    The cursors of a wrapper send past its `query`. Some wrappers also connect anew when the server
+    has closed the connection, and send the statement again, which no guard has checked there. A
+    connection for asyncio would send nothing at all, because nobody awaits it here.
+    """
+    query = getattr(connection, "query", None)
+    own = getattr(connection.cursor(), "connection", None) is connection
+    if not own or query is None or iscoroutinefunction(query):
+        kind = type(connection)
+        raise TypeError(WRAPPED.format(f"{kind.__module__}.{kind.__qualname__}"))
 
 
 def bolted(connection: Any) -> bool:  # noqa: ANN401  # of PyMySQL or mysqlclient

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lockfast.errors import StaleToken
+from lockfast.errors import StaleToken, Unguarded
 from lockfast.guards.mark import Holder, Mark, admit, refused, shown
+from lockfast.guards.mysql.installation import rows
 from lockfast.guards.mysql.trigger import quoted
 
 # An id is compared as bytes: a collation may take two ids for one.
@@ -125,6 +126,7 @@ class Columns:
         Raises:
             StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
+            Unguarded: The token's column is too small. Make it a BIGINT.
             TypeError: The lease is a permit of a semaphore.
             pymysql.Error: The database has failed.
         """
@@ -148,8 +150,12 @@ class Columns:
             f"(SELECT COUNT(*) AS n FROM {name} WHERE {which}) AS lockfast_rows) = 1",
             new | self.shown(lease),
         )
+        where = f"WHERE {which}", given
         if not cursor.rowcount:
-            self._explain(cursor, lease, table, key, (f"WHERE {which}", given))
+            self._explain(cursor, lease, table, key, where)
+        elif getattr(cursor, "warning_count", 0):
+            for mark in self._marks(cursor, table, where):  # none if the key itself was changed
+                self._ensure_whole(lease, table, mark)
 
     def seal(self, cursor: Any, lease: Holder, table: str, key: Mapping[str, object]) -> None:  # noqa: ANN401  # the driver's
         """Store the token in the row, so that it rejects earlier holders from now on.
@@ -165,6 +171,7 @@ class Columns:
         Raises:
             StaleToken: The guard has seen a higher token. The lease is LOST.
             LookupError: The key matches no row, or several. Nothing is changed.
+            Unguarded: The token's column is too small. Make it a BIGINT.
             TypeError: The lease is a permit of a semaphore.
             pymysql.Error: The database has failed.
         """
@@ -184,12 +191,7 @@ class Columns:
         with a lock: a plain read would find the mark of an older snapshot. A mark never falls, so
         what it admits now, the UPDATE has admitted too.
         """
-        cursor.execute(
-            f"SELECT {self._token} AS token, {self._id} AS id FROM {_table(table)} "  # noqa: S608  # quoted
-            f"{where[0]} FOR UPDATE",
-            where[1],
-        )
-        found = list(cursor.fetchall())
+        found = self._marks(cursor, table, where)
         if not found:
             raise LookupError(f"no row of {table} has {dict(key)}: there is nothing to guard")
         if len(found) > 1:
@@ -197,13 +199,39 @@ class Columns:
                 f"{len(found)} rows of {table} have {dict(key)}: nothing was changed. Each row has "
                 "a mark of its own: update them one by one, by a unique key."
             )
-        row = found[0]
-        token, id_ = (row["token"], row["id"]) if isinstance(row, dict) else row
-        mark = Mark(token, id_.decode() if isinstance(id_, bytes) else id_)
         try:
-            admit(mark, shown(lease))
+            admit(found[0], shown(lease))
         except StaleToken:
-            raise refused(lease, token) from None
+            raise refused(lease, found[0].token) from None
+
+    def _marks(
+        self,
+        cursor: Any,  # noqa: ANN401  # the driver's
+        table: str,
+        where: tuple[str, Mapping[str, object]],
+    ) -> list[Mark]:
+        """Read the marks of these rows, with a lock."""
+        cursor.execute(
+            f"SELECT {self._token} AS token, {self._id} AS id FROM {_table(table)} "  # noqa: S608  # quoted
+            f"{where[0]} FOR UPDATE",
+            where[1],
+        )
+        return [
+            Mark(token, id_.decode() if isinstance(id_, bytes) else id_)
+            for token, id_ in rows(cursor)
+        ]
+
+    def _ensure_whole(self, lease: Holder, table: str, mark: Mark) -> None:
+        """Raise `Unguarded` if a column was too small for the mark.
+
+        Without strict mode the server stores what fits, with a warning. Such a mark is below every
+        token, and admits all stale holders.
+        """
+        if mark.token < shown(lease).floor:
+            raise Unguarded(
+                f"the column {self._token} of {table} cannot store a token. Make it a BIGINT: the "
+                "row accepts stale holders until then"
+            )
 
 
 def _identifier(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from lockfast.errors import LockfastError
 from lockfast.guards.leases import ensure_held
 from lockfast.guards.mark import Holder
-from lockfast.guards.mysql.bolt import Bolt
+from lockfast.guards.mysql.bolt import Bolt, refuse_wrapped
 from lockfast.guards.mysql.statements import (
     COMMIT,
     ROLLBACK,
@@ -53,6 +53,7 @@ class Transaction:
             self._source.__exit__(kind, error, trace)
 
     def _begin(self) -> Any:  # noqa: ANN401  # the driver's cursor
+        refuse_wrapped(self._connection)
         cursor = self._connection.cursor()
         run(self._connection, self._leases, beginning(self._leases))
         self._bolt = Bolt(self._connection)
@@ -116,10 +117,12 @@ class MysqlGuard:
             StaleToken: The guard has seen a higher token. The lease is LOST.
             LeaseLost: A lease is not held any more.
             Unguarded: The guard is not installed.
-            TypeError: There is no lease, or a lease is a permit of a semaphore.
+            TypeError: There is no lease, a lease is a permit of a semaphore, or the connection is
+                not the driver's own.
             pymysql.Error: The database has failed, or the connection is in a transaction.
         """
         with self._connection() as connection:
+            refuse_wrapped(connection)
             run(connection, leases, sealing(leases))
         ensure_held(leases)
 
@@ -141,7 +144,8 @@ class MysqlGuard:
             LeaseLost: A lease is not held any more.
             Unguarded: A statement would end the transaction or has ended it, a trigger guards a row
                 by another lock, or the guard is not installed.
-            TypeError: There is no lease, or a lease is a permit of a semaphore.
+            TypeError: There is no lease, a lease is a permit of a semaphore, or the connection is
+                not the driver's own.
             pymysql.Error: The database has failed, or the connection is in a transaction.
         """
         return Transaction(self._connection(), leases)

@@ -49,35 +49,41 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
             install(connection, user="app")
     """
     with closing(connection.cursor()) as cursor, Settings(cursor):
-        cursor.execute(f"SELECT GET_LOCK('{LOCK}', {PATIENCE})")
-        if cursor.fetchone()[0] != 1:
-            raise Unguarded("another installation of the guard is running on this server")
-        try:
-            for each in schema():
-                cursor.execute(each)
-            if user is not None:
-                name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
-                cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
-        finally:
-            cursor.execute(f"DO RELEASE_LOCK('{LOCK}')")
+        for each in schema():
+            cursor.execute(each)
+        if user is not None:
+            name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
+            cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
 
 
 class Settings:
-    """The settings of a session that creates procedures or triggers, and then has its own again."""
+    """The settings of a session that creates procedures or triggers, and then has its own again.
+
+    Only one session of a server has them at a time: two that replace the same triggers would leave
+    two sets behind, each of which costs every write.
+    """
 
     def __init__(self, cursor: Any) -> None:  # noqa: ANN401  # the driver's
         """Take a cursor of that session."""
         self._cursor = cursor
 
     def __enter__(self) -> None:
+        self._cursor.execute(f"SELECT GET_LOCK('{LOCK}', {PATIENCE})")
+        if rows(self._cursor) != [(1,)]:
+            raise Unguarded("another installation of the guard is running on this server")
         self._cursor.execute(f"SELECT {SESSION}")
-        self._before = self._cursor.fetchone()
+        (self._before,) = rows(self._cursor)
         self._set((MODE, PATIENCE))
 
     def __exit__(self, *error: object) -> None:
         self._set(self._before)
+        self._cursor.execute(f"DO RELEASE_LOCK('{LOCK}')")
 
     def _set(self, values: tuple[object, ...]) -> None:
-        self._cursor.execute(
-            "SET SESSION sql_mode = %s, SESSION lock_wait_timeout = %s", tuple(values)
-        )
+        self._cursor.execute("SET SESSION sql_mode = %s, SESSION lock_wait_timeout = %s", values)
+
+
+def rows(cursor: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # the driver's
+    """Return the rows of a cursor as tuples, also if it is one that returns dictionaries."""
+    found = cursor.fetchall()
+    return [tuple(each.values()) if isinstance(each, dict) else tuple(each) for each in found]

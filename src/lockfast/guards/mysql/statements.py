@@ -78,9 +78,20 @@ def _packed(at: Shown) -> str:
 
 
 def number_of(error: BaseException) -> int | None:
-    """Return the number of a server's error, which every driver has as the first argument."""
+    """Return the number of a server's error.
+
+    It is the first argument, or with MariaDB's own driver the attribute `errno`.
+    """
     first = error.args[0] if error.args else None
-    return first if isinstance(first, int) else None
+    number = first if isinstance(first, int) else getattr(error, "errno", None)
+    return number if isinstance(number, int) else None
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the server's message: the first argument that is text. MySQL's own driver has a third
+    argument, the SQLSTATE.
+    """
+    return next((each for each in error.args if isinstance(each, str)), "")
 
 
 def code_of(error: BaseException) -> str | None:
@@ -99,7 +110,7 @@ def refusal(error: BaseException, leases: Sequence[Holder]) -> LockfastError | N
 
     Returns None if the server's error has another cause.
     """
-    number, text = number_of(error), str(error.args[-1]) if error.args else ""
+    number, text = number_of(error), _text_of(error)
     if number in CUT_OFF:
         return ended(leases)
     if number == NO_PROCEDURE and "lockfast_guard." in text:

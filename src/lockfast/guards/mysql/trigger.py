@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 
-from lockfast.guards.mysql.installation import Settings
+from lockfast.guards.mysql.installation import Settings, rows
 
 WRITES = {"INSERT": ("NEW",), "UPDATE": ("OLD", "NEW"), "DELETE": ("OLD",)}
 NAMEABLE = frozenset(
@@ -54,9 +54,16 @@ def protect(connection: Any, table: str, name: str) -> None:  # noqa: ANN401  # 
         where = _place(cursor, table)
         _refuse(cursor, where)
         parts = _parts(cursor, where, name)
-        _drop(cursor, where)
-        for write, rows in WRITES.items():
-            cursor.execute(_created(where, write, [_demand(where, parts, row) for row in rows]))
+        old = _triggers(cursor, where)
+        title = f"lockfast_{token_hex(8)}"
+        # A random name: names of triggers are unique in a database, and a table that was renamed
+        # has kept its own.
+        for write, sides in WRITES.items():
+            demands = [_demand(where, parts, side) for side in sides]
+            cursor.execute(_created(where, title, write, demands))
+        # After the new ones: each DDL statement commits, and between a DROP and a CREATE anybody
+        # could write. Until then a write needs the locks of both.
+        _drop(cursor, where, old)
 
 
 def unprotect(connection: Any, table: str) -> None:  # noqa: ANN401  # of any driver
@@ -71,7 +78,8 @@ def unprotect(connection: Any, table: str) -> None:  # noqa: ANN401  # of any dr
         pymysql.Error: The server has failed, or the user lacks a right.
     """
     with closing(connection.cursor()) as cursor, Settings(cursor):
-        _drop(cursor, _place(cursor, table))
+        where = _place(cursor, table)
+        _drop(cursor, where, _triggers(cursor, where))
 
 
 def _place(cursor: Any, table: str) -> tuple[str, str]:  # noqa: ANN401  # the driver's
@@ -79,7 +87,7 @@ def _place(cursor: Any, table: str) -> tuple[str, str]:  # noqa: ANN401  # the d
     database, _, name = table.rpartition(".")
     if not database:
         cursor.execute("SELECT DATABASE()")
-        database = cursor.fetchone()[0]
+        ((database,),) = rows(cursor)
     if not database:
         raise ValueError(f"no database is selected: write the name as database.{table}")
     return database, name
@@ -88,16 +96,17 @@ def _place(cursor: Any, table: str) -> tuple[str, str]:  # noqa: ANN401  # the d
 def _refuse(cursor: Any, where: tuple[str, str]) -> None:  # noqa: ANN401  # the driver's
     """Raise an error for a table that can be written past its triggers."""
     cursor.execute(TABLE, where)
-    found = cursor.fetchone()
-    if found is None or found[0] != "BASE TABLE":
+    found = rows(cursor)
+    if not found or found[0][0] != "BASE TABLE":
         raise ValueError(f"{'.'.join(where)} is not a table that can have triggers")
-    if found[1] != "InnoDB":
+    ((_, engine),) = found
+    if engine != "InnoDB":
         raise ValueError(
-            f"{'.'.join(where)} is a table of {found[1]}, which cannot take a refused write back. "
+            f"{'.'.join(where)} is a table of {engine}, which cannot take a refused write back. "
             "Only InnoDB tables can be protected."
         )
     cursor.execute(CASCADES, where)
-    cascades = [name for (name,) in cursor.fetchall()]
+    cascades = [name for (name,) in rows(cursor)]
     if cascades:
         raise ValueError(
             f"a write to another table changes rows of {'.'.join(where)} by the foreign key "
@@ -110,7 +119,7 @@ def _parts(cursor: Any, where: tuple[str, str], name: str) -> list[str]:  # noqa
     """Return the parts of a name: text, a column, text, a column, ..., text."""
     parts = re.split(r"[{}]", name)
     cursor.execute(COLUMNS, where)
-    types = {column: kind.lower() for column, kind in cursor.fetchall()}
+    types = {column: kind.lower() for column, kind in rows(cursor)}
     missing = [column for column in parts[1::2] if column not in types]
     if len(parts) % 2 == 0 or missing:
         raise ValueError(
@@ -126,19 +135,22 @@ def _parts(cursor: Any, where: tuple[str, str], name: str) -> list[str]:  # noqa
     return parts
 
 
-def _drop(cursor: Any, where: tuple[str, str]) -> None:  # noqa: ANN401  # the driver's
+def _triggers(cursor: Any, where: tuple[str, str]) -> list[str]:  # noqa: ANN401  # the driver's
+    """Return the names of our triggers on a table. They keep them when the table is renamed."""
     cursor.execute(TRIGGERS, where)
-    for (name,) in cursor.fetchall():
+    return [name for (name,) in rows(cursor)]
+
+
+def _drop(cursor: Any, where: tuple[str, str], names: list[str]) -> None:  # noqa: ANN401  # the driver's
+    for name in names:
         cursor.execute(f"DROP TRIGGER {quoted(where[0])}.{quoted(name)}")
 
 
-def _created(where: tuple[str, str], write: str, demands: list[str]) -> str:
-    # Names of triggers are unique in a database and have 64 characters at most, as those of tables.
-    title = f"lockfast_{sha256(where[1].encode()).hexdigest()[:16]}_{write.lower()}"
+def _created(where: tuple[str, str], title: str, write: str, demands: list[str]) -> str:
     # AFTER, because a BEFORE trigger does not know the value of an AUTO_INCREMENT yet, and the
     # columns that another trigger changes. InnoDB undoes the statement if it is refused.
     return (
-        f"CREATE TRIGGER {quoted(where[0])}.{quoted(title)} AFTER {write} ON "
+        f"CREATE TRIGGER {quoted(where[0])}.{title}_{write.lower()} AFTER {write} ON "
         f"{quoted(where[0])}.{quoted(where[1])} FOR EACH ROW BEGIN {' '.join(demands)} END"
     )
 

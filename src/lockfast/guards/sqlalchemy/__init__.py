@@ -24,17 +24,17 @@ from lockfast.guards.sqlalchemy.database import database_of
 def install(connection: Connection) -> None:
     """Install the guard in the database of a connection, unless it is there. Needed once.
 
-    In SQLite it creates a table, and on MariaDB and MySQL the schema `lockfast_guard`. With
-    asyncio, call it by `await connection.run_sync(install)`.
+    In SQLite it creates a table, and elsewhere the schema `lockfast_guard`. With asyncio, call it
+    by `await connection.run_sync(install)`.
 
     Args:
-        connection: A connection to the database. With SQLite it is in a transaction. With MariaDB
-            and MySQL it is not, because their DDL commits.
+        connection: A connection to the database, in a transaction that has done nothing else:
+            `engine.begin()`. On MariaDB and MySQL the DDL commits by itself.
 
     Raises:
-        sqlalchemy.exc.InvalidRequestError: The database is PostgreSQL. Call
-            `lockfast.guards.postgres.install(url)` there.
-        sqlalchemy.exc.SQLAlchemyError: The database has failed, or the user lacks a right.
+        Unguarded: Another installation has run on MariaDB or MySQL for more than ten seconds.
+        sqlalchemy.exc.SQLAlchemyError: The database has failed, or the user lacks a right. On
+            MariaDB and MySQL it is the driver's own error.
 
     Example::
 

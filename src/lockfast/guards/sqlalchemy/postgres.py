@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from lockfast.errors import LockfastError
 from lockfast.guards.mark import Holder
+from lockfast.guards.postgres import PATIENCE, schema
 from lockfast.guards.postgres.bolt import over, refuse, refuse_next
 from lockfast.guards.postgres.statements import (
     AGAIN,
@@ -26,10 +27,10 @@ class PostgresDatabase:
     """The functions of the schema `lockfast_guard`."""
 
     def install(self, connection: Connection) -> None:
-        """Refuse: the functions are installed by a connection of their own."""
-        del connection
-        raise InvalidRequestError(
-            "for PostgreSQL, call lockfast.guards.postgres.install(url) instead"
+        """Create the schema, in the transaction of the connection."""
+        # Without parameters, psycopg sends the statements in one message, as they are written.
+        connection.exec_driver_sql(
+            f"{PATIENCE}; {schema()}", execution_options={"no_parameters": True}
         )
 
     def options(self) -> dict[str, object]:
