@@ -20,15 +20,19 @@ from tests.cli.run.program import Program, run
 from tests.servers import MariaDB, Postgres, Redis, free_port, wait_until
 
 
+def install_twice(call: Calls, url: str) -> None:
+    """Check that an installation can be repeated, and that locks work then."""
+    for _ in range(2):
+        said = call("install")
+        assert (said.code, said.err) == (0, "")
+        assert "is ready." in said.out
+    with lockfast.connect(url) as client, client.lock("x", timeout=5):
+        pass
+
+
 def test_postgresql_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:
     with Postgres() as server:
-        call = Calls(server.url, capsys)
-        for _ in range(2):
-            said = call("install")
-            assert (said.code, said.err) == (0, "")
-            assert "is ready." in said.out
-        with lockfast.connect(server.url) as client, client.lock("x", timeout=5):
-            pass
+        install_twice(Calls(server.url, capsys), server.url)
 
 
 def test_mariadb_is_ready_after_install_and_says_before_what_is_missing(
@@ -39,12 +43,7 @@ def test_mariadb_is_ready_after_install_and_says_before_what_is_missing(
         said = call("ls")
         assert said.code == 78
         assert "not installed" in said.err
-        for _ in range(2):
-            said = call("install")
-            assert (said.code, said.err) == (0, "")
-            assert "is ready." in said.out
-        with lockfast.connect(server.url) as client, client.lock("x", timeout=5):
-            pass
+        install_twice(call, server.url)
         server.command("CREATE USER stranger@'%'")
         for url, complaint in (
             (server.url.replace(":tests@", ":wrong@"), "check the user and the password"),
