@@ -32,6 +32,11 @@ def ask(session: Session, sql: str) -> object:
     return None if row is None else row[0]
 
 
+def ident(session: Session) -> object:
+    """Return the server's number of a session."""
+    return ask(session, "SELECT CONNECTION_ID()")
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaDB]:
     with MariaDB() as server:
@@ -96,7 +101,7 @@ def test_a_session_that_connects_again_by_itself_never_notices(
 ) -> None:
     one, other = sessions
     ask(one, "SELECT GET_LOCK('invoices', 0)")
-    ask(other, f"KILL {one.thread_id()}")
+    ask(other, f"KILL {ident(one)}")
     assert ask(other, "SELECT GET_LOCK('invoices', 30)") == 1
     with pytest.warns(DeprecationWarning, match="reconnect"):
         one.ping(reconnect=True)  # as pools and frameworks do
@@ -176,10 +181,10 @@ def test_the_query_of_the_page_shows_who_holds_the_lock_and_who_waits(
 ) -> None:
     (sql,) = SQL.findall((PAGES / "get-lock.md").read_text("utf-8"))
     one, other = sessions
+    both = {ident(one), ident(other)}
     ask(one, "SELECT GET_LOCK('invoices', 0)")
     waiting = Thread(target=ask, args=(other, "SELECT GET_LOCK('invoices', 60)"))
     waiting.start()
-    both = {one.thread_id(), other.thread_id()}
     wait_until(lambda: {row[0] for row in server.command(sql)} == both, "both are listed", 30)
     ask(one, "SELECT RELEASE_LOCK('invoices')")
     waiting.join()
