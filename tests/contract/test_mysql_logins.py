@@ -276,6 +276,13 @@ def test_an_installation_without_rights_says_so(server: MariaDB) -> None:
         install(server.address("poor"))
 
 
+def test_an_installation_creates_no_user(server: MariaDB) -> None:
+    # MariaDB's GRANT did, without a password and from every host, for a name that was misspelt.
+    with pytest.raises(EngineRefused, match="CREATE USER first"):
+        install(server.url, role="mispelt")
+    assert server.command("SELECT 1 FROM mysql.user WHERE user = 'mispelt'") == []
+
+
 def test_the_sql_is_for_both_servers() -> None:
     mariadb, mysql = schema(mariadb=True), schema(mariadb=False)
     assert "CREATE OR REPLACE PROCEDURE lockfast_claim_v1" in mariadb
