@@ -43,6 +43,10 @@ class Database(ABC):
         """Count the rows of a table of lockfast."""
         return int(self._value(f"SELECT count(*) FROM {self._table(table)}"))  # noqa: S608  # ours
 
+    def buckets(self) -> int:
+        """Count the buckets that have claims."""
+        return int(self._value(f"SELECT count(DISTINCT b) FROM {self._table('claim')}"))  # noqa: S608
+
     def tombstone_left(self) -> float:
         """Return for how many seconds the only tombstone stays."""
         table = self._table("tombstone")
