@@ -15,7 +15,7 @@ import pytest
 from tests.docs.empty import Wheelhouse
 from tests.docs.page import ROOT, Page, read
 from tests.docs.reader import Reader
-from tests.servers import Postgres, Redis, ZooKeeper, free_port
+from tests.servers import MariaDB, Postgres, Redis, ZooKeeper, free_port
 
 FOLDERS = [ROOT / "docs" / "how-to", ROOT / "docs" / "migrate"]
 PAGES = [
@@ -59,6 +59,10 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
         }
         if "2181" in text:
             swaps["2181"] = str(stack.enter_context(ZooKeeper()).port)
+        if "3306" in text:
+            mariadb = stack.enter_context(MariaDB())
+            mariadb.command("CREATE DATABASE app")
+            swaps |= {"3306": str(mariadb.port), "secret": "tests"}
         if DATABASE in text:
             postgres = stack.enter_context(Postgres())
             postgres.command("CREATE DATABASE app")

@@ -32,6 +32,13 @@ def app(mariadb: MariaDB) -> Iterator[Link]:
         yield connection
 
 
+def test_an_installation_creates_no_user(mariadb: MariaDB) -> None:
+    # MariaDB's GRANT did, without a password and from every host, for a name that was misspelt.
+    with connect(mariadb.url) as root, pytest.raises(pymysql.Error, match="1133"):
+        install(root, user="mispelt")
+    assert mariadb.command("SELECT 1 FROM mysql.user WHERE user = 'mispelt'") == []
+
+
 def test_a_writer_needs_no_right_to_the_marks(app: Link, client: lockfast.Client) -> None:
     guard = MysqlGuard(app)
     stale, fresh = usurped(client, "watched")

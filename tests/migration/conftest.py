@@ -1,4 +1,4 @@
-"""The five old locks that install here, each with its server."""
+"""The six old locks that install here, each with its server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.migration import peers
 from tests.migration.peers import Peer
 
 
-@pytest.fixture(scope="module", params=["redis-py", "python-redis-lock", "kazoo", "pg", "flock"])
+@pytest.fixture(
+    scope="module", params=["redis-py", "python-redis-lock", "kazoo", "pg", "mysql", "flock"]
+)
 def peer(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Peer]:
@@ -20,6 +22,7 @@ def peer(
         "python-redis-lock": peers.python_redis_lock,
         "kazoo": peers.kazoo,
         "pg": peers.advisory,
+        "mysql": peers.get_lock,
         "flock": lambda: peers.flock(tmp_path_factory.mktemp("flock")),
     }
     with start[request.param]() as peer:

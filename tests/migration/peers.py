@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kazoo.client import KazooClient
 
-from lockfast.engines.postgres import install
-from tests.servers import Postgres, Redis, ZooKeeper
+from lockfast.engines import mysql, postgres
+from tests.servers import MariaDB, Postgres, Redis, ZooKeeper
 
 
 class Peer(NamedTuple):
@@ -76,7 +76,7 @@ def advisory() -> Iterator[Peer]:
     with Postgres() as server:
         server.command("CREATE DATABASE app")
         url = server.url.removesuffix("/postgres") + "/app"
-        install(url)
+        postgres.install(url)
         asked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         yield Peer(
             "pg-advisory-lock.md",
@@ -85,6 +85,23 @@ def advisory() -> Iterator[Peer]:
             lambda: len(server.command(asked)) == 1,
             {"PGPORT": str(server.port), "PGUSER": "postgres"},
         )
+
+
+@contextmanager
+def get_lock() -> Iterator[Peer]:
+    """GET_LOCK of MariaDB: the server says what a session waits for."""
+    with MariaDB() as server:
+        server.command("CREATE DATABASE app")
+        url = server.url.replace("/lockfast", "/app")
+        mysql.install(url)
+        asked = "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock'"
+        swaps = {
+            "mysql://root:secret@localhost:3306/app": url,
+            'host="localhost", port=3306': f'host="{server.host}", port={server.port}',
+            'password="secret"': 'password="tests"',
+            "'invoices', 10": "'invoices', 60",
+        }
+        yield Peer("get-lock.md", url, swaps, lambda: len(server.command(asked)) == 1, {})
 
 
 @contextmanager

@@ -7,21 +7,25 @@ from collections.abc import Iterator
 import pytest
 
 import lockfast
-from lockfast.engines.postgres import install
-from tests.servers import Postgres, Redis, ServerClock
+from lockfast.engines import mysql, postgres
+from tests.servers import MariaDB, Postgres, Redis, ServerClock
 from tests.traps.modes import Client, Loop
 
 
-@pytest.fixture(scope="module", params=["redis", "postgres"])
+@pytest.fixture(scope="module", params=["redis", "postgres", "mysql"])
 def moved(request: pytest.FixtureRequest) -> Iterator[tuple[str, ServerClock]]:
     clock = ServerClock()
     if request.param == "redis":
         with Redis(env=clock.env) as redis:
             yield redis.url, clock
+    elif request.param == "postgres":
+        with Postgres(env=clock.env) as database:
+            postgres.install(database.url)
+            yield database.url, clock
     else:
-        with Postgres(env=clock.env) as postgres:
-            install(postgres.url)
-            yield postgres.url, clock
+        with MariaDB(env=clock.env) as server:
+            mysql.install(server.url)
+            yield server.url, clock
 
 
 @pytest.fixture(params=["threads", "asyncio"])

@@ -1,35 +1,23 @@
-"""Traps 12, 34, 44, 45 and 47 on PostgreSQL."""
+"""Traps 34, 44 and 45 on PostgreSQL. What it shares with MariaDB is in test_databases.py."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
-from itertools import count
 
 import psycopg
 import pytest
 
 import lockfast
 from lockfast import EngineRefused
-from lockfast.engines import opener
 from lockfast.engines.postgres import install, schema
-from lockfast.port import Ask, Shape
-from lockfast.runtime.base import now
-from lockfast.runtime.drive import drive
-from lockfast.runtime.threads import Threads
-from lockfast.url import parse
 from tests.servers import PgBouncer, Postgres, ServerClock, wait_until
 from tests.traps.modes import Client, Loop
+from tests.traps.ports import SOON, Port
 from tests.traps.waiting import in_background, wait_queue
 
-SOON = 5.0
-LEVELS = ["read committed", "repeatable read", "serializable"]
-ROUNDS = 2000
+LEVELS = ["repeatable read", "serializable"]
 
 
 @pytest.fixture(scope="module")
@@ -66,37 +54,9 @@ def mode(request: pytest.FixtureRequest) -> Iterator[Loop | None]:
         yield loop
 
 
-class Port:
-    """An engine that is asked directly."""
-
-    def __init__(self, server: Postgres) -> None:
-        self.engine = opener(parse(server.url), Threads())()
-        self._prefix = secrets.token_hex(11)
-        self._numbers = count()
-
-    def ask(self, name: str = "x", ttl: float = 5.0, *, queue: bool = True) -> Ask:
-        shape = Shape(name, ttl)
-        ident = f"{self._prefix}{next(self._numbers):010x}"
-        return Ask(ident, shape, queue, now() + shape.wait_ttl, b"")
-
-    def granted(self, ask: Ask) -> bool | None:
-        """Claim: None if the id is dead."""
-        standing = drive(self.engine.claim(ask, now() + SOON))
-        return None if standing is None else standing.granted
-
-    def resign(self, ask: Ask, *, doubt: bool = False) -> bool:
-        return drive(self.engine.resign([ask], now() + SOON, doubt=doubt))[0]
-
-    def renew(self, ask: Ask) -> bool:
-        return drive(self.engine.renew([ask], now() + SOON))[0] is not None
-
-    def close(self) -> None:
-        drive(self.engine.close())
-
-
 @pytest.fixture
 def ports(postgres: Postgres) -> Iterator[list[Port]]:
-    ports = [Port(postgres), Port(postgres)]
+    ports = [Port(postgres.url), Port(postgres.url)]
     yield ports
     for port in ports:
         port.close()
@@ -111,27 +71,6 @@ def wait_blocked(server: Postgres, count: int) -> None:
         ),
         f"{count} wait for a lock",
     )
-
-
-def digest(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()
-
-
-# --- 12: names that collide -----------------------------------------------------------------------
-
-
-def test_trap_12_names_of_one_bucket_are_locks_of_their_own(
-    postgres: Postgres, ports: list[Port]
-) -> None:
-    first = "job 0"
-    names = (f"job {number}" for number in count(1))
-    other = next(name for name in names if digest(name)[:2] == digest(first)[:2])
-    mine, theirs = (ports[0].ask(name) for name in (first, other))
-    assert ports[0].granted(mine)
-    assert ports[1].granted(theirs)
-    assert postgres.command("SELECT count(*), count(DISTINCT b) FROM lockfast.claim") == [(2, 1)]
-    assert ports[0].resign(mine)
-    assert ports[1].renew(theirs)
 
 
 # --- 34: PgBouncer in transaction mode ------------------------------------------------------------
@@ -183,22 +122,6 @@ def test_trap_34_a_direct_connection_to_listen_on_brings_the_pushes_back(
 # --- 44: expiry as a filter -----------------------------------------------------------------------
 
 
-def test_trap_44_a_clock_that_goes_back_brings_no_dead_holder_to_life(
-    ports: list[Port], clock: ServerClock
-) -> None:
-    dead, successor = ports[0].ask(ttl=5.0), ports[1].ask(ttl=5.0)
-    assert ports[0].granted(dead)
-    try:
-        clock.advance(6.0)
-        drive(ports[1].engine.renew([ports[1].ask("elsewhere")], now() + SOON))  # tells the time
-        assert ports[1].granted(successor)
-    finally:
-        clock.advance(-6.0)
-    assert not ports[0].renew(dead)
-    assert ports[1].renew(successor)
-    assert not ports[0].granted(ports[0].ask())
-
-
 def test_trap_44_a_renewal_that_is_not_committed_yet_is_waited_for(
     postgres: Postgres, ports: list[Port], clock: ServerClock
 ) -> None:
@@ -224,53 +147,7 @@ def test_trap_44_a_renewal_that_is_not_committed_yet_is_waited_for(
 # --- 45: isolation --------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=LEVELS)
-def default_level(request: pytest.FixtureRequest, postgres: Postgres) -> Iterator[str]:
-    """What the server runs transactions in, unless they say something else."""
-
-    def settle(level: str) -> None:
-        postgres.command(f"ALTER SYSTEM SET default_transaction_isolation = '{level}'")
-        postgres.command("SELECT pg_reload_conf()")
-        wait_until(
-            lambda: postgres.command("SHOW default_transaction_isolation") == [(level,)],
-            f"the default is {level}",
-        )
-
-    settle(request.param)
-    yield request.param
-    settle(LEVELS[0])
-
-
-@pytest.mark.usefixtures("default_level")
-def test_trap_45_two_claimants_never_both_hold(postgres: Postgres) -> None:
-    barrier = threading.Barrier(2, timeout=30.0)
-    rounds: list[list[bool | None]] = [[], []]
-
-    def contend(which: int) -> None:
-        port = Port(postgres)
-        try:
-            for _ in range(ROUNDS):
-                ask = port.ask(queue=False)
-                barrier.wait()
-                granted = port.granted(ask)
-                rounds[which].append(granted)
-                barrier.wait()
-                if granted:
-                    port.resign(ask)
-        except BaseException:
-            barrier.abort()
-            raise
-        finally:
-            port.close()
-
-    jobs = [in_background(partial(contend, which)) for which in (0, 1)]
-    for job in jobs:
-        job.result(60.0)
-    assert {sum(map(bool, pair)) for pair in zip(*rounds, strict=True)} == {1}
-    assert all(len(each) == ROUNDS for each in rounds)
-
-
-@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize("level", LEVELS)
 def test_trap_45_the_functions_refuse_to_run_where_the_rule_would_not_hold(
     postgres: Postgres, level: str
 ) -> None:
@@ -290,62 +167,6 @@ def test_a_grant_is_on_disk_before_it_is_told(postgres: Postgres) -> None:
         connection.execute("ROLLBACK")
 
 
-# --- 47: a copy that arrives after the resignation ------------------------------------------------
-
-
-def test_trap_47_a_copy_that_the_server_applies_late_stays_dead(
-    postgres: Postgres, ports: list[Port]
-) -> None:
-    warm = ports[0].ask("warm")
-    ports[0].granted(warm)
-    late = ports[0].ask()
-    with postgres.connect() as blocker:
-        # The claim waits inside the server while its sender gives up, and resigns elsewhere.
-        blocker.execute("BEGIN")
-        blocker.execute(
-            "SELECT FROM lockfast.bucket WHERE b = lockfast.bucket_v1(convert_to('x', 'UTF8')) "
-            "FOR UPDATE"
-        )
-        copies = [in_background(lambda: ports[0].granted(late)) for _ in range(2)]
-        resigning = in_background(lambda: ports[1].resign(late, doubt=True))
-        wait_blocked(postgres, 3)  # in whatever order
-        blocker.execute("COMMIT")
-    resigning.result(SOON)
-    for copy in copies:
-        copy.result(SOON)
-    assert ports[0].granted(late) is None
-    assert ports[1].granted(ports[1].ask(queue=False))
-
-
-def test_trap_47_a_tombstone_does_not_stay_for_ever(
-    postgres: Postgres, ports: list[Port], clock: ServerClock
-) -> None:
-    ports[0].resign(ports[0].ask(), doubt=True)
-    assert postgres.command("SELECT count(*) FROM lockfast.tombstone") == [(1,)]
-    try:
-        clock.advance(60.0)
-        ports[0].renew(ports[0].ask())
-        assert postgres.command("SELECT count(*) FROM lockfast.tombstone") == [(0,)]
-    finally:
-        clock.advance(-60.0)
-
-
-def test_trap_47_a_tombstone_is_dated_by_the_servers_clock_and_never_shortened(
-    postgres: Postgres, ports: list[Port]
-) -> None:
-    """One who breaks a claim knows neither when it was sent, nor the server's clock by then."""
-    broken = ports[0].ask()
-    assert ports[0].granted(broken)
-    breaker = Ask(broken.id, broken.shape, queue=True, not_after=now() - 3600, payload=b"")
-    assert ports[1].resign(breaker, doubt=True)
-    left = "SELECT until - lockfast.micros_v1() FROM lockfast.tombstone"
-    assert postgres.command(left)[0][0] > 10e6
-    broken.not_after = now() + 30
-    ports[0].resign(broken, doubt=True)
-    ports[1].resign(breaker, doubt=True)
-    assert postgres.command(left)[0][0] > 25e6
-
-
 # --- the schema -----------------------------------------------------------------------------------
 
 
@@ -361,18 +182,3 @@ def test_a_database_without_the_schema_says_what_to_do(postgres: Postgres) -> No
         with client.lock("x"):
             pass
     assert "CREATE SCHEMA IF NOT EXISTS lockfast" in schema()
-
-
-def test_a_lock_that_nobody_asks_for_again_leaves_nothing(
-    postgres: Postgres, ports: list[Port], clock: ServerClock
-) -> None:
-    first = "job 0"
-    names = (f"job {number}" for number in count(1))
-    other = next(name for name in names if digest(name)[:2] == digest(first)[:2])
-    ports[0].granted(ports[0].ask(first))
-    try:
-        clock.advance(60.0)
-        ports[1].renew(ports[1].ask(other))
-        assert postgres.command("SELECT count(*) FROM lockfast.claim") == [(0,)]
-    finally:
-        clock.advance(-60.0)

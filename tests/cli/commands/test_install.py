@@ -17,18 +17,44 @@ from lockfast.engines.postgres import install
 from lockfast.guards.postgres import install as guard_install
 from tests.cli.commands.calls import LONG, Calls
 from tests.cli.run.program import Program, run
-from tests.servers import Postgres, Redis, free_port, wait_until
+from tests.servers import MariaDB, Postgres, Redis, free_port, wait_until
+
+
+def install_twice(call: Calls, url: str) -> None:
+    """Check that an installation can be repeated, and that locks work then."""
+    for _ in range(2):
+        said = call("install")
+        assert (said.code, said.err) == (0, "")
+        assert "is ready." in said.out
+    with lockfast.connect(url) as client, client.lock("x", timeout=5):
+        pass
 
 
 def test_postgresql_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:
     with Postgres() as server:
+        install_twice(Calls(server.url, capsys), server.url)
+
+
+def test_mariadb_is_ready_after_install_and_says_before_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with MariaDB(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
         call = Calls(server.url, capsys)
-        for _ in range(2):
-            said = call("install")
-            assert (said.code, said.err) == (0, "")
-            assert "is ready." in said.out
-        with lockfast.connect(server.url) as client, client.lock("x", timeout=5):
-            pass
+        said = call("ls")
+        assert said.code == 78
+        assert "not installed" in said.err
+        install_twice(call, server.url)
+        server.command("CREATE USER stranger@'%'")
+        for url, complaint in (
+            (server.url.replace(":tests@", ":wrong@"), "check the user and the password"),
+            (f"{server.url}?ssl_mode=required", "the server does not offer TLS"),
+            (server.address("stranger"), "install with a user that may create"),
+        ):
+            said = Calls(url, capsys)("install")
+            assert said.code == 78, said.err
+            assert complaint in said.err
+            assert "wrong" not in said.err
+            assert said.err.count("\n") == 1
 
 
 def test_redlock_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:

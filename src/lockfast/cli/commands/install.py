@@ -23,6 +23,7 @@ def install(context: typer.Context) -> None:
 
     For example:
       lockfast --url postgresql://localhost/app install
+      lockfast --url mysql://root@localhost/lockfast install
       lockfast --url redlock://h1,h2,h3 install
 
     Exit codes:

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import ssl
+
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 INSTALL = (
     "the tables and procedures are not installed: run lockfast.engines.mysql.install(url) once"
 )
 GRANT = "the user has no right to use locks: GRANT EXECUTE ON DATABASE.* TO 'USER'@'HOST'"
+ACCOUNT = (
+    "check the user and the password in the URL, and that the account exists for the host you "
+    "connect from. An account with REQUIRE SSL needs TLS"
+)
+SOCKET = (
+    "the account logs in through a Unix socket only, as the system user of the same name: "
+    "?unix_socket=PATH. Or use an account with a password"
+)
 ROWS = "READ COMMITTED needs binlog_format = ROW or MIXED: SET GLOBAL binlog_format = ROW"
 HINTS = {
     1044: GRANT,
+    1045: ACCOUNT,
     1049: INSTALL,
     1142: GRANT,
     1146: INSTALL,
     1305: INSTALL,
     1370: GRANT,
     1665: ROWS,
+    1698: SOCKET,
 }
 """What to do about an error that no later try can mend."""
+OTHER_NAME = frozenset([62, 64])  # OpenSSL's numbers, for a host name and for an address
+"""The certificate is from an authority that the client accepts, and is that of another server."""
 INTERRUPTED = 1317
 NOT_NOW = frozenset(
     [
@@ -62,3 +76,13 @@ def failed(code: int, text: str, where: str) -> EngineError:
         return EngineUnavailable(said, sent=True)
     hint = HINTS.get(code)
     return EngineRefused(f"{said} ({hint})" if hint else said)
+
+
+def distrusted(error: ssl.SSLCertVerificationError, where: str) -> EngineRefused:
+    """Return the error for a certificate that was not accepted, with what to do."""
+    if error.verify_code in OTHER_NAME:
+        hint = "Connect to a name that is in the certificate"
+    else:
+        hint = "Name the authority that vouches for it: ?ssl_ca=PATH"
+    why = error.verify_message
+    return EngineRefused(f"{where}: the server's certificate was not accepted: {why}. {hint}")

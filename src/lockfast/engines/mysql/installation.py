@@ -22,12 +22,17 @@ REACHING = 10.0  # seconds to connect, and for each statement
 PATIENCE = "SET SESSION lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'"
 TRIES, PAUSE = 8, 0.5
 BUSY = frozenset([1205, 1213])
+# MariaDB's GRANT creates a user who does not exist, with no password. MySQL's does not, and reads
+# this as a comment, because it has no such mode.
+NO_NEW_USER = "SET SESSION lock_wait_timeout = 1 /*M! , sql_mode = 'NO_AUTO_CREATE_USER' */"
+NOBODY = frozenset([1133, 1410])  # on MariaDB and on MySQL
+FIRST = "the user of `role` does not exist for that host: CREATE USER first"
 LOCK, UNLOCK = "SELECT GET_LOCK('lockfast_install', 10)", "SELECT RELEASE_LOCK('lockfast_install')"
 EXISTING = (
     "SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE() "
     "AND ROUTINE_NAME REGEXP '^lockfast_(claim|renew|resign|ear|show|records?)_v([2-9]|1[0-9])'"
 )
-DENIED = frozenset([1044, 1142, 1227, 1370, 1410, 1419])
+DENIED = frozenset([1044, 1142, 1227, 1370, 1419])
 OWNER = (
     "install with a user that may create the database with its tables and procedures, such as root"
 )
@@ -82,6 +87,7 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
         for statement in procedures.statements(procedures.text(mariadb=link.mariadb)):
             await session.run(statement)
         if role is not None:
+            await session.run(NO_NEW_USER)
             await session.run(f"GRANT EXECUTE ON {name(address.database)}.* TO {account(role)}")
         await session.run(UNLOCK)
     finally:
@@ -111,6 +117,8 @@ class Session:
     def _failed(self, error: ServerError) -> EngineError:
         if error.code in DENIED:
             return EngineRefused(f"{self._link.where}: {error} ({OWNER})")
+        if error.code in NOBODY:
+            return EngineRefused(f"{self._link.where}: {error} ({FIRST})")
         return failed(error.code, error.text, self._link.where)
 
 

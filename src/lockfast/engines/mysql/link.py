@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import NamedTuple
 
-from lockfast.engines.mysql.failures import AGAIN, failed
+from lockfast.engines.mysql.failures import AGAIN, distrusted, failed
 from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, login
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
 from lockfast.engines.mysql.procedures import NOW
@@ -92,10 +92,7 @@ class Link:
         except LoginRefused as error:
             raise EngineRefused(f"{self.where}: {error}") from error
         except ssl.SSLCertVerificationError as error:
-            raise EngineRefused(
-                f"{self.where}: the server's certificate was not accepted: {error.verify_message}. "
-                "Name the authority that vouches for it: ?ssl_ca=PATH"
-            ) from error
+            raise distrusted(error, self.where) from error
         except (OSError, BrokenProtocol, ValueError) as error:
             raise EngineUnavailable(
                 f"no connection to {self.where}: {said(error)}", sent=False

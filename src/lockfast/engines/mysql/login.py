@@ -83,7 +83,10 @@ def login(identity: Identity) -> Login:
     if identity.database:
         flags |= CLIENT.CONNECT_WITH_DB
     if identity.tls is Tls.ALWAYS and not capabilities & CLIENT.SSL:
-        raise LoginRefused("the server does not offer TLS")
+        raise LoginRefused(
+            "the server does not offer TLS. Give it a certificate, or connect with "
+            "?ssl_mode=disabled if nobody else can read or change what is sent"
+        )
     if identity.tls is not Tls.NEVER and capabilities & CLIENT.SSL:
         flags |= CLIENT.SSL
         yield _settings(flags)

@@ -13,6 +13,9 @@ PATIENCE = 10  # seconds. A DDL statement that waits for a long transaction bloc
 MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """The server stores this with each procedure and trigger, so that they run the same in every
 session: without strict mode, they would cut a name that is too long."""
+# MariaDB's GRANT creates a user who does not exist, with no password. MySQL's does not, and reads
+# this as a comment, because it has no such mode.
+NO_NEW_USER = "SET SESSION lock_wait_timeout = 10 /*M! , sql_mode = 'NO_AUTO_CREATE_USER' */"
 SESSION = "@@SESSION.sql_mode, @@SESSION.lock_wait_timeout"
 
 
@@ -37,7 +40,7 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
         connection: A connection of PyMySQL or mysqlclient, or Django's, of a user that may create
             the database and its procedures. It is in no transaction, because DDL commits.
         user: A user that may write under the guard from then on, such as "app" or "app@10.0.%". It
-            cannot lower a mark.
+            must exist, and cannot lower a mark.
 
     Raises:
         Unguarded: Another installation has run for more than ten seconds.
@@ -53,6 +56,7 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
             cursor.execute(each)
         if user is not None:
             name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
+            cursor.execute(NO_NEW_USER)
             cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
 
 
