@@ -224,7 +224,9 @@ class Link:
         except (OSError, BrokenProtocol) as broken:
             raise self._broken(broken) from broken
         self._reply = None
-        if reply.status & IN_TRANSACTION:  # the next operation would be refused
+        # In a transaction, the next operation would be refused. Bytes behind the reply would be
+        # read as the reply to the next request.
+        if reply.status & IN_TRANSACTION or not self._packets.empty:
             self._usable = False
         return reply.rows, READ
 
