@@ -17,7 +17,7 @@ from lockfast.engines.postgres import install
 from lockfast.guards.postgres import install as guard_install
 from tests.cli.commands.calls import LONG, Calls
 from tests.cli.run.program import Program, run
-from tests.servers import Postgres, Redis, free_port, wait_until
+from tests.servers import MariaDB, Postgres, Redis, free_port, wait_until
 
 
 def test_postgresql_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +29,26 @@ def test_postgresql_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -
             assert "is ready." in said.out
         with lockfast.connect(server.url) as client, client.lock("x", timeout=5):
             pass
+
+
+def test_mysql_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:
+    with MariaDB(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
+        call = Calls(server.url, capsys)
+        for _ in range(2):
+            said = call("install")
+            assert (said.code, said.err) == (0, "")
+            assert "is ready." in said.out
+        with lockfast.connect(server.url) as client, client.lock("x", timeout=5):
+            pass
+        said = Calls(server.address("root", "wrong"), capsys)("install")
+        assert said.code == 78
+        assert "Access denied" in said.err
+        assert "wrong" not in said.err
+        server.command("CREATE USER stranger@'%' IDENTIFIED BY 'tests'")
+        said = Calls(server.address("stranger", "tests"), capsys)("install")
+        assert said.code == 78
+        assert "install with a user that may create the database" in said.err
+        assert said.err.count("\n") == 1
 
 
 def test_redlock_is_ready_after_install(capsys: pytest.CaptureFixture[str]) -> None:
