@@ -11,10 +11,16 @@ from contextlib import closing
 import pymysql
 import pytest
 
+from lockfast.engines import opener
 from lockfast.engines.mysql import install, messages
-from lockfast.port import Ask, Kind, Shape
+from lockfast.engines.mysql.engine import MysqlEngine
+from lockfast.port import EVERYONE, Ask, Kind, Shape, Wake
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
 from lockfast.testing import Stage
 from lockfast.testing.harness.verbs import acquire, release
+from lockfast.url import parse
 from tests.contract.benches import MysqlBench
 from tests.servers import MariaDB, Proxy
 
@@ -148,6 +154,33 @@ def test_many_grants_at_once_wake_every_client(server: MariaDB) -> None:
         ((_, notes, _),) = call(server, messages.ear(reader.id[: messages.CLIENT], -1))
         assert isinstance(notes, bytes)
         assert bytes.fromhex(reader.id) in notes
+
+
+def heard(engine: MysqlEngine) -> list[Wake]:
+    """Listen until there is a wake."""
+    while not (wakes := drive(engine.listen(now() + 5))):
+        pass
+    return wakes
+
+
+def test_an_ear_that_connects_again_wakes_nobody_twice(server: MariaDB) -> None:
+    engine = opener(parse(server.url), Threads())()
+    assert isinstance(engine, MysqlEngine)
+    holder = ask(secrets.token_hex(11), "twice")
+    call(server, messages.claim([holder], [FAR], 0))
+    waiter = Ask(secrets.token_hex(16), holder.shape, True, now() + 9, b"")  # noqa: FBT003  # as the port has it
+    try:
+        drive(engine.claim(waiter, now() + 9))
+        for _ in range(2):  # the first claim of the client, and the first look of its ear
+            assert heard(engine) == [EVERYONE]
+        call(server, messages.resign([holder], None))
+        (wake,) = heard(engine)
+        assert wake.id == waiter.id
+        engine._ear.close()
+        assert heard(engine) == [EVERYONE]
+        drive(engine.resign([waiter], now() + 5, doubt=False))
+    finally:
+        drive(engine.close())
 
 
 def test_a_waiter_behind_a_nat_that_forgot_its_ear_is_woken(stage: Stage, server: MariaDB) -> None:

@@ -1,4 +1,4 @@
-"""Logins at MariaDB: plugins, TLS, rights, and what a client never sends without TLS."""
+"""Logins at MariaDB: plugins, TLS, rights and installations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused, EngineUnavailable
-from lockfast.engines.mysql import install, login, schema
+from lockfast.engines.mysql import install, schema
 from lockfast.testing import MODES, Mode, UrlBench
 from lockfast.testing.harness.bench import made
 from lockfast.testing.harness.verbs import acquire, close, release
@@ -127,84 +127,6 @@ def test_a_server_without_tls_is_refused_if_tls_was_asked_for(server: MariaDB, m
     url = f"mysql://root:tests@{server.host}:{server.port}/lockfast?ssl_mode=required"
     with pytest.raises(EngineRefused, match=r"does not offer TLS.*ssl_mode=disabled"):
         takes(url, mode)
-
-
-def identity(**other: object) -> login.Identity:
-    fields: dict[str, object] = {
-        "user": "app",
-        "password": b"secret",
-        "database": "lockfast",
-        "tls": login.Tls.NEVER,
-        "trusted": False,
-        "private": False,
-    }
-    return login.Identity(**(fields | other))  # type: ignore[arg-type]
-
-
-def greeting(plugin: bytes, flags: int = 0xFFFFFFFF) -> bytes:
-    low, high = (flags & 0xFFFF).to_bytes(2, "little"), (flags >> 16).to_bytes(2, "little")
-    head = b"\x0a8.4.0\0" + bytes(4) + b"12345678\0" + low + b"\x2d" + bytes(2) + high
-    return head + bytes([21]) + bytes(10) + b"123456789012\0" + plugin + b"\0"
-
-
-def switch(plugin: bytes) -> bytes:
-    return b"\xfe" + plugin + b"\0" + b"s" * 20 + b"\0"
-
-
-@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"sha256_password"])
-def test_no_password_goes_out_in_the_clear(plugin: bytes) -> None:
-    steps = login.login(identity())
-    next(steps)
-    assert b"secret" not in (steps.send(greeting(plugin)) or b"")  # type: ignore[operator]
-    next(steps)
-    with pytest.raises(login.LoginRefused, match="asks for the password itself"):
-        steps.send(switch(plugin))
-
-
-@pytest.mark.parametrize("private", [False, True])
-def test_the_long_way_of_caching_sha2_password_needs_protection(*, private: bool) -> None:
-    """MySQL asks for the password itself if it does not remember it. MariaDB has no such plugin."""
-    steps = login.login(identity(private=private))
-    next(steps)
-    response = steps.send(greeting(b"caching_sha2_password"))
-    assert isinstance(response, bytes)
-    assert b"secret" not in response
-    next(steps)
-    if not private:
-        with pytest.raises(login.LoginRefused, match="verify_identity"):
-            steps.send(b"\x01\x04")
-        return
-    assert steps.send(b"\x01\x04") == b"secret\0"
-    next(steps)
-    with pytest.raises(StopIteration):
-        steps.send(b"\0\0\0\2\0\0\0")
-
-
-def test_tls_that_is_not_verified_is_no_protection() -> None:
-    steps = login.login(identity(tls=login.Tls.ALWAYS))
-    next(steps)
-    steps.send(greeting(b"caching_sha2_password"))
-    assert next(steps) is login.StartTls.NOW
-    next(steps)
-    next(steps)
-    with pytest.raises(login.LoginRefused, match="verify_identity"):
-        steps.send(b"\x01\x04")
-
-
-def test_a_server_cannot_take_tls_out_of_its_greeting() -> None:
-    steps = login.login(identity(tls=login.Tls.ALWAYS))
-    next(steps)
-    with pytest.raises(login.LoginRefused, match="does not offer TLS"):
-        steps.send(greeting(b"mysql_native_password", 0xFFFFFFFF & ~0x0800))
-
-
-def test_an_unknown_plugin_is_named() -> None:
-    steps = login.login(identity())
-    next(steps)
-    steps.send(greeting(b"mysql_native_password"))
-    next(steps)
-    with pytest.raises(login.LoginRefused, match="'auth_gssapi_client'"):
-        steps.send(switch(b"auth_gssapi_client"))
 
 
 # --- rights and installations -------------------------------------------------------------------

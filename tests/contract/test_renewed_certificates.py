@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lockfast.engines import postgres, redlock
+from lockfast.engines import mysql, postgres, redlock
 from lockfast.testing import MODES, Stage, UrlBench
 from lockfast.testing.harness.verbs import acquire, release
-from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, Server, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, Postgres, Redis, RedlockSet, Server, ZooKeeper
 from tests.servers.certificates import Certificates
 
 
@@ -124,7 +124,24 @@ def on_postgres() -> Iterator[Site]:
         yield Site(url, files, [server], prepare=own)
 
 
-@pytest.fixture(params=["redis", "redlock", "zookeeper", "etcd", "postgres"])
+@contextmanager
+def on_mysql() -> Iterator[Site]:
+    with MariaDB(tls=True) as server:
+        files = server._certificates
+        assert files is not None
+        server.command("CREATE USER app@'%' IDENTIFIED BY 'tests' REQUIRE X509")
+        mysql.install(server.url, role="app")
+        options = f"&ssl_cert={files.certificate_path}&ssl_key={files.key_path}"
+        # The server reads its key as another user.
+        yield Site(
+            server.address("app", "tests") + options,
+            files,
+            [server],
+            prepare=lambda: files.key_path.chmod(0o644),
+        )
+
+
+@pytest.fixture(params=["redis", "redlock", "zookeeper", "etcd", "postgres", "mysql"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     made: dict[str, Callable[[], AbstractContextManager[Site]]] = {
         "redis": on_redis,
@@ -132,6 +149,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         "zookeeper": lambda: on_zookeeper(tmp_path),
         "etcd": on_etcd,
         "postgres": on_postgres,
+        "mysql": on_mysql,
     }
     with made[request.param]() as site:
         yield site

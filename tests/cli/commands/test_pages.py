@@ -9,11 +9,12 @@ from contextlib import ExitStack
 import pytest
 
 import lockfast
+from lockfast.engines import mysql
 from lockfast.engines.postgres import install
 from lockfast.port import Ask, Shape, Standing
 from lockfast.runtime.drive import drive
 from tests.cli.commands.calls import LONG, Calls
-from tests.servers import EtcdCluster, Postgres, Proxy, Redis, RedlockSet, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, Postgres, Proxy, Redis, RedlockSet, ZooKeeper
 
 FEW = 60  # round trips, greetings included
 CHUNK = 40  # claims that are made at once
@@ -51,6 +52,12 @@ def on_postgres(stack: ExitStack) -> tuple[str, str, int]:
     return server.url, f"{server.host}:{server.port}", server.port
 
 
+def on_mysql(stack: ExitStack) -> tuple[str, str, int]:
+    server = stack.enter_context(MariaDB())
+    mysql.install(server.url)
+    return server.url, f"{server.host}:{server.port}", server.port
+
+
 def on_etcd(stack: ExitStack) -> tuple[str, str, int]:
     cluster = stack.enter_context(EtcdCluster(1))
     return cluster.url, cluster.nodes[0].address, cluster.nodes[0].port
@@ -64,8 +71,15 @@ def on_zookeeper(stack: ExitStack) -> tuple[str, str, int]:
 @pytest.mark.parametrize(
     ("start", "names"),
     # Where a claim is slow, it is two hundred names: at one trip each, still far too many.
-    [(on_redis, 1000), (on_redlock, 200), (on_postgres, 200), (on_etcd, 200), (on_zookeeper, 200)],
-    ids=["redis", "redlock", "postgres", "etcd", "zookeeper"],
+    [
+        (on_redis, 1000),
+        (on_redlock, 200),
+        (on_postgres, 200),
+        (on_mysql, 200),
+        (on_etcd, 200),
+        (on_zookeeper, 200),
+    ],
+    ids=["redis", "redlock", "postgres", "mysql", "etcd", "zookeeper"],
 )
 def test_a_thousand_waiting_names_cost_few_round_trips(
     start: Callable[[ExitStack], tuple[str, str, int]],

@@ -58,6 +58,15 @@ async def packets(stream: StreamReader) -> Frame | None:
     return None if rest is None else Frame(head + rest, 4)
 
 
+async def numbered(stream: StreamReader) -> Frame | None:
+    """MySQL: a length, a number that counts packets, and a packet."""
+    head = await _exactly(stream, 4)
+    if head is None:
+        return None
+    rest = await _exactly(stream, int.from_bytes(head[:3], "little"))
+    return None if rest is None else Frame(head + rest, 4)
+
+
 async def http2(stream: StreamReader) -> Frame | None:
     """etcd: frames of HTTP/2. Of those with data, what stands behind gRPC's own five bytes."""
     head = await _exactly(stream, 9)

@@ -12,12 +12,13 @@ from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from lockfast.engines import mysql as mysql_engine
 from lockfast.engines.postgres import install
 from tests.robustness.hostile import framing
 from tests.robustness.hostile.actors import Part, play
 from tests.robustness.hostile.framing import Framing
 from tests.robustness.hostile.relay import Relay
-from tests.servers import EtcdCluster, Postgres, Redis, RedlockSet, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, Postgres, Redis, RedlockSet, ZooKeeper
 
 Say = Callable[[str], None]
 Told = tuple[dict[str, int], list[str], float, int]
@@ -55,6 +56,13 @@ def postgres() -> Iterator[Place]:
 
 
 @contextmanager
+def mysql() -> Iterator[Place]:
+    with MariaDB(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
+        mysql_engine.install(server.url)
+        yield Place(server.url, [f"{server.host}:{server.port}"])
+
+
+@contextmanager
 def etcd() -> Iterator[Place]:
     with EtcdCluster() as cluster:
         yield Place(cluster.url, urlsplit(cluster.url).netloc.rpartition("@")[2].split(","))
@@ -80,6 +88,7 @@ ENGINES = {
     "redis": Engine(redis, framing.values, 10_000),
     "redlock": Engine(redlock, framing.values, 2_000, shared=False),
     "postgres": Engine(postgres, framing.messages, 10_000),
+    "mysql": Engine(mysql, framing.numbered, 10_000),
     "etcd": Engine(etcd, framing.http2, 2_000),
     "zookeeper": Engine(zookeeper, framing.packets, 2_000),
 }

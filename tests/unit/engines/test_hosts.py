@@ -74,16 +74,21 @@ def test_tls_that_does_not_check_the_server_is_reported(url: str, missing: str) 
     assert said == ([f"TLS without a check of the server's {missing}"] if missing else [])
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 @pytest.mark.parametrize("host", ["a" * 300, ".", "..a", "%ff", "%ed%a0%80"])
-def test_a_host_that_is_no_name_is_not_reached_and_raises_an_error_of_ours(host: str) -> None:
+def test_a_host_that_is_no_name_is_not_reached_and_raises_an_error_of_ours(
+    host: str, scheme: str
+) -> None:
+    url = f"{scheme}://u@{host}/x"
+
     async def play() -> None:
-        async with lockfast.aio.connect(f"postgresql://{host}/x") as client:
+        async with lockfast.aio.connect(url) as client:
             await client.lock("x").acquire(timeout=0.2)
 
     with pytest.raises(lockfast.EngineUnavailable):
         asyncio.run(play())
     with (
-        lockfast.connect(f"postgresql://{host}/x") as client,
+        lockfast.connect(url) as client,
         pytest.raises(lockfast.EngineUnavailable),
     ):
         client.lock("x").acquire(timeout=0.2)

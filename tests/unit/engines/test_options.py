@@ -8,7 +8,14 @@ import pytest
 
 import lockfast
 
-HOSTS = ["redis://h", "redlock://h1,h2,h3", "postgresql://h/app", "etcd://h", "zookeeper://h"]
+HOSTS = [
+    "redis://h",
+    "redlock://h1,h2,h3",
+    "postgresql://h/app",
+    "mysql://u@h/app",
+    "etcd://h",
+    "zookeeper://h",
+]
 
 
 @pytest.mark.parametrize("base", ["", "-1", "1e3", "x", "\u0661", str(2**52), "9" * 99])

@@ -14,7 +14,7 @@ from lockfast.testing import contract
 from lockfast.testing.contract import suite
 
 CONTRACT = Path(__file__).parents[2] / "contract"
-QUEUEING = ["memory", "redis", "postgres", "etcd", "zookeeper"]
+QUEUEING = ["memory", "redis", "postgres", "mysql", "etcd", "zookeeper"]
 SUITES = ["ClientContract", "ShapeContract", "BodyContract"]  # what every engine subclasses
 
 

@@ -17,7 +17,7 @@ from lockfast.port import EVERYONE, Wake
 from lockfast.runtime.base import Clock
 
 OVERDUE = 2.5  # seconds after which a query that sleeps for half a second must have been answered
-NEVER = -1  # notes that a client has seen before its first look
+NEVER = -1  # in place of the notes that were read: answer at once
 
 
 class Ear:
@@ -28,7 +28,11 @@ class Ear:
         self._transport = transport
         self._now = clock
         self._link: Link | None = None
-        self._seen = NEVER
+        self._seen = 0
+        """How many notes it has read. A new connection goes on there, or it would wake claims again
+        that were woken long ago."""
+        self._fresh = True
+        """Whether the connection has not looked yet."""
         self._due = 0.0
         """When the query under way must have been answered. 0: none is under way."""
 
@@ -44,7 +48,7 @@ class Ear:
 
     async def _open(self, client: str, deadline: float) -> None:
         link = self._link = await self._transport.open(deadline)
-        self._seen, self._due = NEVER, 0.0
+        self._fresh, self._due = True, 0.0
         # Whether it got the lock does not matter: without it, it hears at its next look.
         try:
             await self._transport.exchange(link, messages.hold_ear(client), deadline)
@@ -73,16 +77,16 @@ class Ear:
                     return self._heard(rows, client)
 
     def _ask(self, link: Link, client: str) -> None:
-        link.send(messages.ear(client, self._seen))
+        link.send(messages.ear(client, NEVER if self._fresh else self._seen))
         self._due = self._now() + OVERDUE
 
     def _heard(self, rows: list[Row], client: str) -> list[Wake]:
-        first = self._seen == NEVER
+        fresh, self._fresh = self._fresh, False
         try:
-            self._seen, wakes = replies.heard(rows, client, 0 if first else self._seen)
+            self._seen, wakes = replies.heard(rows, client, self._seen)
         except (ValueError, TypeError, LookupError) as error:
             raise EngineUnavailable(f"the note cannot be read ({error})", sent=False) from error
-        if wakes is None or first:  # notes from before the first look may be lost
+        if wakes is None or fresh:  # notes from before may be lost, also by a failover
             return [*(wakes or []), EVERYONE]
         return wakes
 

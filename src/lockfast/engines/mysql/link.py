@@ -20,13 +20,13 @@ from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, 
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
 from lockfast.engines.mysql.procedures import NOW
 from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
-from lockfast.engines.mysql.steps import READ, WRITE, Steps
 from lockfast.engines.mysql.url import Address, Mode, Place
+from lockfast.engines.sql.steps import READ, WRITE, Steps
+from lockfast.engines.sql.words import END
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 QUERY, QUIT = b"\x03", b"\x01\0\0\0\x01"
 CHUNK = 65536
-END = 2**53  # every server time in µs is below it
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
 # A lock is waited for 2 seconds, not 50: a server does not notice that a client has given up. The
@@ -221,7 +221,9 @@ class Link:
         except (OSError, BrokenProtocol) as broken:
             raise self._broken(broken) from broken
         self._reply = None
-        if reply.status & IN_TRANSACTION:  # the next operation would be refused
+        # In a transaction, the next operation would be refused. Bytes behind the reply would be
+        # read as the reply to the next request.
+        if reply.status & IN_TRANSACTION or not self._packets.empty:
             self._usable = False
         return reply.rows, READ
 

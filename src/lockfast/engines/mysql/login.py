@@ -35,6 +35,7 @@ WANTED = (
 """Not LOCAL_FILES: a server could then ask for any file of this machine. Not MULTI_STATEMENTS."""
 NEEDED = CLIENT.PROTOCOL_41 | CLIENT.SECURE_CONNECTION | CLIENT.PLUGIN_AUTH
 LARGEST = 0xFFFFFF
+LONGEST = 64  # bytes of a plugin's name, as in the server's own tables
 ROUNDS = 8  # packets that a login may take, in each direction
 
 
@@ -132,9 +133,17 @@ def _greeting(packet: bytes) -> tuple[int, str, bytes]:
     if capabilities & NEEDED != NEEDED:
         raise LoginRefused("the server is too old")
     more = max(rest[20] - SALT, 13)
+    if len(rest) < FIXED + more:
+        raise BrokenProtocol("a greeting that was cut")
     salt = rest[4 : 4 + SALT] + rest[FIXED : FIXED + more].rstrip(b"\0")
-    plugin = rest[FIXED + more :].partition(b"\0")[0]
-    return capabilities, plugin.decode("ascii", "replace"), salt
+    return capabilities, _plugin(rest[FIXED + more :].partition(b"\0")[0]), salt
+
+
+def _plugin(raw: bytes) -> str:
+    """Read the name of a plugin, which goes back to the server and into messages."""
+    if len(raw) > LONGEST:
+        raise BrokenProtocol("a plugin whose name is too long")
+    return raw.decode("ascii", "replace")
 
 
 def _settings(flags: int) -> bytes:
@@ -149,7 +158,7 @@ def _text(raw: bytes) -> bytes:
 
 def _switch(packet: bytes) -> tuple[str, bytes]:
     name, _, salt = packet[1:].partition(b"\0")
-    return name.decode("ascii", "replace"), salt.removesuffix(b"\0")
+    return _plugin(name), salt.removesuffix(b"\0")
 
 
 def _answer(plugin: str, salt: bytes, identity: Identity, *, private: bool) -> bytes:

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from zlib import crc32
 
+from lockfast.engines.sql import pages
 from lockfast.port import Ask, Shape
 
 BUCKETS = 1024  # and as many slots of ears
 CLIENT = 22  # hexadecimal digits of an id that name the client
 ID = 32
-SHOWN = 1000  # claims of one lock that `inspect` shows
-PAGE = 500
 LISTED = 2**16  # the longest payload, and what the five digits of its length can say
 
 
@@ -136,24 +135,12 @@ def records(name: str) -> bytes:
 
 def show_one(name: str) -> bytes:
     """Return the statement that reads the claims on one name."""
-    return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
+    return f"CALL lockfast_show_v1({pages.of_one(name, _bytes)})".encode()
 
 
 def show_page(prefix: str, cursor: str | None) -> bytes:
-    """Return the statement that reads the next claims on names with that prefix, in the order of
-    names and queues.
-    """
-    raw = prefix.encode()
-    # No byte of UTF-8 is 0xff, so this sorts behind all names that have the prefix.
-    below = _bytes(raw + bytes([255]))
-    if cursor is None:
-        return _show(_bytes(raw), f"{below}, NULL, NULL", PAGE)
-    name, waits, ticket = cursor.split(" ")
-    return _show(_bytes(bytes.fromhex(name)), f"{below}, {int(waits):d}, {int(ticket):d}", PAGE)
-
-
-def _show(name: str, rest: str, most: int) -> bytes:
-    return f"CALL lockfast_show_v1({name}, {rest}, {most})".encode()
+    """Return the statement that reads the next claims on names with that prefix."""
+    return f"CALL lockfast_show_v1({pages.of_prefix(prefix, cursor, _bytes)})".encode()
 
 
 def _bytes(raw: bytes) -> str:

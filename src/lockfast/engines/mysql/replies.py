@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockfast.core.record import FORMAT, other_format
-from lockfast.engines.mysql.link import END
-from lockfast.engines.mysql.messages import CLIENT, PAGE
+from lockfast.engines.mysql.messages import CLIENT
 from lockfast.engines.mysql.results import Row
-from lockfast.errors import EngineRefused, KindMismatch
-from lockfast.port import Ask, Blocker, Entry, Kind, Page, Shape, Standing, Wake
+from lockfast.engines.sql import pages, words
+from lockfast.engines.sql.words import END, Claimed, Renewed, within
+from lockfast.port import Ask, Entry, Page, Wake
 
-CAPACITY = 2**31
-KINDS = 2**15  # every kind is below it
-LATER = 100  # the kinds of a later format are this number times the format, or more
-HOLDER, WAITER = 6, 10  # how many words their standings have
 NOTE, ID = 24, 16  # bytes of a note, and of the id at its beginning
 KEPT = 48  # notes that the row of an ear keeps
-
-Claimed = Standing | KindMismatch | EngineRefused | None
-Renewed = Standing | EngineRefused | None
 
 
 def claimed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Claimed]]:
@@ -31,8 +23,8 @@ def claimed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Claimed]]:
     standing, None for a dead id.
     """
     return [
-        (micros, _claimed(words, ask.shape))
-        for (micros, words), ask in zip(_lines(rows, len(asks)), asks, strict=True)
+        (micros, words.claimed(rest, ask.shape))
+        for (micros, rest), ask in zip(_lines(rows, len(asks)), asks, strict=True)
     ]
 
 
@@ -41,8 +33,8 @@ def renewed(rows: list[Row], asks: Sequence[Ask]) -> list[tuple[int, Renewed]]:
     it does not mean that the claim is gone.
     """
     return [
-        (micros, _renewed(words, ask.shape))
-        for (micros, words), ask in zip(_lines(rows, len(asks)), asks, strict=True)
+        (micros, words.renewed(rest, ask.shape))
+        for (micros, rest), ask in zip(_lines(rows, len(asks)), asks, strict=True)
     ]
 
 
@@ -53,48 +45,13 @@ def _lines(rows: list[Row], count: int) -> list[tuple[int, list[bytes]]]:
     if len(lines) != count + 1 or lines.pop():
         raise ValueError(f"{len(lines)} answers to {count} requests")
     split = [line.split(b" ") for line in lines]
-    return [(_within(words[0], END), words[1:]) for words in split]
-
-
-def _claimed(words: Sequence[bytes], shape: Shape) -> Claimed:
-    if len(words) != 1:
-        return _standing(words, shape)
-    found = _kind(words[0], shape.name)
-    if found is shape.kind:
-        raise ValueError("refused for a kind that is its own")
-    if isinstance(found, Kind):
-        return KindMismatch(shape.name, shape.kind.words, found.words)
-    return found
-
-
-def _renewed(words: Sequence[bytes], shape: Shape) -> Renewed:
-    if len(words) != 1:
-        return _standing(words, shape)
-    found = _kind(words[0], shape.name)
-    if isinstance(found, Kind):
-        raise ValueError("a kind in place of a standing")  # noqa: TRY004  # the reply is wrong
-    return found
-
-
-def _kind(digits: bytes | None, name: str) -> Kind | EngineRefused:
-    """Read the kind of a claim. It also tells the format, and another format is an error."""
-    kind = _within(digits, KINDS)
-    stored = _format(kind)
-    return Kind(kind) if stored == FORMAT else other_format(name, stored)
-
-
-def _format(kind: int) -> int:
-    """Return the format of claims whose kind has this number."""
-    return kind // LATER if kind >= LATER else FORMAT if kind else 0
+    return [(within(each[0], END), each[1:]) for each in split]
 
 
 def resigned(rows: list[Row], asks: Sequence[Ask]) -> list[bool]:
     """Read the reply to resignations: whether each claim was there."""
     ((text,),) = rows
-    letters = text or b""
-    if len(letters) != len(asks) or letters.strip(b"tf"):
-        raise ValueError(f"an answer to {len(asks)} resignations: {letters!r}")
-    return [letter == ord("t") for letter in letters]
+    return words.resigned(text or b"", len(asks))
 
 
 def heard(rows: list[Row], client: str, seen: int) -> tuple[int, list[Wake] | None]:
@@ -102,7 +59,7 @@ def heard(rows: list[Row], client: str, seen: int) -> tuple[int, list[Wake] | No
     first `seen`. None: some of them are not kept any more.
     """
     ((count, notes, _),) = rows
-    total, kept = _within(count, END), notes or b""
+    total, kept = within(count, END), notes or b""
     if len(kept) % NOTE:
         raise ValueError("a part of a note")
     new = max(total - seen, 0)
@@ -125,85 +82,9 @@ def records(rows: list[Row]) -> list[bytes]:
 
 def entries(rows: list[Row]) -> list[Entry]:
     """Read the rows of `inspect`. Raise `EngineRefused` if one of them is of another format."""
-    return [_entry(row) for row in rows]
-
-
-def _entry(row: Row) -> Entry:
-    raw, id_, ticket, granted, number, weight, capacity, left, payload = row
-    # lockfast writes names in UTF-8. Another name must not keep the rest from being shown.
-    name = (raw or b"").decode("utf-8", "backslashreplace")
-    kind = _kind(number, name)
-    if isinstance(kind, EngineRefused):
-        raise kind
-    return Entry(
-        name=name,
-        id=(id_ or b"").decode("ascii"),
-        ticket=_within(ticket, END),
-        granted=_truth(granted),
-        kind=kind,
-        weight=_within(weight, CAPACITY),
-        capacity=_within(capacity, CAPACITY),
-        left=_within(left, END) / 1e6,
-        payload=payload or b"",
-    )
+    return pages.entries(rows)
 
 
 def page(rows: list[Row]) -> Page:
     """Read a page of `inspect`, with the cursor of the next page. Other formats are left out."""
-    formats = [_format(_within(row[4], KINDS)) for row in rows]
-    ours = [row for row, stored in zip(rows, formats, strict=True) if stored == FORMAT]
-    others = frozenset(formats) - {FORMAT}
-    return Page(entries(ours), _after(rows[-1]) if len(rows) == PAGE else None, others)
-
-
-def _after(row: Row) -> str:
-    return f"{(row[0] or b'').hex()} {0 if _truth(row[3]) else 1} {_within(row[2], END)}"
-
-
-def _standing(words: Sequence[bytes], shape: Shape) -> Standing | None:
-    """Read a standing: six words of a holder, ten of a waiter. None if there are no words."""
-    if not words:
-        return None
-    ticket, granted, left, ahead, behind, floor = words[:HOLDER]
-    lets_in = _truth(granted)
-    if len(words) != (HOLDER if lets_in else WAITER):
-        raise ValueError(f"a standing of {len(words)} words")
-    recheck, blocker = None, None
-    if not lets_in:
-        following, head, head_ticket, payload = words[HOLDER:]
-        recheck = None if following == b"-" else _signed(following) / 1e6
-        blocker = Blocker(
-            head.decode("ascii"), _within(head_ticket, END), bytes.fromhex(payload.decode("ascii"))
-        )
-    # One millisecond more, because times are rounded in several places.
-    longest = round(shape.ttl * 1e6) + 1000
-    standing = Standing(
-        _within(ticket, END),
-        lets_in,
-        _within(left, longest + 1) / 1e6,
-        _within(ahead, END),
-        _within(behind, END),
-        _within(floor, END),
-        blocker,
-        recheck,
-    )
-    if lets_in and standing.ticket == 0:
-        raise ValueError("granted, without a ticket")
-    return standing
-
-
-def _truth(letter: bytes | None) -> bool:
-    if letter not in (b"t", b"f"):
-        raise ValueError(f"neither true nor false: {letter!r}")
-    return letter == b"t"
-
-
-def _within(digits: bytes | None, end: int) -> int:
-    """Read a number from 0 to below `end`. `int` alone accepts texts that no server sends."""
-    if digits is None or not digits.isdigit() or not 0 <= (number := int(digits)) < end:
-        raise ValueError(f"not a number below {end}: {digits!r}")
-    return number
-
-
-def _signed(digits: bytes) -> int:
-    return -_within(digits[1:], END) if digits[:1] == b"-" else _within(digits, END)
+    return pages.page(rows)

@@ -11,6 +11,11 @@ END_SIZE = 9  # a longer packet that begins with END is a row with a huge column
 MORE, IN_TRANSACTION = 0x0008, 0x0001  # bits of the server's status
 WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # bytes of a number that follow its first byte
 START, COLUMNS, ROWS = range(3)
+MOST_COLUMNS, MOST_ROWS = 64, 4096
+"""More than any of our statements returns. A row costs far more memory than its bytes in a packet,
+so the limit of the bytes alone would let a server fill the memory."""
+NO_CODE = frozenset([0, 0xFFFF])
+"""Numbers that are no errors. MariaDB uses the second for progress, which we do not ask for."""
 
 
 class ServerError(Exception):  # never leaves the engine
@@ -43,7 +48,7 @@ class Reply:
             if first == ERROR:
                 raise error_of(packet)
             if self._state == ROWS and not (first == END and len(packet) < END_SIZE):
-                self.rows.append(_row(packet, self._columns))
+                self._add(packet)
             elif self._state == START:
                 if self._start(packet):
                     return True
@@ -53,19 +58,26 @@ class Reply:
                 raise BrokenProtocol("no end of the columns")
             elif self._state == COLUMNS:
                 self._state = ROWS
-            elif self._ends(int.from_bytes(packet[3:5], "little")):
+            elif self._ends(_status(packet, 3)):
                 return True
         return False
+
+    def _add(self, packet: bytes) -> None:
+        if len(self.rows) == MOST_ROWS:
+            raise BrokenProtocol(f"more than {MOST_ROWS} rows")
+        self.rows.append(_row(packet, self._columns))
 
     def _start(self, packet: bytes) -> bool:
         """Read the first packet of a result, and return whether the reply is complete."""
         if packet[0] == OK:
             _, at = number(packet, 1)
             _, at = number(packet, at)
-            return self._ends(int.from_bytes(packet[at : at + 2], "little"))
+            return self._ends(_status(packet, at))
         if packet[0] in (LOCAL_FILE, END):  # we asked for no file, and never send one
             raise BrokenProtocol("neither a result nor an error")
-        self._columns, _ = number(packet, 0)
+        self._columns, end = number(packet, 0)
+        if end != len(packet) or not 0 < self._columns <= MOST_COLUMNS:
+            raise BrokenProtocol("not a number of columns")
         self._left, self.rows, self._state = self._columns, [], COLUMNS
         return False
 
@@ -75,9 +87,16 @@ class Reply:
 
 
 def error_of(packet: bytes) -> ServerError:
-    """Read an error packet. Those before the login have no SQLSTATE."""
+    """Read an error packet. Those before the login have no SQLSTATE.
+
+    Without a number there is no error: an error says that nothing was done, and a packet that was
+    cut does not.
+    """
+    code = int.from_bytes(packet[1:3], "little")
+    if len(packet) < 3 or code in NO_CODE:  # noqa: PLR2004  # its kind, and a number of two bytes
+        raise BrokenProtocol("an error without a number")
     text = packet[9:] if packet[3:4] == b"#" else packet[3:]
-    return ServerError(int.from_bytes(packet[1:3], "little"), text[:500].decode("utf-8", "replace"))
+    return ServerError(code, text[:500].decode("utf-8", "replace"))
 
 
 def number(packet: bytes, at: int) -> tuple[int, int]:
@@ -85,10 +104,19 @@ def number(packet: bytes, at: int) -> tuple[int, int]:
     if at >= len(packet):
         raise BrokenProtocol("a packet that is too short")
     first = packet[at]
-    width = WIDTHS.get(first, 0)
-    if width == 0:
+    if first < NULL:
         return first, at + 1
-    return int.from_bytes(packet[at + 1 : at + 1 + width], "little"), at + 1 + width
+    end = at + 1 + WIDTHS.get(first, len(packet))
+    if end > len(packet):
+        raise BrokenProtocol("a number that cannot be read")
+    return int.from_bytes(packet[at + 1 : end], "little"), end
+
+
+def _status(packet: bytes, at: int) -> int:
+    """Read the server's status, which says whether the reply goes on."""
+    if at + 2 > len(packet):
+        raise BrokenProtocol("a packet without a status")
+    return int.from_bytes(packet[at : at + 2], "little")
 
 
 def _row(packet: bytes, columns: int) -> Row:
@@ -105,4 +133,6 @@ def _row(packet: bytes, columns: int) -> Row:
             raise BrokenProtocol("a row that is too short")
         row.append(packet[at:end])
         at = end
+    if at != len(packet):
+        raise BrokenProtocol("a row that is too long")
     return row

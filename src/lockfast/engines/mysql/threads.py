@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import select
-from socket import SOCK_STREAM, getaddrinfo
-
 from lockfast.engines.mysql.link import Link
-from lockfast.engines.mysql.steps import READ, WRITE
 from lockfast.engines.mysql.transport import Transport
-
-EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
+from lockfast.engines.sql import polling
 
 
 class ThreadTransport(Transport):
@@ -18,13 +13,7 @@ class ThreadTransport(Transport):
     """
 
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
-        poll = select.poll()
-        poll.register(link.fileno(), EVENTS[events])
-        return bool(poll.poll(max(deadline - self.now(), 0.0) * 1000))
+        return polling.ready(link.fileno(), events, deadline - self.now())
 
-    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # getaddrinfo has no timeout
-        try:
-            infos = getaddrinfo(host, None, type=SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return []
-        return [str(info[4][0]) for info in infos]
+    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # it has no timeout
+        return polling.look_up(host)

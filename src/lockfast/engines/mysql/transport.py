@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ class Transport(ABC):
         """Those of the heart. It has two if two of its calls are under way at once."""
         self._good: tuple[Place, str] | None = None
         """The server that answered last, and its address."""
+        self._closed = False
 
     @abstractmethod
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
@@ -104,8 +106,10 @@ class Transport(ABC):
         if link.idle:
             link.used = self.now()
             pool.append(link)
-            return
-        link.close()
+            if not self._closed:  # read after the link is in the pool: `close` empties it once
+                return
+        else:
+            link.close()
         # The server may be down. Then the idle connections would only fail one by one.
         for each in self._links():
             each.close()
@@ -171,7 +175,8 @@ class Transport(ABC):
         self.bell.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. One that is in use is closed after its answer."""
+        self._closed = True
         for link in self._links():
             link.close()
         self.bell.close()
@@ -180,8 +185,9 @@ class Transport(ABC):
         """Take all idle connections out of the pools."""
         links = []
         for pool in (self._idle, self._hearts):
-            while pool:
-                links.append(pool.pop())
+            with suppress(IndexError):  # not `while pool`, because another thread may take the last
+                while True:
+                    links.append(pool.pop())
         return links
 
 

@@ -1,17 +1,13 @@
-"""The asyncio transport: a few connections for all tasks.
-
-Callbacks of the event loop wait for a socket, and no reader task does. `asyncio.run` cancels every
-task on Ctrl-C. Without the reader, the bodies whose release needs it would hang (trap 52).
-"""
+"""The asyncio transport: a few connections for all tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from socket import SOCK_STREAM
 
-from lockfast.engines.postgres.steps import READ, WRITE, Socket
 from lockfast.engines.postgres.transport import Transport
 from lockfast.engines.postgres.url import Address
+from lockfast.engines.sql import watching
+from lockfast.engines.sql.steps import Socket
 from lockfast.runtime.base import Bell, Clock, Turns
 
 
@@ -26,32 +22,7 @@ class AioTransport(Transport):
         self._loop = asyncio.get_running_loop()
 
     async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
-        descriptor = socket.fileno()
-        ready: asyncio.Future[bool] = self._loop.create_future()
-
-        def tell(in_time: bool) -> None:  # noqa: FBT001  # a callback's argument
-            if not ready.done():
-                ready.set_result(in_time)
-
-        left = max(deadline - self._now(), 0.0)
-        timer = self._loop.call_later(left, tell, False)  # noqa: FBT003  # see above
-        if events & READ:
-            self._loop.add_reader(descriptor, tell, True)  # noqa: FBT003  # see above
-        if events & WRITE:
-            self._loop.add_writer(descriptor, tell, True)  # noqa: FBT003  # see above
-        try:
-            return await ready
-        finally:
-            timer.cancel()
-            if events & READ:
-                self._loop.remove_reader(descriptor)
-            if events & WRITE:
-                self._loop.remove_writer(descriptor)
+        return await watching.ready(self._loop, socket.fileno(), events, deadline - self._now())
 
     async def _look_up(self, host: str, deadline: float) -> list[str]:
-        try:
-            async with asyncio.timeout(deadline - self._now()):
-                infos = await self._loop.getaddrinfo(host, None, type=SOCK_STREAM)
-        except (OSError, UnicodeError):  # TimeoutError is an OSError
-            return []
-        return [str(info[4][0]) for info in infos]
+        return await watching.look_up(self._loop, host, deadline - self._now())

@@ -7,7 +7,7 @@ from psycopg import capabilities
 from psycopg.pq import PollingStatus
 from psycopg.pq.abc import PGconn
 
-from lockfast.engines.postgres.steps import READ, WRITE, Steps
+from lockfast.engines.sql.steps import READ, WRITE, Steps
 
 
 class Cancel:

@@ -13,7 +13,8 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from lockfast.engines.postgres.cancel import Cancel
-from lockfast.engines.postgres.steps import READ, WRITE, Steps
+from lockfast.engines.sql.steps import READ, WRITE, Steps
+from lockfast.engines.sql.words import END
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 Row = list[bytes | None]
@@ -25,7 +26,6 @@ GREETING = (
     b"pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, "
     b"pg_catalog.current_setting('transaction_isolation')"
 )
-END = 2**53  # every server time in µs is below it
 BEGIN = b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
 # SQLSTATEs after which a later try may succeed: another isolation level; a standby, which may be
 # promoted; a server in recovery; a lock that was not free in time.

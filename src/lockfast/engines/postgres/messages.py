@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from lockfast.engines.sql import pages
 from lockfast.port import Ask, Shape
-
-SHOWN = 1000  # claims of one lock that `inspect` shows
-PAGE = 500
 
 
 def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
@@ -104,25 +102,12 @@ def records(name: str) -> bytes:
 
 def show_one(name: str) -> bytes:
     """Return the statement that reads the claims on one name."""
-    return _show(_bytes(name.encode()), "NULL, NULL, NULL", SHOWN)
+    return f"SELECT * FROM lockfast.show_v2({pages.of_one(name, _bytes)})".encode()
 
 
 def show_page(prefix: str, cursor: str | None) -> bytes:
-    """Return the statement that reads the next claims on names with that prefix, in the order of
-    names and queues.
-    """
-    raw = prefix.encode()
-    # No byte of UTF-8 is 0xff, so this sorts behind all names that have the prefix.
-    below = _bytes(raw + bytes([255]))
-    if cursor is None:
-        return _show(_bytes(raw), f"{below}, NULL, NULL", PAGE)
-    name, waits, ticket = cursor.split(" ")
-    behind = f"{waits == 'waits'}, {int(ticket):d}"
-    return _show(_bytes(bytes.fromhex(name)), f"{below}, {behind}", PAGE)
-
-
-def _show(name: str, rest: str, most: int) -> bytes:
-    return f"SELECT * FROM lockfast.show_v2({name}, {rest}, {most})".encode()
+    """Return the statement that reads the next claims on names with that prefix."""
+    return f"SELECT * FROM lockfast.show_v2({pages.of_prefix(prefix, cursor, _bytes)})".encode()
 
 
 def _bytes(raw: bytes) -> str:

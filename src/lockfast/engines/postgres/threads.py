@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import select
-from socket import SOCK_STREAM, getaddrinfo
-
-from lockfast.engines.postgres.steps import READ, WRITE, Socket
 from lockfast.engines.postgres.transport import Transport
-
-EVENTS = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
+from lockfast.engines.sql import polling
+from lockfast.engines.sql.steps import Socket
 
 
 class ThreadTransport(Transport):
@@ -17,13 +13,7 @@ class ThreadTransport(Transport):
     """
 
     async def _ready(self, socket: Socket, events: int, deadline: float) -> bool:
-        poll = select.poll()
-        poll.register(socket.fileno(), EVENTS[events])
-        return bool(poll.poll(max(deadline - self._now(), 0.0) * 1000))
+        return polling.ready(socket.fileno(), events, deadline - self._now())
 
-    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # getaddrinfo has no timeout
-        try:
-            infos = getaddrinfo(host, None, type=SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return []
-        return [str(info[4][0]) for info in infos]
+    async def _look_up(self, host: str, deadline: float) -> list[str]:  # noqa: ARG002  # it has no timeout
+        return polling.look_up(host)

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from lockfast.engines.hosts import is_name
 from lockfast.engines.postgres.connection import Link, Row
-from lockfast.engines.postgres.steps import Socket
 from lockfast.engines.postgres.url import Address, Place
 from lockfast.engines.pushes import patience
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.sql.steps import Socket
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Bell, Clock, Crowded, Turns
 
