@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.cursors import DictCursor
 
 from tests.servers.certificates import Certificates
 from tests.servers.guard import guard
@@ -178,6 +179,16 @@ class MariaDB(Server):
         self.command("STOP SLAVE")
         self.command("RESET SLAVE ALL")
         self.command("SET GLOBAL read_only = 0")
+        self.config.pop("read-only", None)  # or it would be a replica again after a crash
+
+    def follows(self) -> bool:
+        """Tell whether this replica is connected to its primary and applies what it receives."""
+        with self.connect(cursorclass=DictCursor) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW SLAVE STATUS")
+            said = cursor.fetchone()
+        return said is not None and (said["Slave_IO_Running"], said["Slave_SQL_Running"]) == (
+            *("Yes", "Yes"),
+        )
 
 
 def _as_user() -> list[str]:

@@ -2,6 +2,7 @@
 
 from tests.robustness.sites.cluster import ClusterSite
 from tests.robustness.sites.etcd import EtcdSite
+from tests.robustness.sites.mysql import MySQLSite
 from tests.robustness.sites.postgres import PostgresSite
 from tests.robustness.sites.redis import RedisSite, SavingRedisSite
 from tests.robustness.sites.redlock import RedlockSite
@@ -18,12 +19,14 @@ SITES: dict[str, type[Site]] = {
     "etcd": EtcdSite,
     "zookeeper": ZooKeeperSite,
     "postgres": PostgresSite,
+    "mysql": MySQLSite,
 }
 
 __all__ = [
     "SITES",
     "ClusterSite",
     "EtcdSite",
+    "MySQLSite",
     "PostgresSite",
     "RedisSite",
     "RedlockSite",
