@@ -4,14 +4,14 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import pymysql
 
 from tests.servers.group import Group
 from tests.servers.mariadb import MariaDB
-from tests.servers.process import Home, ServerError, program, wait_until
+from tests.servers.process import Home, wait_until
 
 _PROVIDERS = ("/usr/lib/galera/libgalera_smm.so", "/usr/lib/libgalera_smm.so")
 # A node is out when it was silent for a second, not for five: tests have no leases as long.
@@ -24,8 +24,6 @@ _OPTIONS = {
     "gmcast.peer_timeout": "PT1S",
     # What a node that comes back is sent, so that none has to copy another's data meanwhile.
     "gcache.size": "64M",
-    # After a crash of all, the harness decides who begins: see Galera.bootstrap.
-    "pc.recovery": "false",
 }
 _RECOVERED = re.compile(r"Recovered position: ?([0-9a-f-]+):(-?\d+)")
 _UNKNOWN = ("00000000-0000-0000-0000-000000000000", -1)
@@ -57,6 +55,7 @@ class GaleraNode(MariaDB):
         )
         self._begins = False
         self._position = ""
+        self._recovered: tuple[str, int] | None = None
 
     def argv(self) -> list[str]:
         """Tell the command line."""
@@ -71,10 +70,12 @@ class GaleraNode(MariaDB):
             if not self.alive:
                 uuid, number = self.recovered()
                 self._position = "" if number < 0 else f"{uuid}:{number}"
+                self._recovered = None
             super().launch()
 
     def begin(self, timeout: float = _PATIENCE) -> Self:
         """Start a cluster anew, from the data of this node."""
+        self.forget_peers()
         state = self.data_path / "grastate.dat"
         if state.exists():  # it says no after a crash, because another may be ahead
             text = state.read_text("ascii").replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1")
@@ -85,16 +86,23 @@ class GaleraNode(MariaDB):
         finally:
             self._begins = False
 
+    def forget_peers(self) -> None:
+        """Forget with whom it was a majority: after a crash it would wait for all of them."""
+        (self.data_path / "gvwstate.dat").unlink(missing_ok=True)
+
     def recovered(self) -> tuple[str, int]:
         """Tell the cluster and the number of the last commit in the data of a node that is down."""
         if not (self.data_path / "grastate.dat").exists():
             return _UNKNOWN
+        if self._recovered is not None:
+            return self._recovered
         argv = [*MariaDB.argv(self), "--wsrep-recover", "--skip-networking"]
         done = subprocess.run(
             argv, cwd=self.folder, capture_output=True, text=True, timeout=_PATIENCE, check=False
         )
         found = _RECOVERED.findall(done.stdout + done.stderr)
-        return (found[-1][0], int(found[-1][1])) if found else _UNKNOWN
+        self._recovered = (found[-1][0], int(found[-1][1])) if found else _UNKNOWN
+        return self._recovered
 
     def state(self) -> dict[str, str]:
         """Tell what it says of the cluster, also when it takes no queries."""
@@ -117,10 +125,10 @@ class Galera(Group):
         self.nodes = [GaleraNode(home, homes, env) for home, env in zip(homes, envs, strict=True)]
 
     def start(self) -> Self:
-        """Start the first, and let the others join it, one by one."""
+        """Start the first, and let the others join it."""
         self.nodes[0].begin()
         for node in self.nodes[1:]:
-            node.start(_PATIENCE)
+            node.launch()
         self.wait_whole()
         return self
 
@@ -144,10 +152,13 @@ class Galera(Group):
         """
         for node in self.nodes:
             node.kill()
-        first = max(self.nodes, key=lambda node: node.recovered()[1])
+            node.forget_peers()
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            known = list(pool.map(GaleraNode.recovered, self.nodes))
+        first = max(zip(known, self.nodes, strict=True), key=lambda pair: pair[0][1])[1]
         first.begin()
         for node in self.nodes:
-            node.start(_PATIENCE)
+            node.launch()
         self.wait_whole()
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
-from pymysql.cursors import DictCursor
 
 from tests.servers.certificates import Certificates
 from tests.servers.guard import guard
@@ -183,12 +182,8 @@ class MariaDB(Server):
 
     def follows(self) -> bool:
         """Tell whether this replica is connected to its primary and applies what it receives."""
-        with self.connect(cursorclass=DictCursor) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW SLAVE STATUS")
-            said = cursor.fetchone()
-        return said is not None and (said["Slave_IO_Running"], said["Slave_SQL_Running"]) == (
-            *("Yes", "Yes"),
-        )
+        said = self.command("SHOW GLOBAL STATUS LIKE 'Slave_running'")
+        return said == [("Slave_running", "ON")]
 
 
 def _as_user() -> list[str]:

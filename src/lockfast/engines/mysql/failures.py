@@ -20,6 +20,7 @@ HINTS = {
 }
 """What to do about an error that no later try can mend."""
 INTERRUPTED = 1317
+ALONE = 1047  # a Galera node that is not in the majority
 NOT_NOW = frozenset(
     [
         1040,  # too many connections
@@ -32,7 +33,7 @@ NOT_NOW = frozenset(
         1792,  # so is the transaction
         1836,  # so is the server
         3100,  # a plugin refused the commit
-        1047,  # a Galera node that is not in the majority
+        ALONE,
     ]
 )
 """Errors after which nothing has happened, and a later try may succeed."""
