@@ -274,8 +274,31 @@ def test_a_promotion_raises_tokens_by_an_hour_once(server: MariaDB) -> None:
         return HOUR - 60_000_000 < ahead <= HOUR and tokens[1] == tokens[0] + 1
 
     holds(server, trial, instead(", line = v_line WHERE", " WHERE"))
-    raised = "SET v_last = GREATEST(v_last, v_now + p_base) + 3600000000, v_was = v_line;"
+    raised = (
+        "SET v_last = GREATEST(v_last + GREATEST(v_now - v_seen, 0), v_now + p_base) + 3600000000, "
+        "v_was = v_line;"
+    )
     assert not trial(Database(server, instead(raised, "SET v_was = v_line;")))
+
+
+def test_a_promotion_that_missed_the_one_before_raises_tokens_higher(server: MariaDB) -> None:
+    def token(database: Database) -> int:
+        return int(database.claim(ask("a"))[0][1])
+
+    def trial(database: Database) -> bool:
+        # It was raised not long ago, so its counter is ahead of every clock.
+        database.run("UPDATE lockfast_bucket SET line = 'first'")
+        token(database)
+        ((last, seen),) = database.run(
+            f"SELECT last, seen FROM lockfast_bucket WHERE b = {messages.bucket('a')}"
+        )
+        database.run("UPDATE lockfast_bucket SET line = 'second'")
+        missed = token(database)
+        # None of that has reached the next to be promoted.
+        database.run(f"UPDATE lockfast_bucket SET last = {last}, seen = {seen}, line = 'second'")
+        return token(database) > missed
+
+    holds(server, trial, instead("v_last + GREATEST(v_now - v_seen, 0)", "v_last"))
 
 
 def test_a_new_installation_does_not_count_as_a_promotion(server: MariaDB) -> None:
