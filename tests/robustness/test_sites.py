@@ -289,6 +289,7 @@ def test_a_client_leaves_a_galera_node_that_is_not_in_the_majority(site: Site) -
     site.wait_served()
 
 
+@pytest.mark.timeout(300)  # each node is started twice, once to say how far its data go
 @pytest.mark.parametrize("site", ["galera"], indirect=True)
 def test_a_galera_cluster_that_was_killed_begins_anew_with_its_locks(site: Site) -> None:
     with lockfast.connect(site.url) as client, lockfast.connect(site.url) as other:

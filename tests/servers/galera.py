@@ -1,5 +1,6 @@
 """A Galera cluster: MariaDB servers that certify every commit together."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -108,17 +109,17 @@ class GaleraNode(MariaDB):
         """Tell what it says of the cluster, also when it takes no queries."""
         return dict(self.command("SHOW GLOBAL STATUS LIKE 'wsrep\\_%%'"))
 
-    def has_left(self) -> bool:
-        """Tell whether it serves, and neither is in a cluster nor looks for one."""
-        return self.state().get("wsrep_cluster_status") == "Disconnected"
-
     def is_ready(self) -> bool:
         """Tell whether it takes queries, and has all that the others have."""
         try:
-            said = self.state()
+            return is_synced(self.state())
         except pymysql.MySQLError:
             return False
-        return said.get("wsrep_ready") == "ON" and said.get("wsrep_local_state_comment") == "Synced"
+
+
+def is_synced(said: dict[str, str]) -> bool:
+    """Tell whether a node with this state takes queries, and has all that the others have."""
+    return said.get("wsrep_ready") == "ON" and said.get("wsrep_local_state_comment") == "Synced"
 
 
 class Galera(Group):
@@ -140,12 +141,14 @@ class Galera(Group):
 
     def whole(self) -> bool:
         """Tell whether all are ready, and each sees all of them."""
-        return all(
-            node.alive
-            and node.is_ready()
-            and node.state()["wsrep_cluster_size"] == str(len(self.nodes))
-            for node in self.nodes
-        )
+        if not all(node.alive for node in self.nodes):
+            return False
+        try:
+            states = [node.state() for node in self.nodes]
+        except (OSError, pymysql.MySQLError):
+            return False
+        size = str(len(self.nodes))
+        return all(is_synced(said) and said["wsrep_cluster_size"] == size for said in states)
 
     def wait_whole(self, timeout: float = _PATIENCE) -> None:
         """Wait until all are ready. A node that has left the cluster by itself is started anew.
@@ -153,7 +156,7 @@ class Galera(Group):
         Galera 26.4.23 does that when it cannot read what another has sent ("Unsupported WS
         version: 0", seen after a partition). It runs on, and nobody but an operator brings it back.
         """
-        wait_until(self._is_whole, "the cluster is whole", timeout)
+        wait_until(self._mended, "the cluster is whole", timeout)
 
     def bootstrap(self) -> None:
         """Do what an operator does when no majority is left: the most advanced node begins anew.
@@ -176,13 +179,12 @@ class Galera(Group):
         for node in self.nodes:
             node.close()
 
-    def _is_whole(self) -> bool:
-        try:
-            for node in self.nodes:
-                if node.alive and node.has_left():
+    def _mended(self) -> bool:
+        for node in self.nodes:
+            # One that starts does not answer yet.
+            with contextlib.suppress(OSError, pymysql.MySQLError):
+                if node.alive and node.state()["wsrep_cluster_status"] == "Disconnected":
                     self.left += 1
                     node.kill()
                     node.launch()
-            return self.whole()
-        except (OSError, pymysql.MySQLError):
-            return False
+        return self.whole()

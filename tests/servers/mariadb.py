@@ -132,6 +132,8 @@ class MariaDB(Server):
                 "autocommit": True,
                 "connect_timeout": 5,
                 "ssl": tls,
+                # Else PyMySQL reads all certificates of the system for every connection.
+                "ssl_disabled": tls is None,
                 **options,
             }
         )

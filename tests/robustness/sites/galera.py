@@ -55,10 +55,7 @@ class GaleraSite(Site):
 
     def serves(self) -> bool:
         """Tell whether all are ready, and each sees all."""
-        try:
-            return self.cluster.whole()
-        except pymysql.MySQLError:
-            return False
+        return self.cluster.whole()
 
     def revive(self, server: Server) -> None:
         """Start a node, and do what an operator does if there is no majority that it can join."""
