@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 
 import pymysql
 import pytest
 
 from lockfast.engines.mysql import messages, procedures
 from lockfast.port import Ask, Shape
-from tests.servers import MariaDB, wait_until
+from tests.servers import MariaDB, ServerClock, wait_until
 
 FAR = 2**52  # µs by the server's clock: such a claim is never too late
 HOUR = 3_600_000_000
@@ -274,13 +275,50 @@ def test_a_promotion_raises_tokens_by_an_hour_once(server: MariaDB) -> None:
         return HOUR - 60_000_000 < ahead <= HOUR and tokens[1] == tokens[0] + 1
 
     holds(server, trial, instead(", line = v_line WHERE", " WHERE"))
-    raised = "SET v_last = GREATEST(v_last, v_now + p_base) + 3600000000, v_was = v_line;"
+    raised = (
+        "SET v_last = GREATEST(v_last + GREATEST(v_now - v_seen, 0), v_now + p_base) + 3600000000, "
+        "v_was = v_line;"
+    )
     assert not trial(Database(server, instead(raised, "SET v_was = v_line;")))
+
+
+def test_a_promotion_that_missed_the_one_before_raises_tokens_higher(server: MariaDB) -> None:
+    def token(database: Database) -> int:
+        return int(database.claim(ask("a"))[0][1])
+
+    def trial(database: Database) -> bool:
+        # It was raised not long ago, so its counter is ahead of every clock.
+        database.run("UPDATE lockfast_bucket SET line = 'first'")
+        token(database)
+        ((last, seen),) = database.run(
+            f"SELECT last, seen FROM lockfast_bucket WHERE b = {messages.bucket('a')}"
+        )
+        database.run("UPDATE lockfast_bucket SET line = 'second'")
+        missed = token(database)
+        # None of that has reached the next to be promoted.
+        database.run(f"UPDATE lockfast_bucket SET last = {last}, seen = {seen}, line = 'second'")
+        return token(database) > missed
+
+    holds(server, trial, instead("v_last + GREATEST(v_now - v_seen, 0)", "v_last"))
 
 
 def test_a_new_installation_does_not_count_as_a_promotion(server: MariaDB) -> None:
     database = Database(server)
     assert int(database.claim(ask("a"))[0][1]) <= database.now()
+
+
+def test_the_end_of_summer_time_repeats_no_hour() -> None:
+    # In Berlin, 02:30 comes twice on 31 October 2027. The server takes both for the second one.
+    first = datetime(2027, 10, 31, 0, 30, tzinfo=UTC).timestamp()
+    clock = ServerClock()
+    clock.advance(first - time.time())
+
+    def trial(database: Database) -> bool:
+        return abs(int(database.claim(ask("a"))[0][1]) / 1e6 - first) < HOUR / 1e6 / 2
+
+    with MariaDB(env={**clock.env, "TZ": "Europe/Berlin"}) as server:
+        local = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+        holds(server, trial, instead(procedures.NOW, local))
 
 
 def test_a_server_that_is_read_only_grants_nothing_even_to_root(server: MariaDB) -> None:
@@ -303,6 +341,18 @@ def test_no_token_reaches_the_limit(server: MariaDB) -> None:
     with pytest.raises(pymysql.OperationalError, match=r"would reach 2\^53"):
         database.claim(ask("a"))
     assert database.run("SELECT 1 FROM lockfast_claim") == []
+
+
+def test_names_that_differ_in_case_are_two_names(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        return [database.claim(ask(name))[0][2] for name in ("a", "A")] == [b"t", b"t"]
+
+    text = "VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+
+    def collated(sql: str) -> str:
+        return instead("VARBINARY(999)", text)(instead("VARBINARY(512)", text)(sql))
+
+    holds(server, trial, collated)
 
 
 # --- batches ------------------------------------------------------------------------------------

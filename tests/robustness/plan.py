@@ -16,7 +16,7 @@ _PAIRED = 0.6  # how likely an act has another beside it
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
 # Plays of several acts already, which need all servers in reach.
 _ALONE = frozenset(
-    {"demoted-primary", "deposed-leader", "move-slot", "shard-down", "stale-failover"}
+    {"demoted-primary", "deposed-leader", "kill-all", "move-slot", "shard-down", "stale-failover"}
 )
 # What no engine with a clock promises: tokens in order when the counter is lost and the clock
 # reads less than it once did. So clocks move only after the last loss.

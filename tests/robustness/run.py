@@ -34,7 +34,7 @@ from tests.stolen import Watch
 _SOCKET = "register.sock"
 _SETTLE = 2.0  # seconds beyond the ttl for which they go on working after the faults
 _ROUNDS = 4  # of plans, to make up for what was missed
-_PATIENCE = 40.0  # seconds for the workers to end in good order
+_PATIENCE = 40.0  # seconds for the workers to begin, and to end in good order
 
 
 class Run:
@@ -123,7 +123,7 @@ class Run:
         scenario = self.scenario
         self._say(f"{site.name} serves; {len(workers)} workers start")
         with ThreadPoolExecutor(len(workers)) as pool:
-            list(pool.map(Worker.start, workers))
+            list(pool.map(lambda worker: worker.start(_PATIENCE), workers))
         self._play(Stage(site, workers, scenario.ttl))
         self._broke(
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.robustness.checkers import rightful
-from tests.robustness.controls import texts
+from tests.robustness.controls import rules, texts
 from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.patches import PATCHES
 from tests.robustness.controls.run import SIMULATED, in_the_harness
@@ -45,6 +45,20 @@ def test_every_control_has_its_mutant() -> None:
     assert {name for each in CONTROLS for name in (each.mutant, *each.given)} <= known
     assert known - {name for each in CONTROLS for name in (each.mutant, *each.given)} == set()
     assert set(SIMULATED) <= {*MUTANTS, *batched.MUTANTS}
+
+
+def test_the_rules_of_the_procedures_are_among_the_controls() -> None:
+    known = rules.rules()
+    assert "test_batches_that_are_sorted_do_not_deadlock" in known
+    assert "test_a_user_cannot_mint_tokens_of_the_future" in known
+    assert "test_no_token_reaches_the_limit" not in known  # it takes none away
+
+
+def test_a_rule_that_is_not_missed_is_told() -> None:
+    (passed,) = rules.try_all(["test_a_user_cannot_mint_tokens_of_the_future"])
+    assert (passed.cases, passed.failed) == (1, "")
+    (unknown,) = rules.try_all(["test_that_is_not_there"])
+    assert (unknown.cases, unknown.failed) == (0, "it did not run")
 
 
 def test_mutants_are_switched_in_before_the_code_is_read() -> None:

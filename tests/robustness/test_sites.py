@@ -4,10 +4,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import psycopg
+import pymysql
 import pytest
 
 import lockfast
@@ -18,6 +20,7 @@ from tests.robustness.hosts.network import traces
 from tests.robustness.sites import (
     SITES,
     ClusterSite,
+    MySQLSite,
     PostgresSite,
     RedlockSite,
     SavingRedisSite,
@@ -30,7 +33,7 @@ from tests.servers.node import rows
 _TTL = 1.0
 
 
-@pytest.fixture(scope="module", params=["redlock", "etcd", "zookeeper"])
+@pytest.fixture(scope="module", params=["redlock", "etcd", "zookeeper", "galera"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     with SITES[request.param]() as started:
         yield started
@@ -45,6 +48,12 @@ def replicated(request: pytest.FixtureRequest) -> Iterator[SentinelSite | Cluste
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresSite]:
     with PostgresSite() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def mysql() -> Iterator[MySQLSite]:
+    with MySQLSite() as started:
         yield started
 
 
@@ -238,6 +247,58 @@ def test_the_clock_of_postgresql_jumps_and_jumps_back(postgres: PostgresSite) ->
     assert -300.0 < ahead() < 300.0
 
 
+def test_a_failover_of_mariadb_loses_what_was_acknowledged(mysql: MySQLSite) -> None:
+    before = _token(mysql)
+    primary = mysql.leader()
+    primary.command("CREATE TABLE lockfast.told (n INT)")
+    with closing(primary.connect(read_timeout=1, write_timeout=1)) as line:
+        cursor = line.cursor()
+        with Counting(lambda: cursor.execute("INSERT INTO lockfast.told VALUES (1)")) as counting:
+            mysql.wait_in_step()
+            undo = _begin(mysql, "stale-failover", seconds=1.0)
+    assert mysql.leader() is not primary
+    ((found,),) = mysql.leader().command("SELECT count(*) FROM lockfast.told")
+    assert 0 < found < counting.acknowledged
+    assert _token(mysql) > before
+    undo()
+    assert mysql.serves()
+    _begin(mysql, "kill-server")()  # the new primary takes writes after a crash too
+    assert _token(mysql) > before
+
+
+def test_the_clock_of_mariadb_jumps_and_jumps_back(mysql: MySQLSite) -> None:
+    def ahead() -> float:
+        ((now,),) = mysql.primary.command("SELECT unix_timestamp(now(6))")
+        return float(now) - time.time()
+
+    undo = _begin(mysql, "clock-server")
+    assert 3000.0 < ahead() < 4000.0
+    undo()
+    assert -300.0 < ahead() < 300.0
+
+
+@pytest.mark.parametrize("site", ["galera"], indirect=True)
+def test_a_client_leaves_a_galera_node_that_is_not_in_the_majority(site: Site) -> None:
+    with lockfast.connect(site.url) as client:
+        client.lock("y", ttl=60).acquire(timeout=10).release()
+        writer = site.leader()
+        undo = _begin(site, "cut-leader")  # from the other nodes, and not from its clients
+        wait_until(lambda: not writer.is_ready(), "it knows that it is alone", 30.0)
+        client.lock("y", ttl=60).acquire(timeout=10).release()
+        undo()
+    site.wait_served()
+
+
+@pytest.mark.timeout(300)  # each node is started twice, once to say how far its data go
+@pytest.mark.parametrize("site", ["galera"], indirect=True)
+def test_a_galera_cluster_that_was_killed_begins_anew_with_its_locks(site: Site) -> None:
+    with lockfast.connect(site.url) as client, lockfast.connect(site.url) as other:
+        lease = client.lock("z", ttl=600).acquire(timeout=10)
+        _begin(site, "kill-all")()
+        assert [each.token for each in other.lock("z").holders()] == [lease.token]
+    assert _token(site) > 0
+
+
 def test_the_clock_of_redis_jumps_and_jumps_back(saving: SavingRedisSite) -> None:
     def ahead() -> float:
         said = saving.redis.command("TIME")
@@ -308,7 +369,7 @@ class Counting:
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError, psycopg.Error):
+        with contextlib.suppress(OSError, psycopg.Error, pymysql.MySQLError):
             while True:
                 self._write()
                 self.acknowledged += 1

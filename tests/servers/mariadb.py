@@ -132,6 +132,8 @@ class MariaDB(Server):
                 "autocommit": True,
                 "connect_timeout": 5,
                 "ssl": tls,
+                # Else PyMySQL reads all certificates of the system for every connection.
+                "ssl_disabled": tls is None,
                 **options,
             }
         )
@@ -178,6 +180,12 @@ class MariaDB(Server):
         self.command("STOP SLAVE")
         self.command("RESET SLAVE ALL")
         self.command("SET GLOBAL read_only = 0")
+        self.config.pop("read-only", None)  # or it would be a replica again after a crash
+
+    def follows(self) -> bool:
+        """Tell whether this replica is connected to its primary and applies what it receives."""
+        said = self.command("SHOW GLOBAL STATUS LIKE 'Slave_running'")
+        return said == [("Slave_running", "ON")]
 
 
 def _as_user() -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.robustness.controls import rules
 from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.trial import SEED, Control, Trial
 from tests.robustness.run import version
@@ -105,6 +106,21 @@ def in_the_simulation(mutant: str) -> Verdict:
     return Verdict(mutant, "simulation", "the witness", "seeds", told, seed - first + 1, spent)
 
 
+def in_the_procedures(chosen: str | None) -> list[Verdict]:
+    """Try the rules of the procedures on MariaDB, or one of them, in the tests that have them."""
+    names = {test.removeprefix("test_").replace("_", " "): test for test in rules.rules()}
+    missed = rules.try_all([test for name, test in names.items() if chosen in (None, name)])
+    return [
+        Verdict(
+            *(each.test.removeprefix("test_").replace("_", " "), "mysql", rules.FILE.stem),
+            "none: the rule is taken away",
+            "" if each.failed else "the test passes with the rule, and fails without it",
+            *(each.cases, each.seconds, each.failed),
+        )
+        for each in missed
+    ]
+
+
 def run(out: Path, chosen: str | None = None, *, mutated: bool = True) -> int:
     """Run all, or one. The exit status is 1 if any was not caught.
 
@@ -122,6 +138,7 @@ def run(out: Path, chosen: str | None = None, *, mutated: bool = True) -> int:
     verdicts = []
     if mutated:  # one by one and first: they patch this process
         verdicts = [in_the_simulation(name) for name in SIMULATED if chosen in (None, name)]
+        verdicts += in_the_procedures(chosen)
         print(*verdicts, sep="\n", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for verdict in pool.map(lambda trial: trial(), trials):

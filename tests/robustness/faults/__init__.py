@@ -10,6 +10,7 @@ from tests.robustness.faults.fault import Damage, Fault, Stage
 from tests.robustness.faults.forgotten import IdleDied, NatForgets
 from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
 from tests.robustness.faults.late import Duplicate, LateRequest
+from tests.robustness.faults.outage import KillAll
 from tests.robustness.faults.pause import PauseClient, PauseServer
 from tests.robustness.faults.replies import Delay, LoseReply
 from tests.robustness.faults.reshard import MoveSlot
@@ -46,6 +47,7 @@ FAULTS: dict[str, Fault] = {
         DemotedPrimary(),
         ClockAhead(),
         SignalStorm(),
+        KillAll(),
     )
 }
 

@@ -28,6 +28,7 @@ class DeposedLeader(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Do it all; what is left to undo are the cuts, and a pause."""
         site, ttl = stage.site, stage.ttl
+        site.wait_sound()
         leader = site.leader()
         others = site.peers(leader)
         victim = chosen(order.rng, stage.workers)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tests.robustness.faults.fault import Damage, Fault, Order, Stage, told
 from tests.robustness.hosts import host_of
-from tests.robustness.sites import ClusterSite, PostgresSite, SentinelSite
+from tests.robustness.sites import ClusterSite, MySQLSite, PostgresSite, SentinelSite
 from tests.servers.process import ServerError
 
 _PATIENCE = 60.0
@@ -20,7 +20,7 @@ class StaleFailover(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Do it; the dead primary comes back as a replica when this is undone."""
         site = stage.site
-        if not isinstance(site, ClusterSite | PostgresSite | SentinelSite):
+        if not isinstance(site, ClusterSite | MySQLSite | PostgresSite | SentinelSite):
             raise ServerError(f"{site.name} has no failover")
         primary = site.leader()
         heal = [host_of(replica).cut(host_of(primary)) for replica in site.replicas()]

@@ -32,11 +32,7 @@ class KillServer(Fault):
         leader = order.turn % 2 == 0
         server = chosen(order.rng, [site.leader()] if leader else site.servers)
         server.kill()
-
-        def undo() -> None:
-            server.start(_PATIENCE)
-
-        return Damage(f"killed {told(server)}", undo)
+        return Damage(f"killed {told(server)}", lambda: site.revive(server))
 
 
 class RestartEmpty(Fault):

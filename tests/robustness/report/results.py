@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.robustness.moments import Moment, load
 
-ENGINES = ("redis", "redlock", "etcd", "zookeeper", "postgres")
+ENGINES = ("redis", "redlock", "etcd", "zookeeper", "postgres", "mysql")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from tests.robustness.sites.cluster import ClusterSite
 from tests.robustness.sites.etcd import EtcdSite
+from tests.robustness.sites.galera import GaleraSite
+from tests.robustness.sites.mysql import MySQLSite
 from tests.robustness.sites.postgres import PostgresSite
 from tests.robustness.sites.redis import RedisSite, SavingRedisSite
 from tests.robustness.sites.redlock import RedlockSite
@@ -18,12 +20,16 @@ SITES: dict[str, type[Site]] = {
     "etcd": EtcdSite,
     "zookeeper": ZooKeeperSite,
     "postgres": PostgresSite,
+    "mysql": MySQLSite,
+    "galera": GaleraSite,
 }
 
 __all__ = [
     "SITES",
     "ClusterSite",
     "EtcdSite",
+    "GaleraSite",
+    "MySQLSite",
     "PostgresSite",
     "RedisSite",
     "RedlockSite",

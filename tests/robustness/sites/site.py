@@ -89,6 +89,10 @@ class Site(Group):
         """
         return None
 
+    def revive(self, server: Server) -> None:
+        """Start a server that was killed."""
+        server.start(_PATIENCE)
+
     def wipe(self, server: Server) -> None:
         """Remove what a server that does not run has stored."""
         raise NotImplementedError(f"{self.name} does not lose the data of {server.name}")

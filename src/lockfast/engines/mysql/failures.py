@@ -34,6 +34,7 @@ HINTS = {
 OTHER_NAME = frozenset([62, 64])  # OpenSSL's numbers, for a host name and for an address
 """The certificate is from an authority that the client accepts, and is that of another server."""
 INTERRUPTED = 1317
+ALONE = 1047  # a Galera node that is not in the majority
 NOT_NOW = frozenset(
     [
         1040,  # too many connections
@@ -46,7 +47,7 @@ NOT_NOW = frozenset(
         1792,  # so is the transaction
         1836,  # so is the server
         3100,  # a plugin refused the commit
-        1047,  # a Galera node that is not in the majority
+        ALONE,
     ]
 )
 """Errors after which nothing has happened, and a later try may succeed."""

@@ -47,8 +47,9 @@ WAITS = (
     "unique and in order while clocks agree"
 )
 CLUSTER = (
-    "a crash keeps every grant, and the rest of a Galera cluster keeps those of a node that fails, "
-    "if it is the majority; tokens stay unique and in order while clocks agree"
+    "a crash keeps every grant, and by design the rest of a Galera cluster keeps those of a node "
+    "that fails, if it is the majority; others have seen Galera lose some, so two processes can "
+    "hold a lock at once; tokens stay unique and in order while clocks agree"
 )
 LOSES = (
     "a crash or a power cut may forget grants, so two processes can hold a lock at once; tokens "

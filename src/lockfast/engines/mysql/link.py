@@ -54,7 +54,7 @@ class Link:
         self.greeting = Greeting(0, read_only=False)
         self.used = 0.0
         """When the last exchange ended."""
-        self._address, self._place, self._found = address, place, found
+        self._address, self.place, self._found = address, place, found
         self._packets = Packets()
         self._reply: Reply | None = None
         self._out = b""
@@ -108,7 +108,7 @@ class Link:
                 option = getattr(socket, name, None)  # some systems lack it
                 if option is not None:
                     self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
-            code = self._socket.connect_ex((self._found, self._place.port))
+            code = self._socket.connect_ex((self._found, self.place.port))
         if code in {errno.EINPROGRESS, errno.EAGAIN}:
             yield WRITE
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -116,7 +116,7 @@ class Link:
             raise OSError(code, os.strerror(code))
 
     def _log_in(self, password: str | None) -> Steps:
-        mode = self._address.mode_at(self._place.host)
+        mode = self._address.mode_at(self.place.host)
         tls = Tls.ALWAYS
         if mode in {Mode.DISABLED, Mode.PREFERRED}:
             tls = Tls.NEVER if mode is Mode.DISABLED else Tls.OFFERED
@@ -150,7 +150,7 @@ class Link:
         if not self._packets.empty:  # somebody has put in bytes that the login would trust
             raise BrokenProtocol("bytes before the encryption began")
         secure = self._address.context(mode).wrap_socket(
-            self._socket, server_hostname=self._place.host, do_handshake_on_connect=False
+            self._socket, server_hostname=self.place.host, do_handshake_on_connect=False
         )
         self._socket = secure
         while True:

@@ -321,9 +321,10 @@ BEGIN
       {CLOCK}
     END IF;
     -- On another server, a replica was promoted that may have missed tickets, and whose clock may be behind. An
-    -- hour is more than either.
+    -- hour is more than either. The time since the bucket was used is added, because the replica may have missed
+    -- that the server before it had already added an hour to the same number, some time ago.
     IF v_was <> v_line THEN
-      SET v_last = GREATEST(v_last, v_now + p_base) + 3600000000, v_was = v_line;
+      SET v_last = GREATEST(v_last + GREATEST(v_now - v_seen, 0), v_now + p_base) + 3600000000, v_was = v_line;
     END IF;
     SET v_ticket = GREATEST(v_last + 1, v_now + p_base), v_last = v_ticket;
     UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;

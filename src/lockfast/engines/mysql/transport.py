@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from lockfast.engines.hosts import is_name
-from lockfast.engines.mysql.failures import failed
+from lockfast.engines.mysql.failures import ALONE, failed
 from lockfast.engines.mysql.link import Link
 from lockfast.engines.mysql.results import Row, ServerError
 from lockfast.engines.mysql.url import Address, Place
@@ -44,6 +44,8 @@ class Transport(ABC):
         self._good: tuple[Place, str] | None = None
         """The server that answered last, and its address."""
         self._closed = False
+        self._alone: Place | None = None
+        """The Galera node that was last found without a majority. It still accepts logins."""
 
     @abstractmethod
     async def _ready(self, link: Link, events: int, deadline: float) -> bool:
@@ -75,6 +77,8 @@ class Transport(ABC):
         try:
             return _read(link, await self.exchange(link, sql, deadline), read)
         except ServerError as error:
+            if error.code == ALONE:
+                self._alone, self._good = link.place, None  # the others first, next time
             raise failed(error.code, error.text, link.where) from error
         finally:
             self._put_back(link, pool)
@@ -120,8 +124,8 @@ class Transport(ABC):
         """
         now = self.now()
         deadline = min(max(deadline, now + GRACE), now + IO)
-        good = self._good
-        places = sorted(self.address.places, key=lambda each: good is None or each != good[0])
+        good = self._good[0] if self._good is not None else None
+        places = sorted(self.address.places, key=lambda each: (each != good, each == self._alone))
         found: list[str] = []
         for tried, place in enumerate(places):
             until = self._share(deadline, len(places) - tried)
