@@ -63,10 +63,10 @@ def hand_over(server: MariaDB, client: str) -> Ask:
 
 def test_a_note_that_nobody_heard_is_found_at_the_next_look(server: MariaDB) -> None:
     client = secrets.token_hex(11)
-    ((seen, _, _),) = call(server, messages.ear(client, -1))
+    ((seen, _, _, _),) = call(server, messages.ear(client, -1))
     waiter = hand_over(server, client)
     began = time.monotonic()
-    ((count, notes, slept),) = call(server, messages.ear(client, int(str(seen))))
+    ((count, notes, _, slept),) = call(server, messages.ear(client, int(str(seen))))
     assert time.monotonic() - began < 0.4
     assert (int(str(count)), slept) == (int(str(seen)) + 1, 0)
     assert isinstance(notes, bytes)
@@ -75,7 +75,7 @@ def test_a_note_that_nobody_heard_is_found_at_the_next_look(server: MariaDB) -> 
 
 def test_a_look_sleeps_for_half_a_second_if_there_is_nothing(server: MariaDB) -> None:
     client = secrets.token_hex(11)
-    ((seen, _, _),) = call(server, messages.ear(client, -1))
+    ((seen, _, _, _),) = call(server, messages.ear(client, -1))
     began = time.monotonic()
     call(server, messages.ear(client, int(str(seen))))
     assert time.monotonic() - began >= 0.45

@@ -9,11 +9,16 @@ INSTALL = (
 )
 GRANT = "the user has no right to use locks: GRANT EXECUTE ON DATABASE.* TO 'USER'@'HOST'"
 ROWS = "READ COMMITTED needs binlog_format = ROW or MIXED: SET GLOBAL binlog_format = ROW"
+BREAK = (
+    "let the user break locks, as the user who installed the procedures: "
+    "INSERT INTO lockfast_operator (who, whose) VALUES ('OPERATOR', '%')"
+)
 HINTS = {
     1044: GRANT,
     1049: INSTALL,
     1142: GRANT,
     1146: INSTALL,
+    1227: BREAK,
     1305: INSTALL,
     1370: GRANT,
     1665: ROWS,
@@ -49,7 +54,7 @@ UNKNOWN = frozenset(
     ]
 )
 """Errors after which it is not known what has happened."""
-AGAIN = frozenset([1205, 1213, 1568, 1644])
+AGAIN = frozenset([1205, 1213, 1227, 1568, 1644])
 """Errors after which the connection can be used again."""
 
 
