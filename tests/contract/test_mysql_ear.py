@@ -145,7 +145,7 @@ def test_many_grants_at_once_wake_every_client(server: MariaDB) -> None:
     call(server, messages.claim(readers, [FAR] * len(readers), 0))
     call(server, messages.resign([writer], None))
     for reader in readers:
-        ((_, notes, _),) = call(server, messages.ear(reader.id[: messages.CLIENT], -1))
+        ((_, notes, _, _),) = call(server, messages.ear(reader.id[: messages.CLIENT], -1))
         assert isinstance(notes, bytes)
         assert bytes.fromhex(reader.id) in notes
 

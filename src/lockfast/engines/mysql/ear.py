@@ -1,7 +1,9 @@
 """The ear of a client: waits for notes of its grants, on a connection that runs nothing else.
 
 The server kills the ear's query to wake it, and finds the connection by a lock of GET_LOCK that
-only this connection holds: see tell_v1 in schema.sql.
+only this connection holds: see the part KILL in parts.sql. A second query follows each one that
+waits. When the first is killed, the server has read the second already, and answers it at once. To
+ask only then would cost a round trip in every handover.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from lockfast.runtime.base import Clock
 
 OVERDUE = 2.5  # seconds after which a query that sleeps for half a second must have been answered
 NEVER = -1  # notes that a client has seen before its first look
+BOTH = 2  # queries: one that waits, and one behind it
 
 
 class Ear:
@@ -29,51 +32,77 @@ class Ear:
         self._now = clock
         self._link: Link | None = None
         self._seen = NEVER
+        self._held = False
+        """Whether the connection holds the client's lock of GET_LOCK."""
+        self._sent = 0
+        """How many queries are under way."""
         self._due = 0.0
-        """When the query under way must have been answered. 0: none is under way."""
+        """When the first of these must have been answered."""
 
     async def listen(self, client: str, deadline: float | None) -> list[Wake]:
         """Wait for notes, for the bell or for the deadline, and return wakes."""
         try:
             if self._link is None:
-                await self._open(client, patience(deadline, self._now()))
+                await self._open(patience(deadline, self._now()))
             return await self._listen(client, deadline)
         except BaseException:
             self.close()
             raise
 
-    async def _open(self, client: str, deadline: float) -> None:
-        link = self._link = await self._transport.open(deadline)
-        self._seen, self._due = NEVER, 0.0
-        # Whether it got the lock does not matter: without it, it hears at its next look.
+    async def _open(self, deadline: float) -> None:
+        self._link = await self._transport.open(deadline)
+        self._seen, self._sent, self._held = NEVER, 0, False
+
+    async def _hold(self, link: Link, client: str, deadline: float) -> None:
+        """Take the lock by which the server finds this connection. It may still belong to the last
+        connection, if that broke. Until then, grants are heard at the next look.
+        """
         try:
-            await self._transport.exchange(link, messages.hold_ear(client), deadline)
+            rows = await self._transport.exchange(link, messages.hold_ear(client), deadline)
         except ServerError as error:
             raise failed(error.code, error.text, link.where) from error
+        self._held = rows == [[b"1"]]
 
     async def _listen(self, client: str, deadline: float | None) -> list[Wake]:
         link = self._link
         assert link is not None  # noqa: S101  # it was opened just now
-        if not self._due:
-            self._ask(link, client)
+        if not self._held and not self._sent:
+            await self._hold(link, client, patience(deadline, self._now()))
         while True:
+            self._ask(link, client)
             if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
                 if self._now() >= self._due:
                     raise late(link)
                 return []
+            rows = self._receive(link)
+            if rows is not None:
+                return self._heard(rows, client)
+
+    def _ask(self, link: Link, client: str) -> None:
+        """Send queries until as many are under way as there should be."""
+        if not self._sent:
+            self._due = self._now() + OVERDUE
+        while self._sent < (BOTH if self._held else 1):
+            link.send(messages.ear(client, self._seen), behind=self._sent > 0)
+            self._sent += 1
+
+    def _receive(self, link: Link) -> list[Row] | None:
+        """Return the rows of the next query that was answered. None: they have not arrived yet."""
+        while self._sent:
             try:
                 rows, _ = link.receive()
             except ServerError as error:
                 if error.code != INTERRUPTED:
                     raise failed(error.code, error.text, link.where) from error
-                self._ask(link, client)  # there is a note now, so this is answered at once
+                self._answered()
             else:
                 if rows is not None:
-                    self._due = 0.0
-                    return self._heard(rows, client)
+                    self._answered()
+                return rows
+        return None
 
-    def _ask(self, link: Link, client: str) -> None:
-        link.send(messages.ear(client, self._seen))
+    def _answered(self) -> None:
+        self._sent -= 1
         self._due = self._now() + OVERDUE
 
     def _heard(self, rows: list[Row], client: str) -> list[Wake]:

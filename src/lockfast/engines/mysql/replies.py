@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockfast.core.record import FORMAT, other_format
-from lockfast.engines.mysql.link import END
+from lockfast.engines.mysql.greeting import END
 from lockfast.engines.mysql.messages import CLIENT, PAGE
 from lockfast.engines.mysql.results import Row
 from lockfast.errors import EngineRefused, KindMismatch
