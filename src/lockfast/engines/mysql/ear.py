@@ -8,6 +8,8 @@ ask only then would cost a round trip in every handover.
 
 from __future__ import annotations
 
+import secrets
+
 from lockfast.engines.mysql import messages, replies
 from lockfast.engines.mysql.failures import INTERRUPTED, failed
 from lockfast.engines.mysql.link import Link
@@ -53,21 +55,14 @@ class Ear:
         self._link = await self._transport.open(deadline)
         self._seen, self._sent, self._held = NEVER, 0, False
 
-    async def _hold(self, link: Link, client: str, deadline: float) -> None:
-        """Take the lock by which the server finds this connection. It may still belong to the last
-        connection, if that broke. Until then, grants are heard at the next look.
-        """
-        try:
-            rows = await self._transport.exchange(link, messages.hold_ear(client), deadline)
-        except ServerError as error:
-            raise failed(error.code, error.text, link.where) from error
-        self._held = rows == [[b"1"]]
-
     async def _listen(self, client: str, deadline: float | None) -> list[Wake]:
         link = self._link
         assert link is not None  # noqa: S101  # it was opened just now
         if not self._held and not self._sent:
-            await self._hold(link, client, patience(deadline, self._now()))
+            # The last connection may still have the lock, if it broke. Until it is gone, grants are
+            # heard at the next look.
+            until = patience(deadline, self._now())
+            self._held = await _hold(self._transport, link, client, until)
         while True:
             self._ask(link, client)
             if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
@@ -126,3 +121,26 @@ class Ear:
         link, self._link = self._link, None
         if link is not None:
             link.forget()
+
+
+async def _hold(transport: Transport, link: Link, client: str, deadline: float) -> bool:
+    """Take the lock by which the server finds a client's connection, and return whether it was
+    free.
+    """
+    try:
+        return await transport.exchange(link, messages.hold_ear(client), deadline) == [[b"1"]]
+    except ServerError as error:
+        raise failed(error.code, error.text, link.where) from error
+
+
+async def deaf(transport: Transport, deadline: float) -> str:
+    """Try whether the server can wake this user's clients. Return the account that may not do
+    that, or an empty text.
+    """
+    client = secrets.token_hex(messages.CLIENT // 2)
+    link = await transport.open(deadline)
+    try:
+        await _hold(transport, link, client, deadline)
+        return await transport.call(messages.wake(client), deadline, replies.woken)
+    finally:
+        link.close()

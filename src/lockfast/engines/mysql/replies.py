@@ -122,6 +122,12 @@ def heard(rows: list[Row], client: str, seen: int) -> tuple[int, list[Wake] | No
     return total, None if new > KEPT else wakes
 
 
+def woken(rows: list[Row]) -> str:
+    """Read who was not allowed to wake a client. Empty: the client was woken."""
+    ((who,),) = rows
+    return (who or b"").decode("utf-8", "replace")
+
+
 def records(rows: list[Row]) -> list[bytes]:
     """Read the records of breaks."""
     return [record or b"" for (record,) in rows]
