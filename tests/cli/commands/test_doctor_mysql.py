@@ -9,6 +9,9 @@ import pytest
 
 import lockfast
 from lockfast.engines.mysql import install
+from lockfast.engines.mysql.guarantees import guarantees
+from lockfast.engines.mysql.url import Address
+from lockfast.url import parse
 from tests.cli.commands.calls import Calls, Said
 from tests.servers import MariaDB, wait_until
 
@@ -191,11 +194,15 @@ def test_a_galera_cluster_of_one_is_found(doctor: Doctor) -> None:
         assert told["findings"] == [size]
 
 
-def test_a_network_that_is_not_verified_is_found(doctor: Doctor) -> None:
+def test_a_network_on_which_the_server_is_not_verified_is_found(doctor: Doctor) -> None:
     with MariaDB(tls=True) as server:
         install(server.url)
         assert doctor(server.url).code == 0
-        plain = server.url.partition("?")[0]
-        for mode in ("disabled", "preferred", "required", "verify_ca"):
-            said = doctor(f"{plain}?ssl_mode={mode}&ssl_ca={server.ca_path}")
-            assert said.code == 0  # on the same machine, nobody is in between
+        here = server.url.partition("?")[0]
+        assert doctor(here).code == 0  # on this machine, nobody is in between
+    for mode in ("disabled", "preferred", "required", "verify_ca"):
+        address = Address.of(parse(f"mysql://app@db.example.com/lockfast?ssl_mode={mode}"))
+        (finding,) = guarantees({"version": "10.11.1-MariaDB"}, {}, address).findings
+        assert finding.setting == f"ssl_mode = {mode}"
+    address = Address.of(parse("mysql://app@db.example.com/lockfast"))
+    assert guarantees({"version": "10.11.1-MariaDB"}, {}, address).findings == ()

@@ -359,11 +359,9 @@ BEGIN
     UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
     SET v_standing = NULL;
     one: BEGIN
-      SELECT EXISTS (
-          SELECT 1 FROM lockfast_tombstone t
-          WHERE t.b = v_b AND t.id = v_id AND t.owner = {WHO} AND t.until > v_now
-        ), EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id)
-      INTO v_dead, v_found;
+      SELECT COUNT(*) INTO v_dead FROM lockfast_tombstone t
+      WHERE t.b = v_b AND t.id = v_id AND t.owner = {WHO} AND t.until > v_now;
+      SELECT COUNT(*) INTO v_found FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id;
       IF v_dead OR v_now > v_late THEN
         LEAVE one;
       END IF;
@@ -379,9 +377,8 @@ BEGIN
         END IF;
         IF v_found THEN
           -- A claim that another user has made of the same id is not taken for this one.
-          SELECT EXISTS (
-            SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id AND c.owner = {WHO}
-          ) INTO v_found;
+          SELECT COUNT(*) INTO v_found FROM lockfast_claim c
+          WHERE c.b = v_b AND c.id = v_id AND c.owner = {WHO};
           IF v_found THEN
             CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
           END IF;
