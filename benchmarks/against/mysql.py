@@ -6,8 +6,9 @@ import contextlib
 import itertools
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from urllib.parse import urlsplit
 
@@ -26,12 +27,20 @@ from tests.servers import MariaDB
 LOCK, UNLOCK = "SELECT GET_LOCK('benchmark', 60)", "SELECT RELEASE_LOCK('benchmark')"
 FAR = 2**52  # µs by the server's clock: no claim of a benchmark is ever too late
 STATE = "SELECT STATE, QUERY_ID FROM information_schema.PROCESSLIST WHERE ID = %s"
+# A commit waits for a hundred others, or for 5,000 µs.
+SLOW = {
+    "log-bin": "log",
+    "sync-binlog": "1",
+    "binlog-format": "ROW",
+    "binlog-commit-wait-count": "100",
+    "binlog-commit-wait-usec": "5000",
+}
 SLEEPER, MORE = "benchmark_sleeper", "benchmark_more"
 
 
 @contextmanager
-def start() -> Iterator[MariaDB]:
-    with MariaDB() as server:
+def start(config: Mapping[str, str] | None = None) -> Iterator[MariaDB]:
+    with MariaDB(config=config) as server:
         install(server.url)
         yield server
 
@@ -208,4 +217,10 @@ def _sleeper(pipe: Pipe, connection: Connection[Cursor]) -> None:
         pipe.send(records)
 
 
-AGAINST = Against(start=start, pairs=pairs, locks={"GET_LOCK": _duel}, unit=("kill query", _kill))
+AGAINST = Against(
+    start=start,
+    pairs=pairs,
+    locks={"GET_LOCK": _duel},
+    unit=("kill query", _kill),
+    slow=partial(start, SLOW),
+)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import pymysql
 import pytest
 
 from lockfast.engines import opener
 from lockfast.engines.mysql import install, messages
+from lockfast.engines.mysql.ear import Ear
 from lockfast.engines.mysql.engine import MysqlEngine
+from lockfast.engines.mysql.link import Link
+from lockfast.engines.mysql.threads import ThreadTransport
+from lockfast.engines.mysql.url import Address
 from lockfast.port import EVERYONE, Ask, Kind, Shape, Wake
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
@@ -22,7 +26,7 @@ from lockfast.testing import Stage
 from lockfast.testing.harness.verbs import acquire, release
 from lockfast.url import parse
 from tests.contract.benches import MysqlBench
-from tests.servers import MariaDB, Proxy
+from tests.servers import MariaDB, Proxy, wait_until
 
 FAR = 2**52  # µs by the server's clock: such a claim is never too late
 
@@ -69,10 +73,10 @@ def hand_over(server: MariaDB, client: str) -> Ask:
 
 def test_a_note_that_nobody_heard_is_found_at_the_next_look(server: MariaDB) -> None:
     client = secrets.token_hex(11)
-    ((seen, _, _),) = call(server, messages.ear(client, -1))
+    ((seen, _, _, _),) = call(server, messages.ear(client, -1))
     waiter = hand_over(server, client)
     began = time.monotonic()
-    ((count, notes, slept),) = call(server, messages.ear(client, int(str(seen))))
+    ((count, notes, _, slept),) = call(server, messages.ear(client, int(str(seen))))
     assert time.monotonic() - began < 0.4
     assert (int(str(count)), slept) == (int(str(seen)) + 1, 0)
     assert isinstance(notes, bytes)
@@ -81,7 +85,7 @@ def test_a_note_that_nobody_heard_is_found_at_the_next_look(server: MariaDB) -> 
 
 def test_a_look_sleeps_for_half_a_second_if_there_is_nothing(server: MariaDB) -> None:
     client = secrets.token_hex(11)
-    ((seen, _, _),) = call(server, messages.ear(client, -1))
+    ((seen, _, _, _),) = call(server, messages.ear(client, -1))
     began = time.monotonic()
     call(server, messages.ear(client, int(str(seen))))
     assert time.monotonic() - began >= 0.45
@@ -151,7 +155,7 @@ def test_many_grants_at_once_wake_every_client(server: MariaDB) -> None:
     call(server, messages.claim(readers, [FAR] * len(readers), 0))
     call(server, messages.resign([writer], None))
     for reader in readers:
-        ((_, notes, _),) = call(server, messages.ear(reader.id[: messages.CLIENT], -1))
+        ((_, notes, _, _),) = call(server, messages.ear(reader.id[: messages.CLIENT], -1))
         assert isinstance(notes, bytes)
         assert bytes.fromhex(reader.id) in notes
 
@@ -245,3 +249,62 @@ def test_an_ear_connects_only_while_somebody_waits(stage: Stage, server: MariaDB
         await release(await waiting.result())
 
     stage.mode.run(play())
+
+
+@contextmanager
+def listening(server: MariaDB, client: str) -> Iterator[tuple[Ear, Callable[[float], list[Wake]]]]:
+    """Give an ear without a client around it, and a function that listens for some seconds."""
+    runtime = Threads()
+    address = Address.of(parse(server.url))
+    transport = ThreadTransport(address, runtime.bell(), runtime.turns(1), runtime.now)
+    ear = Ear(transport, runtime.now)
+    try:
+        yield ear, lambda seconds: drive(ear.listen(client, runtime.now() + seconds))
+    finally:
+        ear.close()
+        drive(transport.close())
+
+
+def test_a_wake_needs_no_further_request(server: MariaDB) -> None:
+    """The query that answers was sent before the first one was killed. On a slow machine, both may
+    have ended before the lock was released: then try again.
+    """
+    client, sent = secrets.token_hex(11), list[bytes]()
+    with (
+        listening(server, client) as (_, listen),
+        closing(server.connect(database="lockfast")) as connection,
+        connection.cursor() as cursor,
+    ):
+        for _ in range(10):
+            holder, waiter = ask(secrets.token_hex(11), "wake"), ask(client, "wake")
+            for each in (holder, waiter):
+                cursor.execute(messages.claim([each], [FAR], 0).decode())
+            while listen(0.05):  # then both queries are under way
+                pass
+            cursor.execute(messages.resign([holder], None).decode())
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Link, "send", lambda _self, sql, **_: sent.append(sql))
+                wakes = listen(1.0)
+            cursor.execute(messages.resign([waiter], None).decode())
+            if wakes or sent:
+                break
+        assert [wake.id for wake in wakes] == [waiter.id]
+        assert sent == []
+
+
+def test_an_ear_gets_its_lock_when_a_broken_connection_has_gone(server: MariaDB) -> None:
+    client = secrets.token_hex(11)
+    used = f"SELECT IS_USED_LOCK('lockfast_{client}')"
+    with listening(server, client) as (_, listen):
+        with closing(server.connect()) as last, last.cursor() as cursor:
+            cursor.execute(messages.hold_ear(client).decode())
+            listen(2.0)
+            number = number_of(last)
+            assert server.command(used) == [(number,)]
+        wait_until(lambda: server.command(used) == [(None,)], "the last connection has gone")
+
+        def held() -> bool:
+            listen(0.1)
+            return server.command(used) != [(None,)]
+
+        wait_until(held, "the ear has its lock")

@@ -147,7 +147,7 @@ def test_a_user_with_execute_has_no_right_to_the_tables(server: MariaDB, mode: M
         heard = "SELECT SUM(n) FROM lockfast.lockfast_ear"
         before = server.command(heard)
         with connection.cursor() as cursor:
-            cursor.execute("CALL lockfast_tell_v1(REPEAT('a', 24))")
+            cursor.execute("CALL lockfast_tell_v1(REPEAT('a', 28))")
         assert server.command(heard) == before
 
 

@@ -152,7 +152,7 @@ def test_a_batch_sees_what_was_committed_while_it_waited(server: MariaDB) -> Non
         holder = (
             "INSERT INTO lockfast_claim VALUES ("
             f"{messages.bucket(second)}, x'{secrets.token_hex(16)}', '{second}', 1, 0, 1, 1, 1, "
-            f"30000000, 10000000, {FAR}, 1, 1, 0, 1, '')"
+            f"30000000, 10000000, {FAR}, 1, 1, 0, 1, '', 'root')"
         )
         words = behind(
             database, 0.0, lambda: database.claim(ask(first), ask(second)), holder.encode()

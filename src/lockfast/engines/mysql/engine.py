@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from lockfast.engines.mysql import guarantees, messages, replies
-from lockfast.engines.mysql.ear import Ear
+from lockfast.engines.mysql.ear import Ear, deaf
 from lockfast.engines.mysql.transport import UNITS, Transport
 from lockfast.engines.pushes import before
 from lockfast.engines.server_clock import ServerClock
@@ -168,7 +168,8 @@ class MysqlEngine:
         call = self._transport.call
         settings = await call(guarantees.VARIABLES, deadline, guarantees.table)
         status = await call(guarantees.STATUS, deadline, guarantees.table)
-        return guarantees.guarantees(settings, status, self._transport.address)
+        unable = await deaf(self._transport, deadline)
+        return guarantees.guarantees(settings, status, self._transport.address, unable)
 
     def reset(self) -> None:
         """Forget every connection in a forked child, without sending anything to the server."""

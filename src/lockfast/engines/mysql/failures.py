@@ -19,12 +19,17 @@ SOCKET = (
     "?unix_socket=PATH. Or use an account with a password"
 )
 ROWS = "READ COMMITTED needs binlog_format = ROW or MIXED: SET GLOBAL binlog_format = ROW"
+BREAK = (
+    "let the user break locks, as the user who installed the procedures: "
+    "INSERT INTO lockfast_operator (who, whose) VALUES ('OPERATOR', '%')"
+)
 HINTS = {
     1044: GRANT,
     1045: ACCOUNT,
     1049: INSTALL,
     1142: GRANT,
     1146: INSTALL,
+    1227: BREAK,
     1305: INSTALL,
     1370: GRANT,
     1665: ROWS,
@@ -64,7 +69,7 @@ UNKNOWN = frozenset(
     ]
 )
 """Errors after which it is not known what has happened."""
-AGAIN = frozenset([1205, 1213, 1568, 1644])
+AGAIN = frozenset([1205, 1213, 1227, 1568, 1644])
 """Errors after which the connection can be used again."""
 
 

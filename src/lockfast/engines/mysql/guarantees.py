@@ -26,6 +26,8 @@ _STATES = (
     "wsrep_cluster_size",
     "Rpl_semi_sync_master_status",
     "Rpl_semi_sync_source_status",
+    "Rpl_semi_sync_master_clients",
+    "Rpl_semi_sync_source_clients",
 )
 
 
@@ -65,8 +67,12 @@ def table(rows: list[Row]) -> Settings:
     }
 
 
-def guarantees(settings: Settings, status: Settings, address: Address) -> Guarantees:
-    """Return the guarantees of a server with these settings and this status."""
+def guarantees(
+    settings: Settings, status: Settings, address: Address, deaf: str = ""
+) -> Guarantees:
+    """Return the guarantees of a server with these settings and this status. `deaf`: the account
+    that installed the procedures, if it may not wake clients.
+    """
     losses = _durability(settings)
     if losses:
         promise = LOSES
@@ -80,7 +86,13 @@ def guarantees(settings: Settings, status: Settings, address: Address) -> Guaran
         f"{name} {version.partition('-')[0]}",
         Level.EFFICIENCY if losses else Level.FENCED,
         promise,
-        (*losses, *_replication(settings, status), *_network(address)),
+        (
+            *losses,
+            *_replication(settings, status),
+            *_galera_settings(settings, status),
+            *_waking(deaf, name),
+            *_network(address),
+        ),
     )
 
 
@@ -129,33 +141,64 @@ def _replication(settings: Settings, status: Settings) -> list[Finding]:
                 "SET GLOBAL binlog_format = ROW",
             )
         )
-    if _enabled(settings, "enabled") and not _semi_sync(settings, status):
-        findings.append(
-            Finding(
-                "semi-synchronous replication is not active",
-                "no replica has answered in time, so a grant is reported before any replica has it",
-                "connect the replicas",
-            )
-        )
-    if _galera(settings):
-        size, retries = status.get("wsrep_cluster_size", "0"), "wsrep_retry_autocommit"
-        if not size.isdigit() or int(size) < 3:  # noqa: PLR2004  # the smallest majority
+    if _enabled(settings, "enabled"):
+        point = _wait_point(settings)
+        if not _active(status):
             findings.append(
                 Finding(
-                    f"a Galera cluster of {size}",
-                    "without a third node, no node that is left is a majority",
-                    "add a node, or an arbitrator (garbd)",
+                    "semi-synchronous replication is not active",
+                    "no replica is connected, or none has answered in time, so a grant is reported "
+                    "before any replica has it",
+                    "connect the replicas",
                 )
             )
-        if settings.get(retries, "0") != "0":
+        elif point is not None:
             findings.append(
                 Finding(
-                    f"{retries} = {settings[retries]}",
-                    "a conflict between two nodes can leave a client without an answer",
-                    f"SET GLOBAL {retries} = 0",
+                    f"{point} = {settings[point]}",
+                    "other clients see a grant before a replica has it",
+                    f"SET GLOBAL {point} = AFTER_SYNC",
                 )
             )
     return findings
+
+
+def _galera_settings(settings: Settings, status: Settings) -> list[Finding]:
+    findings: list[Finding] = []
+    if not _galera(settings):
+        return findings
+    size, retries = status.get("wsrep_cluster_size", "0"), "wsrep_retry_autocommit"
+    if not size.isdigit() or int(size) < 3:  # noqa: PLR2004  # the smallest majority
+        findings.append(
+            Finding(
+                f"a Galera cluster of {size}",
+                "without a third node, no node that is left is a majority",
+                "add a node, or an arbitrator (garbd)",
+            )
+        )
+    if settings.get(retries, "0") != "0":
+        findings.append(
+            Finding(
+                f"{retries} = {settings[retries]}",
+                "a conflict between two nodes can leave a client without an answer",
+                f"SET GLOBAL {retries} = 0",
+            )
+        )
+    return findings
+
+
+def _waking(deaf: str, name: str) -> list[Finding]:
+    if not deaf:
+        return []
+    right = "CONNECTION ADMIN" if name == "MariaDB" else "CONNECTION_ADMIN"
+    user, _, host = deaf.replace("'", "''").rpartition("@")
+    return [
+        Finding(
+            f"{deaf}, who installed the procedures, has no right {right}",
+            "a release cannot wake a waiter, so waiters look every half second",
+            f"GRANT {right} ON *.* TO '{user}'@'{host}'",
+        )
+    ]
 
 
 def _network(address: Address) -> list[Finding]:
@@ -190,8 +233,22 @@ def _enabled(settings: Settings, what: str) -> bool:
     return any(settings.get(name, "OFF").upper() in {"1", "ON"} for name in names)
 
 
+def _active(status: Settings) -> bool:
+    """Return whether commits wait for replicas. The server says so before the first commit finds
+    that there is none.
+    """
+    clients = (status.get(f"rpl_semi_sync_{role}_clients", "0") for role in ("master", "source"))
+    return _enabled(status, "status") and any(count != "0" for count in clients)
+
+
+def _wait_point(settings: Settings) -> str | None:
+    """Return the setting by which others see a commit before a replica has it, if it does."""
+    for name, value in settings.items():
+        if name.endswith("_wait_point") and value.upper() != "AFTER_SYNC":
+            return name
+    return None
+
+
 def _semi_sync(settings: Settings, status: Settings) -> bool:
-    """Return whether a replica has each commit before the client hears of it."""
-    active = _enabled(status, "status")
-    points = [value for name, value in settings.items() if name.endswith("_wait_point")]
-    return active and all(point.upper() == "AFTER_SYNC" for point in points)
+    """Return whether a replica has each commit before any client hears of it."""
+    return _active(status) and _wait_point(settings) is None

@@ -84,7 +84,7 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
                 f"{link.where}: a later version of lockfast has installed its procedures here: "
                 "upgrade lockfast. Nothing was changed."
             )
-        for statement in procedures.statements(procedures.text(mariadb=link.mariadb)):
+        for statement in procedures.statements(procedures.text(mariadb=link.greeting.mariadb)):
             await session.run(statement)
         if role is not None:
             await session.run(NO_NEW_USER)

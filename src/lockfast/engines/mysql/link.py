@@ -13,16 +13,14 @@ import socket
 import ssl
 from collections.abc import Generator
 from contextlib import suppress
-from typing import NamedTuple
 
 from lockfast.engines.mysql.failures import AGAIN, distrusted, failed
+from lockfast.engines.mysql.greeting import GREETING, UNKNOWN, greeted
 from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, login
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
-from lockfast.engines.mysql.procedures import NOW
 from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
 from lockfast.engines.mysql.url import Address, Mode, Place
 from lockfast.engines.sql.steps import READ, WRITE, Steps
-from lockfast.engines.sql.words import END
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 QUERY, QUIT = b"\x03", b"\x01\0\0\0\x01"
@@ -33,15 +31,6 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 # rest undoes what `init_connect` or a default may have set.
 SESSION = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, completion_type = 0"
 LIMITED = f"{SESSION}, max_statement_time = 8"  # MariaDB has a limit for CALL too
-GREETING = f"SELECT {NOW}, CONCAT(@@global.read_only), VERSION()"
-
-
-class Greeting(NamedTuple):
-    """What a server said of itself when a client connected."""
-
-    micros: int
-    """Its clock in µs."""
-    read_only: bool
 
 
 class Link:
@@ -50,13 +39,13 @@ class Link:
     def __init__(self, address: Address, place: Place, found: str) -> None:
         """Open nothing yet. `found`: the address that was looked up for the host."""
         self.where = f"MySQL at {place}/{address.database}"
-        self.mariadb = False
-        self.greeting = Greeting(0, read_only=False)
+        self.greeting = UNKNOWN
         self.used = 0.0
         """When the last exchange ended."""
         self._address, self.place, self._found = address, place, found
         self._packets = Packets()
         self._reply: Reply | None = None
+        self._behind = 0  # statements that were sent behind the one that `_reply` answers
         self._out = b""
         self._usable = True
         family = socket.AF_UNIX if found.startswith("/") else _family(found)
@@ -85,8 +74,8 @@ class Link:
         try:
             yield from self._dial()
             yield from self._log_in(password)
-            self._said((yield from self._run(GREETING)))
-            yield from self._run(LIMITED if self.mariadb else SESSION)
+            self.greeting = greeted((yield from self._run(GREETING)))
+            yield from self._run(LIMITED if self.greeting.mariadb else SESSION)
         except ServerError as error:
             raise self._unconnected(error) from error
         except LoginRefused as error:
@@ -181,21 +170,20 @@ class Link:
             if rows is not None:
                 return rows
 
-    def _said(self, rows: list[Row]) -> None:
-        ((micros, read_only, version),) = rows
-        self.greeting = Greeting(int(micros or b""), read_only not in {b"0", b"OFF"})
-        if not 0 <= self.greeting.micros < END:
-            raise ValueError("the server's clock cannot be read")
-        self.mariadb = b"MariaDB" in (version or b"")
-
     # --- exchanges ------------------------------------------------------------------------------
 
-    def send(self, sql: bytes) -> int:
-        """Send a statement, and return what to wait for."""
+    def send(self, sql: bytes, *, behind: bool = False) -> int:
+        """Send a statement, and return what to wait for. `behind`: another one is under way. The
+        server runs this one as soon as that has ended, and `receive` returns its reply next.
+        """
         try:
-            self._packets.begin()
-            self._reply = Reply()
-            self._out = self._packets.framed(QUERY + sql)
+            if behind:
+                self._behind += 1
+                self._out += Packets().framed(QUERY + sql)
+            else:
+                self._packets.begin()
+                self._reply = Reply()
+                self._out = self._packets.framed(QUERY + sql)
             return READ if self._write() else READ | WRITE
         except (OSError, BrokenProtocol) as broken:
             raise self._broken(broken) from broken
@@ -211,21 +199,31 @@ class Link:
                 return None, READ | WRITE
             if reply is None:
                 raise BrokenProtocol("a reply to nothing")
-            if not self._fill() or not reply.read(self._packets):
+            self._fill()
+            if not reply.read(self._packets):
                 return None, READ
         except ServerError as error:
-            self._reply = None
+            self._next()
             if error.code not in AGAIN:
                 self._usable = False
             raise
         except (OSError, BrokenProtocol) as broken:
             raise self._broken(broken) from broken
-        self._reply = None
-        # In a transaction, the next operation would be refused. Bytes behind the reply would be
-        # read as the reply to the next request.
-        if reply.status & IN_TRANSACTION or not self._packets.empty:
+        self._next()
+        # In a transaction, the next operation would be refused. Bytes behind the last reply would
+        # be read as the reply to the next request.
+        surplus = self._reply is None and not self._packets.empty
+        if reply.status & IN_TRANSACTION or surplus:
             self._usable = False
         return reply.rows, READ
+
+    def _next(self) -> None:
+        """Begin the reply to the statement that was sent behind, if there is one."""
+        self._reply = None
+        if self._behind:
+            self._behind -= 1
+            self._reply = Reply()
+            self._packets.follow()
 
     def _write(self) -> bool:
         """Send what is left to send, and return whether all of it was sent."""

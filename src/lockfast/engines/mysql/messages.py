@@ -122,6 +122,11 @@ def ear(client: str, seen: int) -> bytes:
     return f"CALL lockfast_ear_v1({slot(client):d}, {seen:d})".encode()
 
 
+def wake(client: str) -> bytes:
+    """Return the statement that wakes a client, and tells whether the server may do that."""
+    return f"CALL lockfast_wake_v1({_bytes(bytes.fromhex(client))})".encode()
+
+
 def record(name: str, claim: str, line: bytes) -> bytes:
     """Return the statement that keeps the record of a break."""
     words = f"{_bytes(name.encode())}, x'{_id(claim)}', {_bytes(line)}"

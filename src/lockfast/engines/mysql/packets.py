@@ -35,6 +35,11 @@ class Packets:
         self._data.clear()
         self._at = self._total = self.sequence = 0
 
+    def follow(self) -> None:
+        """Begin an exchange whose request was sent behind the one before. Its reply may be here."""
+        self._total = len(self._data) - self._at
+        self.sequence = 1  # the request had the number 0
+
     @property
     def empty(self) -> bool:
         """Whether every byte that has arrived was read."""

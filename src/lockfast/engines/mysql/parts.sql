@@ -4,6 +4,12 @@
 -- part NOW: the server's clock in µs. It is UTC, because local time is ambiguous when summer time ends.
 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
+-- part WHO: the user name that logged in. USER() has the client's host behind the last @.
+LEFT(USER(), CHAR_LENGTH(USER()) - LOCATE('@', REVERSE(USER())))
+
+-- part INSTALLER: the user name that installed a procedure, in the rights of which it runs.
+LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - LOCATE('@', REVERSE(CURRENT_USER())))
+
 -- part LINE: names the server that mints tickets. A replica that was promoted has another one.
 CONCAT(@@server_id)
 
@@ -37,9 +43,11 @@ IF v_none THEN
         UPDATE lockfast_claim SET expires = LEAST(expires, v_now + IF(waits, wait_ttl, ttl))
         WHERE b = v_b AND kind < 100;
       END IF;
-      SELECT EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (expiry) WHERE c.b = v_b AND c.expires <= v_now)
-        OR EXISTS (SELECT 1 FROM lockfast_tombstone t FORCE INDEX (expiry) WHERE t.b = v_b AND t.until <= v_now)
-      INTO v_found;
+      -- A minimum is one look into an index. One statement with EXISTS for both costs three times as much.
+      SELECT MIN(c.expires) <= v_now INTO v_found FROM lockfast_claim c WHERE c.b = v_b;
+      IF v_found IS NOT TRUE THEN
+        SELECT MIN(t.until) <= v_now INTO v_found FROM lockfast_tombstone t WHERE t.b = v_b;
+      END IF;
       IF v_found THEN
         CALL lockfast_sweep_v1(v_b, v_now, v_notes);
       END IF;
@@ -53,8 +61,8 @@ IF v_none THEN
 --            ticket. If it was the last claim of the queue, its totals are those of the queue
 granting: BEGIN
         SET v_none = FALSE, v_floor = NULL;
-        SELECT c.id, c.ticket, c.kind, c.waits, c.weight, c.capacity, c.claims, c.waiting, c.held
-        INTO t_id, t_ticket, t_kind, t_waits, t_weight, t_capacity, t_claims, t_waiting, t_held
+        SELECT c.id, c.ticket, c.kind, c.waits, c.weight, c.capacity, c.claims, c.waiting, c.held, c.owner
+        INTO t_id, t_ticket, t_kind, t_waits, t_weight, t_capacity, t_claims, t_waiting, t_held, t_owner
         FROM lockfast_claim c FORCE INDEX (queue)
         WHERE c.name = v_name ORDER BY c.waits DESC, c.ticket DESC LIMIT 1;
         IF v_none OR t_kind >= 100 THEN
@@ -66,10 +74,11 @@ granting: BEGIN
         SET t_claims = t_claims - d_claims, t_waiting = t_waiting - d_waiting, t_held = t_held - d_held;
         WHILE t_waiting > 0 AND NOT v_none DO
           IF t_waiting = 1 AND t_waits THEN -- the last claim is the only one that waits
-            SET w_id = t_id, w_ticket = t_ticket, w_kind = t_kind, w_weight = t_weight, w_capacity = t_capacity;
+            SET w_id = t_id, w_ticket = t_ticket, w_kind = t_kind, w_weight = t_weight, w_capacity = t_capacity,
+              w_owner = t_owner;
           ELSE
-            SELECT c.id, c.ticket, c.kind, c.weight, c.capacity
-            INTO w_id, w_ticket, w_kind, w_weight, w_capacity FROM lockfast_claim c FORCE INDEX (queue)
+            SELECT c.id, c.ticket, c.kind, c.weight, c.capacity, c.owner
+            INTO w_id, w_ticket, w_kind, w_weight, w_capacity, w_owner FROM lockfast_claim c FORCE INDEX (queue)
             WHERE c.name = v_name AND c.waits = 1 ORDER BY c.ticket LIMIT 1;
           END IF;
           IF v_none OR w_kind NOT BETWEEN 1 AND 3 OR t_held + w_weight > w_capacity THEN
@@ -87,7 +96,8 @@ granting: BEGIN
               UPDATE lockfast_claim SET waits = 0 WHERE b = v_b AND id = w_id;
             END IF;
             SET t_waiting = t_waiting - 1, t_held = t_held + w_weight,
-              v_notes = CONCAT(v_notes, w_id, UNHEX(LPAD(HEX(v_floor), 16, '0')));
+              v_notes = CONCAT(v_notes, w_id,
+                UNHEX(CONCAT(LPAD(HEX(v_floor), 16, '0'), LPAD(HEX(CRC32(w_owner)), 8, '0'))));
           END IF;
         END WHILE;
         UPDATE lockfast_claim SET waits = t_waits, claims = t_claims, waiting = t_waiting, held = t_held
@@ -111,10 +121,10 @@ BEGIN
 
 -- part LEAVE: ends the transaction of an operation, wakes waiters, and answers. One note is written with the grant,
 -- which saves a wait for the disk.
-SET v_told = LENGTH(v_notes) = 24;
+SET v_told = LENGTH(v_notes) = 28;
   IF v_told THEN
     SET v_client = SUBSTR(v_notes, 1, 11);
-    UPDATE lockfast_ear SET n = n + 1, notes = LEFT(CONCAT(v_notes, notes), 1152)
+    UPDATE lockfast_ear SET n = n + 1, notes = LEFT(CONCAT(v_notes, notes), 1344)
     WHERE slot = CRC32(v_client) % 1024;
   END IF;
   COMMIT AND NO CHAIN NO RELEASE;

@@ -14,7 +14,7 @@ from lockfast.engines.sql import pages, words
 from lockfast.engines.sql.words import END, Claimed, Renewed, within
 from lockfast.port import Ask, Entry, Page, Wake
 
-NOTE, ID = 24, 16  # bytes of a note, and of the id at its beginning
+NOTE, FLOOR, ID = 28, 24, 16  # bytes of a note, up to the end of its floor, and of its id
 KEPT = 48  # notes that the row of an ear keeps
 
 
@@ -57,22 +57,32 @@ def resigned(rows: list[Row], asks: Sequence[Ask]) -> list[bool]:
 def heard(rows: list[Row], client: str, seen: int) -> tuple[int, list[Wake] | None]:
     """Read the row of a client's ear: how many notes it has had, and those for the client after the
     first `seen`. None: some of them are not kept any more.
+
+    Another user can make a claim with the id of ours on another name, and have it granted. So only
+    notes of our own user's claims count.
     """
-    ((count, notes, _),) = rows
+    ((count, notes, owner, _),) = rows
     total, kept = within(count, END), notes or b""
+    ours = within(owner, 2**32).to_bytes(NOTE - FLOOR, "big")
     if len(kept) % NOTE:
         raise ValueError("a part of a note")
     new = max(total - seen, 0)
     every = [kept[at : at + NOTE] for at in range(0, min(new, KEPT) * NOTE, NOTE)]
     mine = bytes.fromhex(client)
     wakes = [
-        Wake(note[:ID].hex(), granted=True, floor=int.from_bytes(note[ID:], "big"))
+        Wake(note[:ID].hex(), granted=True, floor=int.from_bytes(note[ID:FLOOR], "big"))
         for note in every
-        if note[: CLIENT // 2] == mine
+        if note[: CLIENT // 2] == mine and note[FLOOR:] == ours
     ]
     if any(wake.floor >= END for wake in wakes):
         raise ValueError("a floor that is no ticket")
     return total, None if new > KEPT else wakes
+
+
+def woken(rows: list[Row]) -> str:
+    """Read who was not allowed to wake a client. Empty: the client was woken."""
+    ((who,),) = rows
+    return (who or b"").decode("utf-8", "replace")
 
 
 def records(rows: list[Row]) -> list[bytes]:

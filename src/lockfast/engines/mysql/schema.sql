@@ -7,6 +7,7 @@
 -- tombstone  ids that are refused until every copy of their claim is too late anyway.
 -- ear        1,024 rows. A client looks into the row of its own slot for its grants: see the part KILL.
 -- broken     records of claims that were broken, for a day.
+-- operator   users who may end the claims of others. Its owner writes it: no procedure does.
 --
 -- Each operation is one procedure and one transaction, in READ COMMITTED. Only at that level does every
 -- statement see what was committed before the bucket's row was locked. A function cannot do this: all of it
@@ -31,7 +32,9 @@
 --
 -- Rights: a lock user has EXECUTE on this database, and no right to its tables. The procedures that clients call
 -- run with the rights of the user who installed them. Those that they call in turn run with the rights of their
--- caller, so a lock user who calls one of these directly is refused. Parameters are wider than the columns, and
+-- caller, so a lock user who calls one of these directly is refused. A claim belongs to the user name that logged
+-- in to make it, and permit_v1 decides who else may end it. This is no matter of separate procedures with
+-- separate rights, because MySQL takes away all rights to a procedure that is replaced. Parameters are wider than the columns, and
 -- lengths are checked here: with sql_mode = '' the server would cut a value without an error.
 --
 -- Formats: each row of `claim` shows its format by its kind, as in PostgreSQL. Rows of format 1 have a kind from
@@ -65,6 +68,7 @@ CREATE TABLE IF NOT EXISTS lockfast_claim (
   waiting  INT            NOT NULL, -- how many of them wait,
   held     BIGINT         NOT NULL, -- the weight of those that are granted
   payload  MEDIUMBLOB     NOT NULL,
+  owner    VARBINARY(512) NOT NULL, -- the user name that logged in to make the claim
   PRIMARY KEY (b, id),
   KEY queue (name, waits, ticket),
   KEY expiry (b, expires)
@@ -73,16 +77,18 @@ CREATE TABLE IF NOT EXISTS lockfast_claim (
 CREATE TABLE IF NOT EXISTS lockfast_tombstone (
   b     SMALLINT UNSIGNED NOT NULL,
   id    BINARY(16)        NOT NULL,
+  owner VARBINARY(512)    NOT NULL, -- whose claims it refuses
   until BIGINT            NOT NULL,
-  PRIMARY KEY (b, id),
+  PRIMARY KEY (b, id, owner),
   KEY expiry (b, until)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
 CREATE TABLE IF NOT EXISTS lockfast_ear (
   slot  SMALLINT UNSIGNED NOT NULL PRIMARY KEY,
   n     BIGINT NOT NULL DEFAULT 0,           -- how many notes were written
-  notes VARBINARY(1152) NOT NULL DEFAULT ''  -- the last 48 of them, the newest first, 24 bytes each: the id of
-                                             -- a claim that was granted, and its floor
+  notes VARBINARY(1344) NOT NULL DEFAULT ''  -- the last 48 of them, the newest first, 28 bytes each: the id of
+                                             -- a claim that was granted, its floor, and CRC32 of its owner.
+                                             -- Others can make a claim of the same id in another bucket
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
 CREATE TABLE IF NOT EXISTS lockfast_broken (
@@ -92,6 +98,12 @@ CREATE TABLE IF NOT EXISTS lockfast_broken (
   record VARBINARY(4096) NOT NULL,
   KEY name (name, at),
   KEY at (at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_operator (
+  who   VARBINARY(512) NOT NULL, -- the user name with which an operator logs in
+  whose VARBINARY(512) NOT NULL, -- the user name whose locks the operator may break; '%': everybody's
+  PRIMARY KEY (who, whose)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
 INSERT IGNORE INTO lockfast_bucket (b, line)
@@ -104,6 +116,23 @@ JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) v//
 
 INSERT IGNORE INTO lockfast_ear (slot) SELECT b FROM lockfast_bucket//
 
+-- Raise an error if the user who logged in may not end a claim of this owner. The owner of the claim may, and so
+-- may the user who installed these procedures, and operators.
+CREATE PROCEDURE lockfast_permit_v1(p_owner VARBINARY(512)) SQL SECURITY INVOKER READS SQL DATA
+BEGIN
+  DECLARE v_who VARBINARY(512) DEFAULT {WHO};
+  DECLARE v_may BOOLEAN;
+  DECLARE v_text VARCHAR(512);
+  SELECT v_who IN (p_owner, {INSTALLER})
+    OR EXISTS (SELECT 1 FROM lockfast_operator o WHERE o.who = v_who AND o.whose IN (p_owner, '%'))
+  INTO v_may;
+  IF NOT v_may THEN
+    SET v_text = LEFT(CONCAT('the lock was acquired by user ', CONVERT(p_owner USING utf8mb4), ': ',
+      CONVERT(v_who USING utf8mb4), ' may not end it'), 128);
+    SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1227, MESSAGE_TEXT = v_text;
+  END IF;
+END//
+
 -- Update the totals of a queue after claims were deleted from it, and grant waiters: see the part GRANT.
 CREATE PROCEDURE lockfast_leave_v1(
   v_b SMALLINT UNSIGNED, v_name VARBINARY(512), d_claims INT, d_waiting INT, d_held BIGINT,
@@ -111,6 +140,7 @@ CREATE PROCEDURE lockfast_leave_v1(
 ) SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
   DECLARE t_id, w_id BINARY(16);
+  DECLARE t_owner, w_owner VARBINARY(512);
   DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
   DECLARE t_kind, w_kind SMALLINT;
   DECLARE t_waits TINYINT;
@@ -245,9 +275,9 @@ BEGIN
   WHILE i < LENGTH(p_notes) DO
     SET v_client = SUBSTR(p_notes, i, 11), v_run = '';
     WHILE SUBSTR(p_notes, i, 11) = v_client DO
-      SET v_run = CONCAT(v_run, SUBSTR(p_notes, i, 24)), i = i + 24;
+      SET v_run = CONCAT(v_run, SUBSTR(p_notes, i, 28)), i = i + 28;
     END WHILE;
-    UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 24, notes = LEFT(CONCAT(v_run, notes), 1152)
+    UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 28, notes = LEFT(CONCAT(v_run, notes), 1344)
     WHERE slot = CRC32(v_client) % 1024;
     {KILL}
   END WHILE;
@@ -330,9 +360,9 @@ BEGIN
     UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
     SET v_standing = NULL;
     one: BEGIN
-      SELECT EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = v_b AND t.id = v_id AND t.until > v_now),
-        EXISTS (SELECT 1 FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id)
-      INTO v_dead, v_found;
+      SELECT COUNT(*) INTO v_dead FROM lockfast_tombstone t
+      WHERE t.b = v_b AND t.id = v_id AND t.owner = {WHO} AND t.until > v_now;
+      SELECT COUNT(*) INTO v_found FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id;
       IF v_dead OR v_now > v_late THEN
         LEAVE one;
       END IF;
@@ -347,7 +377,12 @@ BEGIN
           LEAVE one;
         END IF;
         IF v_found THEN
-          CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
+          -- A claim that another user has made of the same id is not taken for this one.
+          SELECT COUNT(*) INTO v_found FROM lockfast_claim c
+          WHERE c.b = v_b AND c.id = v_id AND c.owner = {WHO};
+          IF v_found THEN
+            CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
+          END IF;
           LEAVE one;
         END IF;
         SET v_fits = NOT t_waits AND t_held + v_weight <= v_capacity;
@@ -371,11 +406,11 @@ BEGIN
       END IF;
       INSERT INTO lockfast_claim
         (b, id, name, ticket, waits, kind, capacity, weight, ttl, wait_ttl, expires, place, claims, waiting,
-         held, payload)
+         held, payload, owner)
       VALUES
         (v_b, v_id, v_name, v_ticket, 1 - v_fits, v_kind, v_capacity, v_weight, v_ttl, v_wait_ttl,
          v_now + IF(v_fits, v_ttl, v_wait_ttl), t_place + 1, t_claims + 1, t_waiting + 1 - v_fits,
-         t_held + IF(v_fits, v_weight, 0), v_payload);
+         t_held + IF(v_fits, v_weight, 0), v_payload, {WHO});
       IF t_id IS NULL THEN
         SET v_standing = CONCAT_WS(' ', v_ticket, 't', v_ttl, 0, 0, v_ticket);
       ELSE
@@ -444,7 +479,7 @@ BEGIN
 END//
 
 -- Remove claims for good, and wake the waiters that this lets in. A claim of another format stays, and counts as
--- not there.
+-- not there. Raises an error for a claim that permit_v1 does not let the user end.
 --
 -- p_asks  records of 35 bytes, each followed by the name: 16 digits, the length of the name (3 digits), and the
 --         id. The digits are 0 or, if a copy may still be under way, the time until which its tombstone must
@@ -457,12 +492,14 @@ CREATE PROCEDURE lockfast_resign_v1(p_asks LONGBLOB)
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE v_name VARBINARY(999);
+  DECLARE v_owner VARBINARY(512);
   DECLARE v_id BINARY(16);
   DECLARE v_b, v_locked, v_names INT;
   DECLARE v_until, v_seen, v_now BIGINT;
   DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
   DECLARE d_held, l_ticket, l_held BIGINT;
   DECLARE t_id, w_id BINARY(16);
+  DECLARE t_owner, w_owner VARBINARY(512);
   DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
   DECLARE t_kind, w_kind SMALLINT;
   DECLARE t_waits TINYINT;
@@ -490,15 +527,19 @@ BEGIN
       {CLOCK}
       UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;
     END IF;
+    SET v_none = FALSE, v_owner = {WHO};
+    SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held, c.owner
+    INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held, v_owner FROM lockfast_claim c
+    WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
+    IF v_owner <> {WHO} THEN
+      CALL lockfast_permit_v1(v_owner);
+    END IF;
+    -- It refuses the claims of one user only, or others could forbid a client the id of its own claim.
     IF v_until > 0 THEN
       SET v_until = GREATEST(LEAST(v_until, v_now + 86400000000), v_now + 11000000);
-      INSERT INTO lockfast_tombstone (b, id, until) VALUES (v_b, v_id, v_until)
+      INSERT INTO lockfast_tombstone (b, id, owner, until) VALUES (v_b, v_id, v_owner, v_until)
       ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
     END IF;
-    SET v_none = FALSE;
-    SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held
-    INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held FROM lockfast_claim c
-    WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
     IF v_none THEN
       SET v_answer = CONCAT(v_answer, 'f');
     ELSE
@@ -511,20 +552,34 @@ BEGIN
   {LEAVE}
 END//
 
--- Return the number of notes that the row of a slot has had, and its last notes. Sleep for half a second if
--- there is nothing new. To look and to sleep are one statement: between two, a kill would be lost.
+-- Return the number of notes that the row of a slot has had, its last notes, and what shows in a note that the
+-- claim is of the user who asks. Sleep for half a second if there is nothing new. To look and to sleep are one statement: between two, a kill would be lost.
 CREATE PROCEDURE lockfast_ear_v1(p_slot SMALLINT UNSIGNED, p_seen BIGINT)
 SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-  SELECT e.n, e.notes, IF(e.n = p_seen, SLEEP(0.5), 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+  SELECT e.n, e.notes, CRC32({WHO}), IF(e.n = p_seen, SLEEP(0.5), 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+END//
+
+-- Wake a client as a grant does, and return an empty text. If the user who installed these procedures may not do
+-- that, return that user. A grant ignores this, but `guarantees` tells it.
+CREATE PROCEDURE lockfast_wake_v1(p_client BINARY(11)) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+  DECLARE v_connection BIGINT DEFAULT IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(p_client))));
+  DECLARE EXIT HANDLER FOR 1095 SELECT CURRENT_USER();
+  IF v_connection <> CONNECTION_ID() THEN
+    KILL QUERY v_connection;
+  END IF;
+  SELECT '';
 END//
 
 -- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
--- lock user can write one. The first record of a claim counts.
+-- lock user can write one, except of a claim that lives and that permit_v1 does not let the user end. The first
+-- record of a claim counts.
 CREATE PROCEDURE lockfast_record_v1(p_name VARBINARY(999), p_id BINARY(16), p_record VARBINARY(9999))
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE v_now, v_oldest BIGINT;
+  DECLARE v_owner VARBINARY(512) DEFAULT {WHO};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_oldest = NULL;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
@@ -536,6 +591,9 @@ BEGIN
     OR p_name IS NULL OR p_record IS NULL THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a record';
   END IF;
+  SELECT c.owner INTO v_owner FROM lockfast_claim c
+  WHERE c.b = CRC32(p_name) % 1024 AND c.id = p_id AND c.name = p_name;
+  CALL lockfast_permit_v1(v_owner);
   SET v_now = {NOW};
   INSERT IGNORE INTO lockfast_broken (id, name, at, record) VALUES (p_id, p_name, v_now, p_record);
   DELETE FROM lockfast_broken WHERE at < v_now - 86400000000 LIMIT 100;

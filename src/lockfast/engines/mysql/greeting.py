@@ -1,0 +1,34 @@
+"""The greeting of a server: what it says of itself when a client connects."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lockfast.engines.mysql.procedures import NOW
+from lockfast.engines.sql.words import END
+from lockfast.engines.mysql.results import Row
+
+GREETING = f"SELECT {NOW}, CONCAT(@@global.read_only), VERSION()"
+
+
+class Greeting(NamedTuple):
+    """What a server said of itself when a client connected."""
+
+    micros: int
+    """Its clock in µs."""
+    read_only: bool
+    mariadb: bool
+
+
+UNKNOWN = Greeting(0, read_only=False, mariadb=False)
+
+
+def greeted(rows: list[Row]) -> Greeting:
+    """Read the reply to GREETING."""
+    ((micros, read_only, version),) = rows
+    found = Greeting(
+        int(micros or b""), read_only not in {b"0", b"OFF"}, b"MariaDB" in (version or b"")
+    )
+    if not 0 <= found.micros < END:
+        raise ValueError("the server's clock cannot be read")
+    return found
