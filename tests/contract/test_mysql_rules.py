@@ -410,3 +410,38 @@ def test_a_record_that_was_cut_is_refused(server: MariaDB) -> None:
     sql = messages.claim([ask("a name")], [FAR], 0).decode()
     with pytest.raises(pymysql.OperationalError, match="not a claim"):
         database.run(sql[:-4] + "')")
+
+
+# --- pushes -------------------------------------------------------------------------------------
+
+
+def test_a_push_does_not_wait_for_those_that_sleep(server: MariaDB) -> None:
+    """Four ears are killed by four others, as often as they can."""
+
+    def trial(database: Database) -> bool:
+        ends, slow = time.monotonic() + 6.0, threading.Event()
+        ears = [database.connect() for _ in range(4)]
+
+        def listen(connection: pymysql.connections.Connection[pymysql.cursors.Cursor]) -> None:
+            with closing(connection), connection.cursor() as cursor:
+                while time.monotonic() < ends and not slow.is_set():
+                    with suppress(pymysql.OperationalError):
+                        cursor.execute("CALL lockfast_ear_v1(0, 0)")
+
+        def kill() -> None:
+            with closing(database.connect()) as connection, connection.cursor() as cursor:
+                while (began := time.monotonic()) < ends and not slow.is_set():
+                    cursor.execute(f"KILL QUERY {secrets.choice(ears).thread_id()}")
+                    if time.monotonic() - began > 1.9:
+                        slow.set()
+
+        threads = [threading.Thread(target=listen, args=(ear,)) for ear in ears]
+        threads += [threading.Thread(target=kill) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return not slow.is_set()
+
+    pause = procedures.parts()["MARIADB_PAUSE"]
+    holds(server, trial, instead(pause, procedures.parts()["PAUSE"]))

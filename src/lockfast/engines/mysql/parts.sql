@@ -10,6 +10,14 @@ CONCAT(@@server_id)
 -- part MARIADB_LINE: the same on MariaDB. All nodes of a Galera cluster have all tickets, so they are one server.
 IF(@@wsrep_on AND @@wsrep_provider <> 'none', 'galera', CONCAT(@@server_id))
 
+-- part PAUSE: sleeps for half a second, or until the query is killed.
+SLEEP(0.5)
+
+-- part MARIADB_PAUSE: the same on MariaDB, by waiting for a transaction that no replica ever gets. There, all that
+-- run SLEEP share a mutex. One that is killed may wait, with the mutex, for its killer, which waits for the mutex:
+-- until it gives up, 2 seconds later, nobody wakes from SLEEP, and the release that killed does not end.
+MASTER_GTID_WAIT('4294967295-1-18446744073709551615', 0.5)
+
 -- part ROOM: how many bytes of a payload fit into the rest of a reply. A reply that is too large becomes NULL.
 CAST(@@max_allowed_packet AS SIGNED) DIV 4 - LENGTH(v_answer) DIV 2
 

@@ -515,7 +515,7 @@ END//
 CREATE PROCEDURE lockfast_ear_v1(p_slot SMALLINT UNSIGNED, p_seen BIGINT)
 SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-  SELECT e.n, e.notes, IF(e.n = p_seen, SLEEP(0.5), 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+  SELECT e.n, e.notes, IF(e.n = p_seen, {PAUSE}, 0) FROM lockfast_ear e WHERE e.slot = p_slot;
 END//
 
 -- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
