@@ -412,6 +412,32 @@ def test_a_record_that_was_cut_is_refused(server: MariaDB) -> None:
         database.run(sql[:-4] + "')")
 
 
+@pytest.mark.parametrize(
+    ("start", "lengths", "name"),
+    [
+        ("claim_v1(0, ", b"0011%010d%010d%016d%016d%016d001-0097" % (1, 1, 9, 9, FAR), b"a"),
+        ("renew_v1(", b"-19", b""),
+        ("resign_v1(", b"%016d-35" % 0, b""),
+    ],
+    ids=["claim", "renew", "resign"],
+)
+def test_no_length_is_negative(server: MariaDB, start: str, lengths: bytes, name: bytes) -> None:
+    """Else the next record is the same one, and the loop over the records has no end."""
+    record = lengths + bytes(16) + name
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        Database(server).run(
+            f"CALL lockfast_{start}x'{record.hex()}')", "SET SESSION max_statement_time = 2"
+        )
+
+
+@pytest.mark.parametrize("operation", ["renew", "resign"])
+def test_a_name_that_was_cut_is_refused(server: MariaDB, operation: str) -> None:
+    asks = [ask("a name")]
+    sql = messages.renew(asks) if operation == "renew" else messages.resign(asks, None)
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        Database(server).run(sql[:-4] + b"')")
+
+
 # --- pushes -------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,12 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
 
+-- part WHOLE: refuses a record of a renewal or resignation that was cut, or whose name has a negative length. With
+-- that, a user who may only execute could read the same record for ever, and hold the rows of all buckets.
+IF NOT (v_names BETWEEN 1 AND 512 AND i <= LENGTH(p_asks) + 1) THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
+    END IF;
+
 -- part CLOCK: reads the clock in a bucket that was locked just before, and removes what has expired.
 IF v_none THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: a row of lockfast_bucket is missing';
