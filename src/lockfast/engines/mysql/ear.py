@@ -71,6 +71,8 @@ class Ear:
                 if rows is not None:
                     self._due = 0.0
                     return self._heard(rows, client)
+                if self._now() >= self._due:  # a reply without an end
+                    raise late(link)
 
     def _ask(self, link: Link, client: str) -> None:
         link.send(messages.ear(client, self._seen))

@@ -238,7 +238,9 @@ class Link:
         return True
 
     def _fill(self) -> bool:
-        """Read what has arrived, and return whether that was anything."""
+        """Read some of what has arrived, and return whether that was anything. Not all of it: the
+        caller must look at the clock while a server sends without end.
+        """
         heard = False
         while True:
             try:
@@ -251,8 +253,8 @@ class Link:
                 raise ConnectionResetError("the server closed the connection")
             self._packets.feed(data)
             heard = True
-            # TLS may hold more than the socket shows, so it is asked until it has nothing.
-            if len(data) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
+            # TLS may hold more of a record, which the socket does not show.
+            if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
                 return True
 
     def _broken(self, error: Exception) -> EngineUnavailable:
