@@ -326,11 +326,15 @@ def packet(number: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "little") + bytes([number]) + payload
 
 
-def flood(listener: socket.socket) -> None:
-    """Let every client log in, and answer its first statement with rows without end."""
+ROWS = b"".join(packet(number % 256, b"\0") for number in range(4, 4 + 4096))
+
+
+def pretend(listener: socket.socket, rows: bytes) -> None:
+    """Let every client log in, and answer its first statement with these rows, again and again. If
+    there are none, close the connection.
+    """
     greeting = b"\x0a10.11.0-MariaDB\0" + bytes(4) + b"A" * 8 + b"\0\xfe\xf7\x2d\x02\0\xff\x81\x15"
     greeting += bytes(10) + b"B" * 12 + b"\0mysql_native_password\0"
-    rows = b"".join(packet(number % 256, b"\0") for number in range(4, 4 + 4096))
 
     def serve(connection: socket.socket) -> None:
         with suppress(OSError), connection:
@@ -340,7 +344,7 @@ def flood(listener: socket.socket) -> None:
             connection.recv(4096)
             columns = [b"\1", b"\3def", b"\xfe\0\0\2\0"]
             connection.sendall(b"".join(packet(n, each) for n, each in enumerate(columns, 1)))
-            while True:
+            while rows:
                 connection.sendall(rows)
 
     with suppress(OSError):  # the test has closed the listener
@@ -348,14 +352,28 @@ def flood(listener: socket.socket) -> None:
             threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
 
 
-def test_a_server_that_never_stops_sending_does_not_extend_a_deadline(mode: Mode) -> None:
+@pytest.fixture
+def pretender(request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=flood, args=(listener,), daemon=True).start()
-        url = f"mysql://u:p@127.0.0.1:{listener.getsockname()[1]}/x?ssl_mode=disabled"
-        began = time.monotonic()
-        with pytest.raises(EngineUnavailable):
-            takes(url, mode, timeout=1.0)
-        assert time.monotonic() - began < 4.0  # closing has its own two seconds
+        threading.Thread(target=pretend, args=(listener, request.param), daemon=True).start()
+        yield f"mysql://u:p@127.0.0.1:{listener.getsockname()[1]}/x?ssl_mode=disabled"
+
+
+@pytest.mark.parametrize("pretender", [ROWS], indirect=True, ids=["rows"])
+def test_a_server_that_never_stops_sending_does_not_extend_a_deadline(
+    pretender: str, mode: Mode
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(EngineUnavailable):
+        takes(pretender, mode, timeout=1.0)
+    assert time.monotonic() - began < 4.0  # closing has its own two seconds
+
+
+@pytest.mark.parametrize("pretender", [b""], indirect=True, ids=["none"])
+def test_a_connection_that_ends_after_the_login_is_named_once(pretender: str, mode: Mode) -> None:
+    with pytest.raises(EngineUnavailable) as caught:
+        takes(pretender, mode, timeout=1.0)
+    assert str(caught.value).count("MySQL at") == 1
 
 
 def test_a_forked_child_leaves_the_connections_of_its_parent_alone(server: MariaDB) -> None:

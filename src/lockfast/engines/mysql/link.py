@@ -96,6 +96,8 @@ class Link:
                 f"{self.where}: the server's certificate was not accepted: {error.verify_message}. "
                 "Name the authority that vouches for it: ?ssl_ca=PATH"
             ) from error
+        except EngineUnavailable as error:  # it is an OSError too, and names the server already
+            raise EngineUnavailable(f"no connection to {error.message}", sent=False) from error
         except (OSError, BrokenProtocol, ValueError) as error:
             raise EngineUnavailable(
                 f"no connection to {self.where}: {said(error)}", sent=False
