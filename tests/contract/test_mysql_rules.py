@@ -476,3 +476,60 @@ def test_a_push_does_not_wait_for_those_that_sleep(server: MariaDB) -> None:
 
     pause = procedures.parts()["MARIADB_PAUSE"]
     holds(server, trial, instead(pause, procedures.parts()["PAUSE"]))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[MariaDB]:
+    config = {"thread-handling": "pool-of-threads", "thread-pool-size": "1"}
+    with MariaDB(config=config | {"innodb-flush-log-at-trx-commit": "0"}) as server:
+        yield server
+
+
+def test_an_ear_keeps_no_query_of_others_from_a_pool_of_threads(pool: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        done = threading.Event()
+
+        def listen() -> None:
+            with closing(database.connect()) as connection, connection.cursor() as cursor:
+                while not done.is_set():
+                    cursor.execute("CALL lockfast_ear_v1(0, 0)")
+
+        threads = [threading.Thread(target=listen) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        times = []
+        with closing(database.connect()) as connection, connection.cursor() as cursor:
+            time.sleep(0.7)
+            for _ in range(15):
+                began = time.monotonic()
+                cursor.execute("SELECT 1")
+                times.append(time.monotonic() - began)
+                time.sleep(0.02)
+        done.set()
+        for thread in threads:
+            thread.join()
+        return sorted(times)[len(times) // 2] < 0.2
+
+    pause = procedures.parts()["MARIADB_PAUSE"]
+    wait = pause.removeprefix("IF(@@thread_handling = 'pool-of-threads', SLEEP(0.5), ")
+    holds(pool, trial, instead(pause, wait.removesuffix(")")))
+
+
+def test_a_pool_of_threads_kills_nobody(pool: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        holder, waiter = ask("a"), ask("a")
+        for each in (holder, waiter):
+            database.claim(each)
+        with closing(database.connect()) as ear, ear.cursor() as cursor:
+            cursor.execute(messages.hold_ear(waiter.id[: messages.CLIENT]).decode())
+            releasing = threading.Timer(0.5, database.run, [messages.resign([holder], None)])
+            releasing.start()
+            try:
+                cursor.execute("SELECT SLEEP(2)")
+            except pymysql.OperationalError:
+                return False
+            finally:
+                releasing.join()
+        return True
+
+    holds(pool, trial, without(" AND @@thread_handling <> 'pool-of-threads'"))

@@ -15,8 +15,10 @@ SLEEP(0.5)
 
 -- part MARIADB_PAUSE: the same on MariaDB, by waiting for a transaction that no replica ever gets. There, all that
 -- run SLEEP share a mutex. One that is killed may wait, with the mutex, for its killer, which waits for the mutex:
--- until it gives up, 2 seconds later, nobody wakes from SLEEP, and the release that killed does not end.
-MASTER_GTID_WAIT('4294967295-1-18446744073709551615', 0.5)
+-- until it gives up, 2 seconds later, nobody wakes from SLEEP, and the release that killed does not end. A pool of
+-- threads does not notice the other wait, and would run no query of others meanwhile. So with a pool it is SLEEP,
+-- and nobody is killed: see the part KILL.
+IF(@@thread_handling = 'pool-of-threads', SLEEP(0.5), MASTER_GTID_WAIT('4294967295-1-18446744073709551615', 0.5))
 
 -- part ROOM: how many bytes of a payload fit into the rest of a reply. A reply that is too large becomes NULL.
 CAST(@@max_allowed_packet AS SIGNED) DIV 4 - LENGTH(v_answer) DIV 2
@@ -118,7 +120,7 @@ BEGIN
       -- The waiter looks by itself soon. 1094: the connection has ended. 1095: the owner may not kill it.
       DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
       SET v_connection = IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(v_client))));
-      IF v_connection <> CONNECTION_ID() THEN
+      IF v_connection <> CONNECTION_ID() AND @@thread_handling <> 'pool-of-threads' THEN
         KILL QUERY v_connection;
       END IF;
     END;
