@@ -308,3 +308,29 @@ def test_an_ear_gets_its_lock_when_a_broken_connection_has_gone(server: MariaDB)
             return server.command(used) != [(None,)]
 
         wait_until(held, "the ear has its lock")
+
+
+def test_an_ear_leaves_when_nobody_waits_any_more(stage: Stage, server: MariaDB) -> None:
+    """One that stayed would be closed by the server, or dropped by a NAT, before the next wait."""
+    client = stage.client()
+
+    async def play() -> None:
+        lease = await acquire(client.lock("y", ttl=3.0), 20.0)
+        ((mine,),) = server.command(
+            "SELECT LOWER(HEX(LEFT(id, 11))) FROM lockfast.lockfast_claim WHERE name = 'y'"
+        )
+
+        def there() -> bool:
+            return server.command("SELECT IS_USED_LOCK(%s)", f"lockfast_{mine}") != [(None,)]
+
+        waiting = stage.mode.start(acquire(client.lock("y", ttl=3.0), 20.0))
+        while not there():
+            await stage.mode.sleep(0.1)
+        await release(lease)
+        await release(await waiting.result())
+        ends = time.monotonic() + 20.0
+        while there():
+            assert time.monotonic() < ends
+            await stage.mode.sleep(0.1)
+
+    stage.mode.run(play())

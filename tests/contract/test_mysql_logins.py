@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pymysql
@@ -263,6 +266,60 @@ def test_a_server_that_sends_a_byte_now_and_then_does_not_extend_a_deadline(
         with pytest.raises(lockfast.LockfastError):
             takes(url, mode, timeout=1.0)
         assert time.monotonic() - began < 3.5  # closing has its own two seconds
+
+
+def packet(number: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
+
+
+ROWS = b"".join(packet(number % 256, b"\0") for number in range(4, 4 + 4096))
+
+
+def pretend(listener: socket.socket, rows: bytes) -> None:
+    """Let every client log in, and answer its first statement with these rows, again and again. If
+    there are none, close the connection.
+    """
+    greeting = b"\x0a10.11.0-MariaDB\0" + bytes(4) + b"A" * 8 + b"\0\xfe\xf7\x2d\x02\0\xff\x81\x15"
+    greeting += bytes(10) + b"B" * 12 + b"\0mysql_native_password\0"
+
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.sendall(packet(0, greeting))
+            connection.recv(4096)
+            connection.sendall(packet(2, b"\0\0\0\2\0\0\0"))
+            connection.recv(4096)
+            columns = [b"\1", b"\3def", b"\xfe\0\0\2\0"]
+            connection.sendall(b"".join(packet(n, each) for n, each in enumerate(columns, 1)))
+            while rows:
+                connection.sendall(rows)
+
+    with suppress(OSError):  # the test has closed the listener
+        while True:
+            threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+
+
+@pytest.fixture
+def pretender(request: pytest.FixtureRequest) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=pretend, args=(listener, request.param), daemon=True).start()
+        yield f"mysql://u:p@127.0.0.1:{listener.getsockname()[1]}/x?ssl_mode=disabled"
+
+
+@pytest.mark.parametrize("pretender", [ROWS], indirect=True, ids=["rows"])
+def test_a_server_that_never_stops_sending_does_not_extend_a_deadline(
+    pretender: str, mode: Mode
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(EngineUnavailable):
+        takes(pretender, mode, timeout=1.0)
+    assert time.monotonic() - began < 4.0  # closing has its own two seconds
+
+
+@pytest.mark.parametrize("pretender", [b""], indirect=True, ids=["none"])
+def test_a_connection_that_ends_after_the_login_is_named_once(pretender: str, mode: Mode) -> None:
+    with pytest.raises(EngineUnavailable) as caught:
+        takes(pretender, mode, timeout=1.0)
+    assert str(caught.value).count("MySQL at") == 1
 
 
 def test_a_forked_child_leaves_the_connections_of_its_parent_alone(server: MariaDB) -> None:

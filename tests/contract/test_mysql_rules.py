@@ -460,3 +460,126 @@ def test_a_record_that_was_cut_is_refused(server: MariaDB) -> None:
     sql = messages.claim([ask("a name")], [FAR], 0).decode()
     with pytest.raises(pymysql.OperationalError, match="not a claim"):
         database.run(sql[:-4] + "')")
+
+
+@pytest.mark.parametrize(
+    ("start", "lengths", "name"),
+    [
+        ("claim_v1(0, ", b"0011%010d%010d%016d%016d%016d001-0097" % (1, 1, 9, 9, FAR), b"a"),
+        ("renew_v1(", b"-19", b""),
+        ("resign_v1(", b"%016d-35" % 0, b""),
+    ],
+    ids=["claim", "renew", "resign"],
+)
+def test_no_length_is_negative(server: MariaDB, start: str, lengths: bytes, name: bytes) -> None:
+    """Else the next record is the same one, and the loop over the records has no end."""
+    record = lengths + bytes(16) + name
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        Database(server).run(
+            f"CALL lockfast_{start}x'{record.hex()}')", "SET SESSION max_statement_time = 2"
+        )
+
+
+@pytest.mark.parametrize("operation", ["renew", "resign"])
+def test_a_name_that_was_cut_is_refused(server: MariaDB, operation: str) -> None:
+    asks = [ask("a name")]
+    sql = messages.renew(asks) if operation == "renew" else messages.resign(asks, None)
+    with pytest.raises(pymysql.OperationalError, match="not a claim"):
+        Database(server).run(sql[:-4] + b"')")
+
+
+# --- pushes -------------------------------------------------------------------------------------
+
+
+def test_a_push_does_not_wait_for_those_that_sleep(server: MariaDB) -> None:
+    """Four ears are killed by four others, as often as they can."""
+
+    def trial(database: Database) -> bool:
+        ends, slow = time.monotonic() + 6.0, threading.Event()
+        ears = [database.connect() for _ in range(4)]
+        numbers = []
+        for ear in ears:
+            with ear.cursor() as cursor:
+                cursor.execute("SELECT CONNECTION_ID()")
+                numbers += [int(number) for (number,) in cursor.fetchall()]
+
+        def listen(connection: pymysql.connections.Connection[pymysql.cursors.Cursor]) -> None:
+            with closing(connection), connection.cursor() as cursor:
+                while time.monotonic() < ends and not slow.is_set():
+                    with suppress(pymysql.OperationalError):
+                        cursor.execute("CALL lockfast_ear_v1(0, 0)")
+
+        def kill() -> None:
+            with closing(database.connect()) as connection, connection.cursor() as cursor:
+                while (began := time.monotonic()) < ends and not slow.is_set():
+                    cursor.execute(f"KILL QUERY {secrets.choice(numbers)}")
+                    if time.monotonic() - began > 1.9:
+                        slow.set()
+
+        threads = [threading.Thread(target=listen, args=(ear,)) for ear in ears]
+        threads += [threading.Thread(target=kill) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return not slow.is_set()
+
+    pause = procedures.parts()["MARIADB_PAUSE"]
+    holds(server, trial, instead(pause, procedures.parts()["PAUSE"]))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[MariaDB]:
+    config = {"thread-handling": "pool-of-threads", "thread-pool-size": "1"}
+    with MariaDB(config=config | {"innodb-flush-log-at-trx-commit": "0"}) as server:
+        yield server
+
+
+def test_an_ear_keeps_no_query_of_others_from_a_pool_of_threads(pool: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        done = threading.Event()
+
+        def listen() -> None:
+            with closing(database.connect()) as connection, connection.cursor() as cursor:
+                while not done.is_set():
+                    cursor.execute("CALL lockfast_ear_v1(0, 0)")
+
+        threads = [threading.Thread(target=listen) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        times = []
+        with closing(database.connect()) as connection, connection.cursor() as cursor:
+            time.sleep(0.7)
+            for _ in range(15):
+                began = time.monotonic()
+                cursor.execute("SELECT 1")
+                times.append(time.monotonic() - began)
+                time.sleep(0.02)
+        done.set()
+        for thread in threads:
+            thread.join()
+        return sorted(times)[len(times) // 2] < 0.2
+
+    pause = procedures.parts()["MARIADB_PAUSE"]
+    wait = pause.removeprefix("IF(@@thread_handling = 'pool-of-threads', SLEEP(0.5), ")
+    holds(pool, trial, instead(pause, wait.removesuffix(")")))
+
+
+def test_a_pool_of_threads_kills_nobody(pool: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        holder, waiter = ask("a"), ask("a")
+        for each in (holder, waiter):
+            database.claim(each)
+        with closing(database.connect()) as ear, ear.cursor() as cursor:
+            cursor.execute(messages.hold_ear(waiter.id[: messages.CLIENT]).decode())
+            releasing = threading.Timer(0.5, database.run, [messages.resign([holder], None)])
+            releasing.start()
+            try:
+                cursor.execute("SELECT SLEEP(2)")
+            except pymysql.OperationalError:
+                return False
+            finally:
+                releasing.join()
+        return True
+
+    holds(pool, trial, without(" AND @@thread_handling <> 'pool-of-threads'"))

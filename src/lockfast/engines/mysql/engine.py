@@ -133,6 +133,8 @@ class MysqlEngine:
             self._greeted = True
             return [EVERYONE]
         if self._client is None or self._waiting <= self._now():
+            # Idle, it would be dropped by the server or a NAT, and the next waiter would find out.
+            self._ear.close()
             await self._transport.bell.wait(deadline)
             return []
         try:

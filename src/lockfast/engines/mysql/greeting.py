@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lockfast.engines.mysql.procedures import NOW
-from lockfast.engines.sql.words import END
 from lockfast.engines.mysql.results import Row
+from lockfast.engines.sql.words import END
 
 GREETING = f"SELECT {NOW}, CONCAT(@@global.read_only), VERSION()"
 

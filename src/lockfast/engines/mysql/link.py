@@ -82,6 +82,8 @@ class Link:
             raise EngineRefused(f"{self.where}: {error}") from error
         except ssl.SSLCertVerificationError as error:
             raise distrusted(error, self.where) from error
+        except EngineUnavailable as error:  # it is an OSError too, and names the server already
+            raise EngineUnavailable(f"no connection to {error.message}", sent=False) from error
         except (OSError, BrokenProtocol, ValueError) as error:
             raise EngineUnavailable(
                 f"no connection to {self.where}: {said(error)}", sent=False
@@ -235,7 +237,9 @@ class Link:
         return True
 
     def _fill(self) -> bool:
-        """Read what has arrived, and return whether that was anything."""
+        """Read some of what has arrived, and return whether that was anything. Not all of it: the
+        caller must look at the clock while a server sends without end.
+        """
         heard = False
         while True:
             try:
@@ -248,8 +252,8 @@ class Link:
                 raise ConnectionResetError("the server closed the connection")
             self._packets.feed(data)
             heard = True
-            # TLS may hold more than the socket shows, so it is asked until it has nothing.
-            if len(data) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
+            # TLS may hold more of a record, which the socket does not show.
+            if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
                 return True
 
     def _broken(self, error: Exception) -> EngineUnavailable:

@@ -16,6 +16,16 @@ CONCAT(@@server_id)
 -- part MARIADB_LINE: the same on MariaDB. All nodes of a Galera cluster have all tickets, so they are one server.
 IF(@@wsrep_on AND @@wsrep_provider <> 'none', 'galera', CONCAT(@@server_id))
 
+-- part PAUSE: sleeps for half a second, or until the query is killed.
+SLEEP(0.5)
+
+-- part MARIADB_PAUSE: the same on MariaDB, by waiting for a transaction that no replica ever gets. There, all that
+-- run SLEEP share a mutex. One that is killed may wait, with the mutex, for its killer, which waits for the mutex:
+-- until it gives up, 2 seconds later, nobody wakes from SLEEP, and the release that killed does not end. A pool of
+-- threads does not notice the other wait, and would run no query of others meanwhile. So with a pool it is SLEEP,
+-- and nobody is killed: see the part KILL.
+IF(@@thread_handling = 'pool-of-threads', SLEEP(0.5), MASTER_GTID_WAIT('4294967295-1-18446744073709551615', 0.5))
+
 -- part ROOM: how many bytes of a payload fit into the rest of a reply. A reply that is too large becomes NULL.
 CAST(@@max_allowed_packet AS SIGNED) DIV 4 - LENGTH(v_answer) DIV 2
 
@@ -32,6 +42,12 @@ BEGIN
   END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
+
+-- part WHOLE: refuses a record of a renewal or resignation that was cut, or whose name has a negative length. With
+-- that, a user who may only execute could read the same record for ever, and hold the rows of all buckets.
+IF NOT (v_names BETWEEN 1 AND 512 AND i <= LENGTH(p_asks) + 1) THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
+    END IF;
 
 -- part CLOCK: reads the clock in a bucket that was locked just before, and removes what has expired.
 IF v_none THEN
@@ -114,7 +130,7 @@ BEGIN
       -- The waiter looks by itself soon. 1094: the connection has ended. 1095: the owner may not kill it.
       DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
       SET v_connection = IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(v_client))));
-      IF v_connection <> CONNECTION_ID() THEN
+      IF v_connection <> CONNECTION_ID() AND @@thread_handling <> 'pool-of-threads' THEN
         KILL QUERY v_connection;
       END IF;
     END;

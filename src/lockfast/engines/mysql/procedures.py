@@ -8,6 +8,7 @@ from importlib.resources import files
 END = "//"  # ends a statement in schema.sql, because procedures contain semicolons
 CREATE, REPLACE = "CREATE PROCEDURE ", "CREATE OR REPLACE PROCEDURE "
 PART = "-- part "
+MARIADB = "MARIADB_"  # begins the name of a part that replaces another one on MariaDB
 
 
 def _file(name: str) -> str:
@@ -34,7 +35,8 @@ def text(*, mariadb: bool) -> str:
     """Return all of the SQL, as the command-line client of the server reads it."""
     raw, pieces = _file("schema.sql"), parts()
     if mariadb:
-        pieces["LINE"] = pieces["MARIADB_LINE"]
+        own = {name: piece for name, piece in pieces.items() if name.startswith(MARIADB)}
+        pieces |= {name.removeprefix(MARIADB): piece for name, piece in own.items()}
     for _ in range(2):  # parts contain parts
         for name, piece in pieces.items():
             raw = raw.replace("{" + name + "}", piece)

@@ -334,7 +334,7 @@ BEGIN
     -- negative weight, or use up the tickets.
     IF NOT (v_weight BETWEEN 1 AND v_capacity AND v_ttl BETWEEN 1 AND 4503599627370495
       AND v_wait_ttl BETWEEN 1 AND 4503599627370495 AND p_base BETWEEN 0 AND 4503599627370495
-      AND v_names BETWEEN 1 AND 512 AND v_payloads <= 65536 AND i <= LENGTH(p_asks) + 1
+      AND v_names BETWEEN 1 AND 512 AND v_payloads BETWEEN 0 AND 65536 AND i <= LENGTH(p_asks) + 1
       AND CASE v_kind
         WHEN 1 THEN v_capacity = 1
         WHEN 2 THEN v_capacity = 2147483647 AND v_weight IN (1, 2147483647)
@@ -455,6 +455,7 @@ BEGIN
   WHILE i <= LENGTH(p_asks) DO
     SET v_names = SUBSTR(p_asks, i, 3), v_id = SUBSTR(p_asks, i + 3, 16),
       v_name = SUBSTR(p_asks, i + 19, v_names), i = i + 19 + v_names, v_b = CRC32(v_name) % 1024;
+    {WHOLE}
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
       SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
@@ -521,6 +522,7 @@ BEGIN
   WHILE i <= LENGTH(p_asks) DO
     SET v_until = SUBSTR(p_asks, i, 16), v_names = SUBSTR(p_asks, i + 16, 3), v_id = SUBSTR(p_asks, i + 19, 16),
       v_name = SUBSTR(p_asks, i + 35, v_names), i = i + 35 + v_names, v_b = CRC32(v_name) % 1024;
+    {WHOLE}
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
       SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
@@ -557,7 +559,7 @@ END//
 CREATE PROCEDURE lockfast_ear_v1(p_slot SMALLINT UNSIGNED, p_seen BIGINT)
 SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-  SELECT e.n, e.notes, CRC32({WHO}), IF(e.n = p_seen, SLEEP(0.5), 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+  SELECT e.n, e.notes, CRC32({WHO}), IF(e.n = p_seen, {PAUSE}, 0) FROM lockfast_ear e WHERE e.slot = p_slot;
 END//
 
 -- Wake a client as a grant does, and return an empty text. If the user who installed these procedures may not do

@@ -87,11 +87,17 @@ class Transport(ABC):
         """Run a statement on a connection, and return its rows."""
         events = link.send(sql)
         while True:
-            if not await self._ready(link, events, deadline):
-                raise late(link)
+            await self._wait(link, events, deadline)
             rows, events = link.receive()
             if rows is not None:
                 return rows
+
+    async def _wait(self, link: Link, events: int, deadline: float) -> None:
+        """Wait for a socket. One that is always ready does not extend the deadline either: a server
+        that sends rows without end would keep a caller for as long as it likes.
+        """
+        if self.now() > deadline or not await self._ready(link, events, deadline):
+            raise late(link)
 
     def _take(self, pool: list[Link]) -> Link | None:
         """Take an idle connection that can be used. Close those that cannot."""
@@ -161,8 +167,7 @@ class Transport(ABC):
         link = Link(self.address, place, host)
         try:
             for events in link.connect(self.address.secret()):
-                if not await self._ready(link, events, deadline):
-                    raise late(link)
+                await self._wait(link, events, deadline)
             if link.greeting.read_only:
                 raise EngineUnavailable(f"{link.where}: the server is read-only", sent=False)
         except BaseException:
