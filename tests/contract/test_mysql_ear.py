@@ -97,6 +97,7 @@ def test_a_push_after_a_restart_ends_no_query_of_an_application(server: MariaDB)
     with closing(server.connect()) as ear, ear.cursor() as cursor:
         cursor.execute(messages.hold_ear(client).decode())
         number = number_of(ear)
+        time.sleep(1.5)  # the server writes its log once a second, and the tables are in it
         server.kill()
     server.start()
     applications = []

@@ -22,9 +22,9 @@ from tests.servers import MariaDB, ServerClock
 STORE = """
 INSERT INTO lockfast.lockfast_claim
   (b, id, name, ticket, waits, kind, capacity, weight, ttl, wait_ttl, expires, place, claims,
-   waiting, held, payload)
+   waiting, held, payload, owner)
 SELECT CRC32('x') %% 1024, UNHEX(LPAD(i, 32, '0')), 'x', i, i = 2, %s, 1, 1, 60000000, 60000000,
-  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, i, i, i - 1, 1, ''
+  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, i, i, i - 1, 1, '', 'root'
 FROM (SELECT 1 i UNION SELECT 2) two
 """
 STORED = "SELECT * FROM lockfast.lockfast_claim WHERE name = 'x' ORDER BY ticket"
