@@ -12,6 +12,7 @@ from tests.robustness.scenario import Scenario, load
 from tests.robustness.sites import SITES
 
 ENGINES = sorted(name for name, site in SITES.items() if site.engine == name)
+NEWER = {"mysql"}  # engines that c0ff680 does not have
 IN_WORDS = ("format", "use one kind of lock", "somebody else has written", "not one of ours")
 
 
@@ -43,7 +44,7 @@ def acquisitions(folder: Path) -> list[Record]:
     return [record for record in gathered(folder / "history") if record.kind is Kind.ACQUIRE]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [each for each in ENGINES if each not in NEWER])
 def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path) -> None:
     result = Run(scenario(engine, "c0ff680"), 1, 2.0, tmp_path, say=print).run()
     # A leader of the one version may lead until the end, and those of the other are refused.
