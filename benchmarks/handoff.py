@@ -36,7 +36,7 @@ def run(stage: Stage) -> Result:
         results = interleave(turns, stage.count(12, 2), stage.say)
     times = {name: times_of(rounds) for name, rounds in results.items()}
     figures: dict[str, Figure] = {}
-    over = f"p50_gap_over_{next(iter(units), '')}"
+    over = f"p50_gap_over_{next(iter(units), '')}".replace(" ", "_")
     for unit in units:
         shares = {name: compare(results[name], results[unit]) for name in [*ours, *side.locks]}
         figures[over] = max(shares[name] for name in ours)

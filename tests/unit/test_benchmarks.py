@@ -146,7 +146,7 @@ def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) 
     for name in peers:
         each = figures[name]
         assert isinstance(each, dict)
-        assert set(each) == {"p50_us", "p99_us"}
+        assert {"p50_us", "p99_us"} <= set(each)
     assert any(field.startswith("ratio_to_") for field in figures)
 
 
