@@ -157,7 +157,7 @@ def test_a_standby_whose_name_is_looked_up_slowly_does_not_hold_up_a_reconnectio
 
     plainly = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr("lockfast.engines.postgres.threads.getaddrinfo", look_up)
+    monkeypatch.setattr("lockfast.engines.sql.polling.getaddrinfo", look_up)
     port = server.port
     url = f"postgresql://postgres@standby.test:{port},primary.test:{port}/postgres"
 

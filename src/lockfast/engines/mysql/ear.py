@@ -80,10 +80,12 @@ class Ear:
                 raise late(link)
 
     def _ask(self, link: Link, client: str) -> None:
-        """Send queries until as many are under way as there should be."""
+        """Send queries until as many are under way as there should be. The first look of a connection
+        is answered at once, so nothing follows it.
+        """
         if not self._sent:
             self._due = self._now() + OVERDUE
-        while self._sent < (BOTH if self._held else 1):
+        while self._sent < (BOTH if self._held and not self._fresh else 1):
             query = messages.ear(client, NEVER if self._fresh else self._seen)
             link.send(query, behind=self._sent > 0)
             self._sent += 1
