@@ -80,8 +80,8 @@ class Ear:
                 raise late(link)
 
     def _ask(self, link: Link, client: str) -> None:
-        """Send queries until as many are under way as there should be. The first look of a connection
-        is answered at once, so nothing follows it.
+        """Send queries until as many are under way as there should be. The first look of a
+        connection is answered at once, so nothing follows it.
         """
         if not self._sent:
             self._due = self._now() + OVERDUE
