@@ -11,6 +11,9 @@ from lockfast.testing import (
     MachineContract,
     PortContract,
     QueueShapeContract,
+    ReplicaContract,
+    ReplicaMachineContract,
+    ReplicaQueueContract,
     ShapeContract,
 )
 from tests.contract.benches import MemoryBench, MemoryUrlBench
@@ -31,11 +34,19 @@ class TestPort(PortContract):
     pass
 
 
+class TestReplicas(ReplicaContract, ReplicaQueueContract):
+    pass
+
+
 class TestClock(ClockContract):
     pass
 
 
 class TestMachine(MachineContract):
+    pass
+
+
+class TestReplicaMachine(ReplicaMachineContract):
     pass
 
 

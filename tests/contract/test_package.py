@@ -1,6 +1,7 @@
 """An engine in a package of its own: installed into an empty environment, and held to the contract.
 
-The package is what CONTRIBUTING describes. `contract.py` is its own test.
+The package is what CONTRIBUTING describes. `contract.py` is its own test. Of it only the half for
+threads is run: it is the same engine in both.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ def test_an_engine_of_another_package_passes_the_contract(tmp_path: Path) -> Non
     environment = house.environment(frozenset({"lockfast[testing]", "lockfast-example"}))
     shutil.copy(PACKAGE / "contract.py", tmp_path / "test_contract.py")
     done = subprocess.run(
-        [environment / "bin" / "python", "-m", "pytest", "-q", "test_contract.py"],
+        [
+            environment / "bin" / "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-k",
+            "not asyncio",
+            "test_contract.py",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -34,7 +34,7 @@ class Port:
         return None if standing is None else standing.granted
 
     def resign(self, ask: Ask, *, doubt: bool = False) -> bool:
-        return drive(self.engine.resign([ask], now() + SOON, doubt=doubt))[0]
+        return drive(self.engine.resign([ask], now() + SOON, doubt=doubt)) == [True]
 
     def renew(self, ask: Ask) -> bool:
         return drive(self.engine.renew([ask], now() + SOON))[0] is not None

@@ -19,7 +19,7 @@ from lockfast import EngineRefused
 from lockfast.core.validity import State
 from lockfast.engines import opener
 from lockfast.engines.etcd.engine import EtcdEngine
-from lockfast.engines.etcd.messages import DELETE, GRANT, KEEP, REVOKE, TXN, term
+from lockfast.engines.etcd.messages import GRANT, KEEP, REVOKE, TXN, term
 from lockfast.engines.etcd.protobuf import number, numbers
 from lockfast.errors import EngineUnavailable
 from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
@@ -71,7 +71,9 @@ class Port:
         return drive(self.engine.renew([ask], now() + SOON))[0]
 
     def resign(self, ask: Ask, *, doubt: bool = False) -> bool:
-        return drive(self.engine.resign([ask], now() + SOON, doubt=doubt))[0]
+        (removed,) = drive(self.engine.resign([ask], now() + SOON, doubt=doubt))
+        assert isinstance(removed, bool)
+        return removed
 
     def close(self) -> None:
         drive(self.engine.close())
@@ -365,7 +367,7 @@ def test_a_claim_that_cannot_be_ended_keeps_no_other_from_being_renewed(port: Po
     async def refuse(
         method: str, request: bytes, deadline: float, *, harmless: bool = False
     ) -> bytes:
-        if method == DELETE:
+        if b"lockfast/claim/over/" in request:
             tried.append(now())
             raise EngineRefused("no deletion today")
         return await call(method, request, deadline, harmless=harmless)

@@ -12,6 +12,7 @@ from lockfast.claims.acquire import Bearer, acquire, busy, refuse_in_callback
 from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD, LEAVING
 from lockfast.claims.release import explained, give_up, lost, resign_again
+from lockfast.claims.resigning import failures, resign
 from lockfast.claims.session import Session
 from lockfast.errors import (
     Deadlock,
@@ -223,11 +224,10 @@ class Together(Generic[B]):
         try:
             held = [b.claim for b in self._bearers if session.table.releasing(b.claim, now)]
             if held:
-                doubt = any(claim.copies for claim in held)
                 deadline = session.deadline(now, until, min(claim.shape.ttl for claim in held))
-                await session.engine.resign([claim.ask for claim in held], deadline, doubt=doubt)
-                for claim in held:
-                    session.table.end(claim)
+                doubt = any(claim.copies for claim in held)
+                found = await resign(session.engine, held, deadline, doubt=doubt)
+                session.table.resigned(found.keys() - failures(found).keys())
         except EngineError:
             pass
         finally:
@@ -265,15 +265,11 @@ async def _resign_all(session: Session, claims: Sequence[Claim], now: float) -> 
     leaving = [claim for claim in claims if claim.phase is LEAVING and claim.loss is Loss.RELEASED]
     if not leaving:
         return
-    doubt = any(claim.copies for claim in leaving)
     deadline = session.deadline(now, None, min(claim.shape.ttl for claim in leaving))
-    try:
-        removed = await session.engine.resign(
-            [claim.ask for claim in leaving], deadline, doubt=doubt
-        )
-    except EngineUnavailable as error:
-        removed = await resign_again(session, leaving, deadline, error)
-    for claim, there in zip(leaving, removed, strict=True):
+    doubt = any(claim.copies for claim in leaving)
+    found = await resign(session.engine, leaving, deadline, doubt=doubt)
+    again = await resign_again(session, failures(found), deadline)
+    for claim, there in (found | again).items():
         if claim.id in first and not there:
             table.missing(claim, session.runtime.now())
         table.end(claim)

@@ -15,8 +15,9 @@ from typing import Protocol
 from lockfast.claims.break_records import history
 from lockfast.claims.claim import Claim
 from lockfast.claims.renewing import CHUNK, chunks, named, patience, renew
+from lockfast.claims.resigning import failures, resign
 from lockfast.claims.table import Table, Work
-from lockfast.errors import EngineError, EngineRefused, Loss
+from lockfast.errors import EngineError, EngineUnavailable, Loss
 from lockfast.port import Engine
 from lockfast.runtime.base import Runtime
 
@@ -170,20 +171,23 @@ class Heart:
         for claim in claims:
             claim.account()
         deadline = self._runtime.now() + patience
-        failed: list[EngineError] = []
+        failed: list[Exception] = []
+        confirmed = 0
         for start in range(0, len(claims), CHUNK):
             chunk = claims[start : start + CHUNK]
-            try:
-                await self._engine.resign([claim.ask for claim in chunk], deadline, doubt=True)
-            except EngineError as error:
-                failed.append(error)
-                if not isinstance(error, EngineRefused):
-                    break  # waiting for each chunk in turn could make the next renewals late
-            else:
-                self._table.resigned(chunk)
+            answers = await resign(self._engine, chunk, deadline, doubt=True)
+            errors = failures(answers)
+            self._table.resigned(claim for claim in answers if claim not in errors)
+            failed += errors.values()
+            confirmed += len(chunk) - len(errors)
+            if any(isinstance(error, EngineUnavailable) for error in errors.values()):
+                break  # waiting for each chunk in turn could make the next renewals late
         if failed:
             log.info(
-                "the engine did not confirm the release of %d locks: %s", len(claims), failed[0]
+                "the engine did not confirm the release of %d of %d locks: %s",
+                len(claims) - confirmed,
+                len(claims),
+                failed[0],
             )
             self._table.unresigned(self._runtime.now())
 

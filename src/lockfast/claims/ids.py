@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from itertools import count
 
+from lockfast.port import CLIENT
+
 HALF = 20  # bits
 MASK = (1 << HALF) - 1
 FIRST = 1 << 2 * HALF  # added so that `hex` keeps leading zeros: half the time of a format
@@ -20,7 +22,7 @@ class Ids:
 
     def __init__(self) -> None:
         """Choose a random client id, and random keys."""
-        self._client = secrets.token_hex(11)
+        self.client = secrets.token_hex(CLIENT // 2)
         self._keys = [secrets.token_bytes(16) for _ in range(ROUNDS)]
         self._numbers = count()
 
@@ -34,4 +36,4 @@ class Ids:
         left, right = number >> HALF & MASK, number & MASK
         for key in self._keys:
             left, right = right, left ^ hash(key + right.to_bytes(3, "big")) & MASK
-        return self._client + hex(FIRST | left << HALF | right)[3:]
+        return self.client + hex(FIRST | left << HALF | right)[3:]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from lockfast.claims.claim import Claim
 from lockfast.claims.heart import EXPLAINING, explain
 from lockfast.claims.phases import HELD, LEAVING
+from lockfast.claims.resigning import failures, resign
 from lockfast.claims.session import Session
 from lockfast.core.validity import DRIFT
 from lockfast.errors import EngineUnavailable, LeaseLost, Loss
@@ -48,12 +49,7 @@ async def release(session: Session, claim: Claim) -> None:
             table.linger(claim)
         else:
             deadline = session.deadline(now, None, claim.shape.ttl)
-            doubt = claim.copies > 0
-            try:
-                removed = (await session.engine.resign((claim.ask,), deadline, doubt=doubt))[0]
-            except EngineUnavailable as error:
-                (removed,) = await resign_again(session, (claim,), deadline, error)
-            if first and not removed:
+            if not await _removed(session, claim, deadline) and first:
                 table.missing(claim, runtime.now())
             table.end(claim)
     except BaseException:
@@ -65,6 +61,18 @@ async def release(session: Session, claim: Claim) -> None:
         await explained(session, claim)
         claim.told = True
         raise lost(claim)
+
+
+async def _removed(session: Session, claim: Claim, deadline: float) -> bool:
+    """Resign a claim, and return whether it was there."""
+    removed: bool | Exception
+    try:
+        removed = (await session.engine.resign((claim.ask,), deadline, doubt=claim.copies > 0))[0]
+    except EngineUnavailable as error:
+        removed = error
+    if isinstance(removed, Exception):
+        return (await resign_again(session, {claim: removed}, deadline))[claim]
+    return removed
 
 
 async def explained(session: Session, claim: Claim) -> None:
@@ -88,31 +96,33 @@ async def _secure(session: Session, claim: Claim) -> None:
 
 
 async def resign_again(
-    session: Session, claims: Sequence[Claim], deadline: float, error: EngineUnavailable
-) -> list[bool]:
-    """Resign claims again until the engine answers, or raise the error at the deadline.
+    session: Session, failed: Mapping[Claim, Exception], deadline: float
+) -> dict[Claim, bool]:
+    """Resign claims again whose resignation has failed, until the engine has answered for each.
+    Raise an error at the deadline, or if the engine refuses.
 
     Return for each claim whether this release has removed it. If an earlier request was not
-    answered, that request has removed a claim that is not there now. Of several claims, some may
-    have been resigned before the error.
+    answered, that request has removed a claim that is not there now.
     """
-    runtime = session.runtime
-    asks = [claim.ask for claim in claims]
-    unanswered = len(claims) > 1
-    doubt = any(claim.copies for claim in claims)
+    runtime, left = session.runtime, dict(failed)
+    found: dict[Claim, bool] = {}
+    unanswered: set[Claim] = set()
     pause = 0.0
-    while True:
-        unanswered = unanswered or error.sent
-        if runtime.now() + pause >= deadline:
-            raise error
+    while left:
+        for claim, error in left.items():
+            if not isinstance(error, EngineUnavailable) or runtime.now() + pause >= deadline:
+                raise error
+            if error.sent:
+                unanswered.add(claim)
         await runtime.sleep(pause)
         pause = longer(pause)
-        try:
-            removed = await session.engine.resign(asks, deadline, doubt=doubt)
-        except EngineUnavailable as again:
-            error = again
-        else:
-            return [there or unanswered for there in removed]
+        doubt = any(claim.copies for claim in left)
+        answers = await resign(session.engine, list(left), deadline, doubt=doubt)
+        left = failures(answers)
+        for claim, answer in answers.items():
+            if claim not in left:
+                found[claim] = bool(answer) or claim in unanswered
+    return found
 
 
 def longer(pause: float) -> float:

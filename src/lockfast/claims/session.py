@@ -12,11 +12,11 @@ from lockfast.claims.heart import Heart
 from lockfast.claims.ids import Ids
 from lockfast.claims.phases import ENDED
 from lockfast.claims.renewing import named
+from lockfast.claims.resigning import failures, resign
 from lockfast.claims.stand_in import StandIn
 from lockfast.claims.table import Table
 from lockfast.errors import (
     ClientClosed,
-    EngineError,
     EngineUnavailable,
     GuaranteeMissing,
     Loss,
@@ -82,7 +82,8 @@ class Session:
         self.heart: Heart | None = None
         self.stand_in: StandIn | None = None
         self._starting = Mutex()
-        self.new_id = Ids().new
+        self._ids = Ids()
+        self.new_id = self._first_id
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
         )
@@ -120,6 +121,15 @@ class Session:
                 engine.rouse()  # a heart that was replaced wakes up, notices it, and ends
                 if self.heart is heart:  # else a signal handler has started another
                     heart.start()
+
+    def _first_id(self) -> str:
+        """Return the id of the client's first claim, and receive wakes from now on.
+
+        Not before: a command that only reads needs no right to subscribe.
+        """
+        self.engine.hear(self._ids.client, on=True)
+        self.new_id = self._ids.new
+        return self.new_id()
 
     def _begin_standing_in(self, engine: Engine) -> None:
         """Start the thread that renews while the event loop is blocked, if the engine allows it."""
@@ -196,31 +206,29 @@ class Session:
         Each attempt gets half of the time that is left. The connection may have died while it was
         idle, and a second attempt on a new one then needs time too.
         """
-        pause, asks = 0.0, [claim.ask for claim in leaving]
-        while True:
+        pause, left = 0.0, leaving
+        while left:
             now = self.runtime.now()
-            try:
-                await engine.resign(asks, now + max((end - now) / 2.0, SHARE), doubt=True)
-            except EngineError as error:
-                now = self.runtime.now()
-                if isinstance(error, EngineUnavailable) and now + pause + SHARE < end:
-                    await self.runtime.sleep(pause)
-                    pause = max(2.0 * pause, SHARE / 10.0)
-                    continue
+            share = max((end - now) / 2.0, SHARE)
+            failed = failures(await resign(engine, left, now + share, doubt=True))
+            left, errors = list(failed), list(failed.values())
+            now = self.runtime.now()
+            again = any(isinstance(error, EngineUnavailable) for error in errors)
+            if again and now + pause + SHARE < end:
+                await self.runtime.sleep(pause)
+                pause = max(2.0 * pause, SHARE / 10.0)
+            elif failed:
                 log.warning(
                     "the client was closed, but the engine did not confirm the release: %s may "
                     "stay taken for up to %.3g s, until the ttl is over: %s",
-                    named(leaving),
+                    named(left),
                     max(
                         0.0,
-                        *(
-                            claim.until - now if claim.until else claim.shape.ttl
-                            for claim in leaving
-                        ),
+                        *(claim.until - now if claim.until else claim.shape.ttl for claim in left),
                     ),
-                    error,
+                    errors[0],
                 )
-            return
+                return
 
     def after_fork(self) -> None:
         """Reset a forked child: it gets its own connections and heart, and none of the leases."""

@@ -20,7 +20,7 @@ from lockfast.claims.lateness import Lateness
 from lockfast.claims.phases import ASKING, ENDED, HELD, WAITING
 from lockfast.claims.schedule import BEATS
 from lockfast.errors import ClientClosed, Loss
-from lockfast.port import EVERYONE, Standing, Wake
+from lockfast.port import CLIENT, Standing, Wake
 from lockfast.runtime.base import Event
 
 WELCOME = 0.1  # seconds by which the first renewal of a woken holder lets its work go first,
@@ -89,7 +89,9 @@ class Table(Lateness):
             if standing is not None and standing.ticket and claim.phase is ASKING:
                 claim.observe(sent, standing.left)
                 if standing.granted and now < claim.until:  # the common case, without `_read`
-                    claim.ticket = standing.ticket
+                    ask = claim.ask
+                    claim.ticket = ask.ticket = standing.ticket
+                    ask.granted = True
                     claim.floor = standing.floor
                     claim.behind = standing.behind
                     claim.phase = HELD
@@ -118,7 +120,7 @@ class Table(Lateness):
         """Process pushes. They may be lost, early or doubled, and may overtake a claim's reply."""
         with self._lock:
             for wake in wakes:
-                if wake is EVERYONE:
+                if len(wake.id) <= CLIENT:  # wakes of all claims whose ids begin so may be missed
                     self._missed = now
                     for claim in list(self._by_id.values()):
                         if claim.phase is WAITING:
@@ -267,7 +269,7 @@ class Table(Lateness):
         return []
 
     def _read(self, claim: Claim, sent: float, standing: Standing, now: float) -> None:
-        claim.ticket = standing.ticket
+        claim.ticket = claim.ask.ticket = standing.ticket
         claim.behind = standing.behind
         claim.phase = WAITING
         if standing.granted:
@@ -294,6 +296,7 @@ class Table(Lateness):
         """Make a waiter the holder, if it was granted and its last renewal is still valid."""
         if claim.pushed < NEVER and now < claim.until:
             claim.phase = HELD
+            claim.ask.granted = True
             claim.blocker = None
             if claim.event is not None:
                 claim.event.set()

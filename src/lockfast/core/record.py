@@ -16,6 +16,7 @@ from typing import NamedTuple
 from lockfast.errors import EngineRefused
 from lockfast.port import LONGEST, Kind, Shape, fits_kind
 
+_EPOCH = re.compile(rb"~([0-9]{1,16}) ")
 FORMAT = 1
 _FORMAT = re.compile(rb"v([1-9][0-9]{0,8}) ")
 _REST = re.compile(rb"([1-3]) ([0-9]{1,10}) ([0-9]{1,10}) ([0-9]{1,8}) ")
@@ -70,3 +71,20 @@ def other_format(name: str, stored: int) -> EngineRefused:
         f"{FORMAT}: clients of another version use it. Their locks were not changed. Upgrade "
         "those clients, or wait until they have released the lock."
     )
+
+
+def with_epoch(epoch: int, payload: bytes) -> bytes:
+    """Return what is stored as the payload of a claim. The epoch of a client of the service is
+    written before it, as `~<epoch> `.
+
+    Versions that do not know epochs take it for a part of the payload, which only people read. So
+    they understand all that decides who holds the lock. A direct client has epoch 0, and none is
+    written.
+    """
+    return b"~%d %b" % (epoch, payload) if epoch or payload.startswith(b"~") else payload
+
+
+def without_epoch(stored: bytes) -> tuple[int, bytes]:
+    """Return the epoch and the payload of what is stored as a payload."""
+    found = _EPOCH.match(stored) if stored.startswith(b"~") else None
+    return (int(found[1]), stored[found.end() :]) if found else (0, stored)

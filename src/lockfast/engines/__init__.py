@@ -98,16 +98,23 @@ def opener(target: Target, runtime: Threads | Aio) -> Callable[[], Engine]:
     try:
         module = import_module(f"lockfast.engines.{name}")
     except ImportError as error:
-        if error.name in sys.stdlib_module_names:  # distributions ship some of them separately
-            raise ImportError(
-                f"the engine of {target.scheme}:// needs {error.name}, a module of Python itself, "
-                "which this Python was built without"
-            ) from error
-        raise ImportError(
-            f"the engine of {target.scheme}:// needs {error.name}: pip install 'lockfast[{name}]'"
-        ) from error
+        raise missing(error, target.scheme, name) from error
     found: Callable[[], Engine] = module.opener(target, runtime)
     return found
+
+
+def missing(error: ImportError, scheme: str, extra: str) -> ImportError:
+    """Return the error for an engine whose driver is not installed."""
+    if error.name in sys.stdlib_module_names:  # distributions ship some of them separately
+        return ImportError(
+            f"the engine of {scheme}:// needs {error.name}, a module of Python itself, "
+            "which this Python was built without",
+            name=error.name,
+        )
+    return ImportError(
+        f"the engine of {scheme}:// needs {error.name}: pip install 'lockfast[{extra}]'",
+        name=error.name,
+    )
 
 
 def _installed(whole: str, scheme: str) -> Factory:

@@ -29,13 +29,13 @@ class Batching:
         self._claims: Lane[Standing | Exception | None] = lane(engine.claim_all, _name)
         # A lane for each: whether a copy is in doubt is a fact about one claim, and one that is not
         # in doubt must not speak for another.
-        self._resignations: dict[bool, Lane[bool]] = {
+        self._resignations: dict[bool, Lane[bool | Exception]] = {
             doubt: lane(partial(engine.resign, doubt=doubt), _id) for doubt in (False, True)
         }
-        renewals: Lane[Standing | Exception | None] = lane(engine.renew, _id)
         self.claim_all = self._claims.through
-        self.renew = renewals.through
+        self.renew = engine.renew  # the heart is the only caller
         self.abandon = engine.abandon
+        self.hear = engine.hear
         self.listen = engine.listen
         self.rouse = engine.rouse
         self.inspect = engine.inspect
@@ -66,7 +66,7 @@ class Batching:
 
     def resign(
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool
-    ) -> Coroutine[Any, Any, list[bool]]:
+    ) -> Coroutine[Any, Any, list[bool | Exception]]:
         """Resign claims, together with others if calls are under way."""
         return self._resignations[doubt].through(asks, deadline)
 

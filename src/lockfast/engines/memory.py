@@ -6,7 +6,6 @@ its queues. Processes share nothing, and a forked child has its own copy.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -14,7 +13,18 @@ from lockfast.core.queue import Queues
 from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees, Level
-from lockfast.port import EVERYONE, RECORDS, REMEMBERED, Ask, Engine, Page, Standing, Wake
+from lockfast.port import (
+    CLIENT,
+    EVERYONE,
+    RECORDS,
+    REMEMBERED,
+    Ask,
+    Engine,
+    Page,
+    Standing,
+    Wake,
+    everyone_of,
+)
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import Bell, Clock, now
 from lockfast.runtime.mutex import Mutex
@@ -45,9 +55,8 @@ class Memory:
         """Resignations that interrupted the critical section: the claims, and whether in doubt."""
         self.records: dict[str, list[tuple[float, bytes]]] = {}
         """Records of breaks by name, the newest first. The number says until when each is kept."""
-        self.listeners: weakref.WeakValueDictionary[str, MemoryEngine] = (
-            weakref.WeakValueDictionary()
-        )
+        self.listeners: dict[str, dict[MemoryEngine, None]] = {}
+        """The engines that hear each client. Changed by single operations, which are atomic."""
 
     def run(self, operation: Callable[[], T]) -> T:
         """Run an operation in the critical section, and return its result.
@@ -73,6 +82,22 @@ class Memory:
         """Return the records of a name that have not expired, the newest first."""
         return [each for each in self.records.get(name, ()) if self.clock() < each[0]]
 
+    def join(self, client: str, engine: MemoryEngine) -> None:
+        """Deliver the pushes for a client to an engine too. No mutex: any thread may interrupt."""
+        hearing: dict[MemoryEngine, None] = {}
+        while self.listeners.get(client) is not hearing:  # another one may have left meanwhile
+            hearing = self.listeners.setdefault(client, {})
+            hearing[engine] = None
+
+    def leave(self, client: str, engine: MemoryEngine) -> None:
+        """Deliver the pushes for a client no longer to an engine."""
+        hearing = self.listeners.get(client, {})
+        hearing.pop(engine, None)
+        if not hearing:
+            self.listeners.pop(client, None)
+            for each in list(hearing):  # it has joined between these two lines
+                self.join(client, each)
+
     def _catch_up(self) -> None:
         """Apply the resignations on `later`, then deliver the pushes."""
         while self.later:
@@ -82,11 +107,10 @@ class Memory:
         self.deliver()
 
     def deliver(self) -> None:
-        """Deliver the last operation's pushes. The first 22 digits of an id name the client."""
+        """Deliver the last operation's pushes, to all engines that hear the client."""
         wakes, self.queues.wakes = self.queues.wakes, []
         for wake in wakes:
-            listener = self.listeners.get(wake.id[:22])
-            if listener is not None:
+            for listener in list(self.listeners.get(wake.id[:CLIENT], ())):
                 listener.push(wake)
 
 
@@ -98,6 +122,7 @@ class MemoryEngine:
         self._memory = memory
         self._bell = bell
         self._pushes: list[Wake] = [EVERYONE]
+        self._heard: dict[str, None] = {}
 
     def push(self, wake: Wake) -> None:
         """Queue a push, and wake the listener."""
@@ -107,7 +132,6 @@ class MemoryEngine:
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:  # noqa: ARG002  # the port's
         """Append the claim, and return its standing."""
         memory = self._memory
-        memory.listeners[ask.id[:22]] = self
         return memory.run(lambda: memory.queues.claim(ask, memory.clock()))
 
     async def claim_all(
@@ -136,18 +160,28 @@ class MemoryEngine:
         deadline: float,  # noqa: ARG002  # the port's
         *,
         doubt: bool,
-    ) -> list[bool]:
+    ) -> list[bool | Exception]:
         """Remove the claims for good. An interruption puts that off: see `Memory`."""
         memory = self._memory
         if memory.lock.inside():
             memory.later.append((asks, doubt))
             return [True for _ in asks]
 
-        def resigned() -> list[bool]:
+        def resigned() -> list[bool | Exception]:
             at = memory.clock()
             return [memory.queues.resign(ask, at, doubt=doubt) for ask in asks]
 
         return memory.run(resigned)
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the pushes for a client."""
+        if on:
+            self._heard[client] = None
+            self._memory.join(client, self)
+            self.push(everyone_of(client))
+        elif client in self._heard:
+            self._heard.pop(client, None)
+            self._memory.leave(client, self)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing: the heart resigns the claims afterwards."""
@@ -217,7 +251,9 @@ class MemoryEngine:
         self._bell.close()
 
     async def close(self) -> None:
-        """Close the bell that wakes the listener."""
+        """Stop listening."""
+        for client in list(self._heard):
+            self.hear(client, on=False)
         self._bell.close()
 
 

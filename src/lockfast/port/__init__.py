@@ -19,6 +19,7 @@ from __future__ import annotations
 from lockfast.port.ask import Ask
 from lockfast.port.engine import Batched, Engine, Renewer, Replaceable
 from lockfast.port.limits import (
+    CLIENT,
     CLOSING,
     LONGEST,
     LONGEST_WAIT,
@@ -29,14 +30,15 @@ from lockfast.port.limits import (
     TOMB_MARGIN,
     ServerTime,
 )
-from lockfast.port.replies import EVERYONE, Blocker, Entry, Page, Standing, Wake
+from lockfast.port.replies import EVERYONE, Blocker, Entry, Page, Standing, Wake, everyone_of
 from lockfast.port.shape import SHARED, Kind, Shape, fits_kind, permits_of
 
-PORT = 2
+PORT = 3
 """The version of this port. It increases with every change that engines must follow. The port is
 provisional until lockfast 1.0, so engines in other packages may have to change with it."""
 
 __all__ = [
+    "CLIENT",
     "CLOSING",
     "EVERYONE",
     "LONGEST",
@@ -61,6 +63,7 @@ __all__ = [
     "Shape",
     "Standing",
     "Wake",
+    "everyone_of",
     "fits_kind",
     "permits_of",
 ]

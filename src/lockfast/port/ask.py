@@ -7,9 +7,26 @@ from lockfast.port.shape import Shape
 
 
 class Ask:
-    """The request for one claim. If it is sent again, the copy has the same content."""
+    """The request for one claim. If it is sent again, the copy has the same content.
 
-    __slots__ = ("alone", "id", "late", "not_after", "packed", "payload", "queue", "shape")
+    A copy may be sent by another engine than the first one: a client of the service moves to
+    another replica. So an engine that needs to know what its server answered earlier reads
+    `ticket` and `granted`, and not only what it remembers itself.
+    """
+
+    __slots__ = (
+        "alone",
+        "epoch",
+        "granted",
+        "id",
+        "late",
+        "not_after",
+        "packed",
+        "payload",
+        "queue",
+        "shape",
+        "ticket",
+    )
 
     def __init__(
         self,
@@ -21,8 +38,8 @@ class Ask:
     ) -> None:
         """Make the request for a claim. Nothing is sent.
 
-        `id`: 32 hexadecimal digits, used for one acquisition and never again. The first 22 name
-        the client, so that an engine can address it.
+        `id`: 32 hexadecimal digits, used for one acquisition and never again. The first CLIENT of
+        them name the client, so that an engine can address it.
         `queue`: whether the claim waits in the queue. Otherwise the engine keeps the claim only if
         it grants it at once.
         `not_after`: an instant of the local clock. The server must not apply a copy of the claim
@@ -37,10 +54,18 @@ class Ask:
         self.queue = queue
         self.not_after = not_after
         self.payload = payload
+        self.ticket = 0
+        """The ticket that the client has read in a reply. 0: it has read none."""
+        self.granted = False
+        """Whether the client has read that the claim is granted."""
+        self.epoch = 0
+        """The number of the client's connection to the service: each new connection has a higher
+        one. 0: the client does not use the service."""
         self.alone = False
         """Whether it is sent by itself, because a call that it shared with others has failed."""
         self.packed: object = None
-        """The claim in the engine's own encoding. An engine may keep it here, to encode it once."""
+        """The claim in the engine's own encoding. An engine may keep it here, to encode it once. It
+        keeps nothing here that it could not make again from the other fields."""
         self.late = ServerTime(0)
         """The latest `not_after` that any copy was sent with, by the server's clock. A tombstone
         must outlive it, and the offset to that clock may have changed since the copy was sent."""

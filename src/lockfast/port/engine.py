@@ -63,8 +63,12 @@ class Engine(Protocol):
     In every other case, also if the connection ended while the request was written, it is True.
 
     Methods of a blocking engine never suspend. All methods may be called by several threads or
-    tasks at once, except `listen`, which only the heart calls. The constructor of an engine does
+    tasks at once, except `listen` and `renew`: one thread or task calls both, the heart. (While the
+    heart of asyncio is blocked, a `Renewer` of its own renews.) The constructor of an engine does
     not connect: connections are made on first use.
+
+    Two engines may be asked about one claim, at the same time or one after the other, because a
+    client of the service moves to another replica. Each answers what the server knows.
     """
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -94,9 +98,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove claims for good, and wake exactly those that may now be granted. Return for each
-        claim whether it was there.
+        claim whether it was there, or the error if its resignation failed. A claim that fails does
+        not affect the others.
 
         Args:
             asks: The claims.
@@ -113,9 +120,20 @@ class Engine(Protocol):
         """
         ...
 
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the wakes of a client, whose name is the first CLIENT digits of
+        its ids. Callable from any thread, never blocks and never raises: `listen` subscribes.
+
+        A client calls it before its first claim. A replica of the service calls it for each client
+        that connects to it. A client that is heard already, or not heard, is no error.
+        """
+        ...
+
     async def listen(self, deadline: float | None) -> list[Wake]:
-        """Wait for wakes, a `rouse` or the deadline, and return the wakes. A lost connection is no
-        error here: return `EVERYONE` once the server sends wakes (again), and nothing until then.
+        """Wait for wakes, a `rouse` or the deadline, and return the wakes of the clients that are
+        heard. A lost connection is no error here: return `EVERYONE` once the server sends wakes
+        (again), and nothing until then. After a subscription for one more client, return
+        `everyone_of` that client.
 
         The heart calls it between renewals. An engine may also do its background work here, such as
         resignations for a server that was unreachable. That must not outlast the deadline.

@@ -42,6 +42,8 @@ class Wake(NamedTuple):
     """A push: this claim may be granted now. A push may be lost, come early or come twice."""
 
     id: str
+    """The id of the claim. If it is shorter than an id, wakes of any claim whose id begins with it
+    may have been missed."""
     granted: bool
     """True if the engine has granted the claim. False if the client must ask: a waiter may have
     been granted, or a holder's session may be in trouble."""
@@ -50,7 +52,12 @@ class Wake(NamedTuple):
 
 EVERYONE = Wake("", granted=False)
 """Wakes may have been missed, so the client must ask for every waiter. An engine returns this first
-after each subscription, also after the very first one."""
+after each subscription for all clients that it hears."""
+
+
+def everyone_of(client: str) -> Wake:
+    """Return the wake that says that wakes of one client may have been missed."""
+    return Wake(client, granted=False)
 
 
 class Entry(NamedTuple):

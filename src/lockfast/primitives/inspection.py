@@ -141,6 +141,8 @@ class Inspecting:
         # The engine leaves a tombstone (`doubt`), because only the other client knows whether a
         # copy of its claim is still under way.
         (removed,) = await session.engine.resign((ask,), now + IO, doubt=True)
+        if isinstance(removed, Exception):
+            raise removed
         if removed:
             log.warning("%r was taken from %s: %s", holder.name, holder.who, plain(reason))
             await _record(session, holder, record)

@@ -62,5 +62,5 @@ def test_a_client_is_made_with_the_factory_alone() -> None:
 
 @pytest.mark.parametrize("connect", [lockfast.connect, aio.connect])
 def test_an_engine_for_another_port_is_refused_with_both_numbers(connect: object) -> None:
-    with pytest.raises(ValueError, match=r"number 1000 of lockfast's port.* has number 2:"):
+    with pytest.raises(ValueError, match=r"number 1000 of lockfast's port.* has number 3:"):
         connect("later://x")  # type: ignore[operator]

@@ -13,7 +13,7 @@ _memories: dict[str, Memory] = {}
 class ExampleEngine(MemoryEngine):
     """Opened by `connect("example://NAME")`, or by `connect(engine=ExampleEngine)`."""
 
-    port = 2
+    port = 3
 
     def __init__(self, target: Target | None, runtime: Threads | Aio) -> None:
         """Share the claims of a name between all clients of this process."""

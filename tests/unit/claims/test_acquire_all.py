@@ -28,11 +28,14 @@ class Half(Shaky):
 
     halves = 1
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         if self.halves:
             self.halves -= 1
-            await super().resign(asks[:1], deadline, doubt=doubt)
-            raise EngineUnavailable("no connection to the next server", sent=False)
+            done = await super().resign(asks[:1], deadline, doubt=doubt)
+            lost = EngineUnavailable("no connection to the next server", sent=False)
+            return [*done, *[lost] * (len(asks) - 1)]
         return await super().resign(asks, deadline, doubt=doubt)
 
 

@@ -45,7 +45,9 @@ def test_resignations_behind_one_that_is_refused_are_sent_too() -> None:
         leases = [client.lock(f"x{n}").acquire(timeout=5) for n in range(CHUNK + 1)]
         resign = session.engine.resign
 
-        async def partly(asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+        async def partly(
+            asks: Sequence[Ask], deadline: float, *, doubt: bool
+        ) -> list[bool | Exception]:
             if any(ask.shape.name == "x0" for ask in asks):
                 raise EngineRefused("not allowed, says the test")
             return await resign(asks, deadline, doubt=doubt)

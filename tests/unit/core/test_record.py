@@ -71,3 +71,15 @@ def test_the_error_names_the_lock_and_both_formats() -> None:
     assert isinstance(error, EngineRefused)
     assert "'nightly' is stored in format 7" in str(error)
     assert f"reads format {record.FORMAT}" in str(error)
+
+
+@given(st.integers(0, 2**53), st.one_of(st.binary(max_size=20), st.from_regex(rb"~[0-9]* ?.*")))
+def test_an_epoch_and_any_payload_are_read_as_they_were_written(epoch: int, payload: bytes) -> None:
+    assert record.without_epoch(record.with_epoch(epoch, payload)) == (epoch, payload)
+
+
+@given(st.binary(max_size=20))
+def test_no_epoch_is_written_for_a_direct_client(payload: bytes) -> None:
+    """An earlier version reads its claims. No payload of lockfast's begins with a tilde."""
+    stored = record.with_epoch(0, payload)
+    assert stored == payload or payload.startswith(b"~")

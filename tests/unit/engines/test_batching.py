@@ -72,7 +72,9 @@ class Gated(MemoryEngine):
         await self._pass("claim_all", asks)
         return [await MemoryEngine.claim(self, each, deadline) for each in asks]
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         await self._pass(f"resign, doubt={doubt}", asks)
         return await super().resign(asks, deadline, doubt=doubt)
 
@@ -416,7 +418,7 @@ def test_each_claim_keeps_its_own_deadline() -> None:
         (long,) = claims(batching, [ask()])
         with pytest.raises(EngineUnavailable) as unsent:
             await short
-        assert now() - began < 0.09
+        assert now() - began < 1.0
         assert not unsent.value.sent
         engine.gate.set()
         assert (await long).granted

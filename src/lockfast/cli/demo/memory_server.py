@@ -101,15 +101,20 @@ class Distant:
         )
         return found
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove the claims for good."""
-        found: list[bool] = self._call(
+        found: list[bool | Exception] = self._call(
             "resign", [_bare(ask) for ask in asks], deadline, doubt=doubt
         )
         return found
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing: the heart resigns the same claims afterwards."""
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Do nothing: `listen` looks at all claims at intervals."""
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Sleep for `GLANCE` at most, then return `EVERYONE`, so that all waiters look again."""

@@ -8,6 +8,7 @@ import pytest
 pytest.register_assert_rewrite(
     "lockfast.testing.contract.client",
     "lockfast.testing.contract.port",
+    "lockfast.testing.harness.replica_machine",
     "lockfast.testing.harness.state_machine",
     "lockfast.testing.harness.programs",
     "lockfast.testing.harness.stage",
@@ -57,9 +58,14 @@ from lockfast.testing.contract.port.inspect import InspectContract
 from lockfast.testing.contract.port.names import NamingContract
 from lockfast.testing.contract.port.queue import QueueContract, WakeContract
 from lockfast.testing.contract.port.renew import RenewContract
+from lockfast.testing.contract.port.replicas import ReplicaContract, ReplicaQueueContract
 from lockfast.testing.contract.port.resign import ListenContract, ResignContract
 from lockfast.testing.harness.bench import Bench, UrlBench
 from lockfast.testing.harness.mode import MODES, Mode, Tasked, Threaded
+from lockfast.testing.harness.replica_machine import (
+    ReplicaMachine,
+    ReplicaMachineContract,
+)
 from lockfast.testing.harness.stage import Actor, Contract, Stage, driven
 from lockfast.testing.harness.state_machine import (
     MachineContract,
@@ -83,7 +89,9 @@ class ExclusiveContract(
 
 
 class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
-    """All tests of the port."""
+    """The tests of the port for an engine with queues. Further tests of the port are in
+    `ReplicaContract`, `ReplicaQueueContract` and `ClockContract`.
+    """
 
 
 class ClientContract(
@@ -181,6 +189,10 @@ __all__ = [
     "RemovedWaiterContract",
     "RenewContract",
     "RenewalContract",
+    "ReplicaContract",
+    "ReplicaMachine",
+    "ReplicaMachineContract",
+    "ReplicaQueueContract",
     "ResignContract",
     "SemaphoreContract",
     "ShapeContract",

@@ -116,7 +116,9 @@ class Shaky:
             await self._vanish(deadline)
         return standings
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Resign, unless the test has cut the way."""
         await self._ask(deadline)
         self.resigned += [ask.id for ask in asks]
@@ -133,6 +135,10 @@ class Shaky:
         self.resigned += [ask.id for ask in asks]
         if not (self.cut or self.silent or self.refusal):
             self._engine.abandon(asks)
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Hear."""
+        self._engine.hear(client, on=on)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Listen."""

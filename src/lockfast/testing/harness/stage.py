@@ -14,7 +14,7 @@ from lockfast.aio import AsyncClient
 from lockfast.blocking.client import Client
 from lockfast.claims.session import DEADLOCK
 from lockfast.errors import EngineUnavailable
-from lockfast.port import SHARED, Ask, Engine, Entry, Kind, Shape, Standing, Wake
+from lockfast.port import CLIENT, SHARED, Ask, Engine, Entry, Kind, Shape, Standing, Wake
 from lockfast.testing.harness.bench import Bench, made
 from lockfast.testing.harness.faults import Shaky
 from lockfast.testing.harness.mode import MODES, PATIENCE, Mode
@@ -36,7 +36,7 @@ class Actor:
         """Start without a claim."""
         self.engine = engine
         self._bench = bench
-        self._prefix = secrets.token_hex(11)
+        self.client = secrets.token_hex(CLIENT // 2)
         self._numbers = count()
 
     def ask(  # noqa: PLR0913  # each is one independent part of a claim
@@ -59,7 +59,7 @@ class Actor:
         kind = kind or kind_of(capacity)
         shape = Shape(name, ttl * self._bench.unit, kind, capacity, weight)
         return Ask(
-            id=f"{self._prefix}{next(self._numbers):010x}",
+            id=f"{self.client}{next(self._numbers):010x}",
             shape=shape,
             queue=queue,
             not_after=self._bench.now() + (-late * self._bench.unit if late else shape.wait_ttl),
@@ -91,7 +91,7 @@ class Actor:
         assert isinstance(standing, Standing), f"not a standing: {standing!r}"
         return standing
 
-    async def resign(self, *asks: Ask, doubt: bool = False) -> list[bool]:
+    async def resign(self, *asks: Ask, doubt: bool = False) -> list[bool | Exception]:
         """Resign claims, all in one call, and return for each whether it was there."""
         return await self.engine.resign(asks, self.deadline, doubt=doubt)
 
@@ -111,15 +111,15 @@ class Actor:
         return list(entries.values())
 
     async def attend(self) -> None:
-        """Listen until the engine delivers pushes.
+        """Hear this client, and listen until the engine delivers its pushes."""
+        await self.attend_to(self.client)
 
-        First make a claim, because an engine learns of a client by its first claim.
-        """
-        scratch = self.ask(f"attending {self._prefix}")
-        await self.claim(scratch)
-        await self.resign(scratch)
+    async def attend_to(self, client: str) -> None:
+        """Hear a client, and listen until the engine delivers its pushes."""
+        self.engine.hear(client, on=True)
         for _ in range(200):
-            if any(not wake.id for wake in await self.engine.listen(self._bench.now() + 0.1)):
+            wakes = await self.engine.listen(self._bench.now() + 0.1)
+            if any(client.startswith(wake.id) for wake in wakes):
                 return
         raise EngineUnavailable("pushes do not flow", sent=False)
 
@@ -128,7 +128,7 @@ class Actor:
         heard: list[Wake] = []
         end = self._bench.now() + (PATIENCE if ids else 0.1)
         while len({wake.id for wake in heard}) < max(ids, 1) and self._bench.now() < end:
-            heard += [wake for wake in await self.engine.listen(end) if wake.id]
+            heard += [wake for wake in await self.engine.listen(end) if len(wake.id) > CLIENT]
         return heard
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
@@ -38,6 +38,9 @@ class Claim:
 
 class Twins(RuleBasedStateMachine):
     """Both twins, and the methods that compare them. `state_machine` has the rules."""
+
+    names: Sequence[str] = NAMES
+    """All names that have claims."""
 
     def __init__(self, stage: Stage) -> None:
         """Start with a wiped engine and an empty model."""
@@ -87,7 +90,7 @@ class Twins(RuleBasedStateMachine):
         edges = [
             claim.late - self.rewound + extra for claim in self.claims for extra in (0, TOMB_MARGIN)
         ]
-        for name in NAMES:
+        for name in self.names:
             edges += [self.time + entry.left for entry in self.model.entries(name, self.time)]
         return edges
 
@@ -169,7 +172,7 @@ class Twins(RuleBasedStateMachine):
 
         Claim the whole capacity without queueing. If the name is free, resign the claim at once.
         """
-        for name in NAMES:
+        for name in self.names:
             now = self.tick()
             entries = self.model.entries(name, now)
             kind, capacity = (entries[0].kind, entries[0].capacity) if entries else (None, 1)
@@ -233,8 +236,8 @@ class Twins(RuleBasedStateMachine):
             self.floors.setdefault(wake.id, set()).update({floor}, heads)
             (self.optional if wake.id in mine else self.expected)[wake.id] += 1
         self.run(self._hear())
-        assert not self.expected - self.heard, "a push is missing"
-        surplus = self.heard - self.expected - self.optional
+        assert not self.missing(), "a push is missing"
+        surplus = self.surplus()
         early = self._early() if surplus or self.unsure else {}
         assert not surplus - Counter(early.keys()), "a push too many"
         self.optional += surplus  # the model pushes these only if a later operation makes it look
@@ -249,7 +252,7 @@ class Twins(RuleBasedStateMachine):
         An engine may find expired claims by itself, before an operation looks.
         """
         model = copy.deepcopy(self.model)
-        for name in NAMES:
+        for name in self.names:
             model.resign(self.actor.ask(name), self.time, doubt=False)
         return {wake.id: self.tickets[wake.floor] for wake in model.wakes}
 
@@ -258,10 +261,18 @@ class Twins(RuleBasedStateMachine):
         return entries[0].ticket if entries else 0
 
     async def _hear(self) -> None:
-        end = self.stage.bench.now() + 1.5
+        end = self.stage.bench.now() + 5.0  # a loaded server is late
         self._take(await self.actor.engine.listen(self.stage.bench.now()))
-        while self.expected - self.heard and self.stage.bench.now() < end:
+        while self.missing() and self.stage.bench.now() < end:
             self._take(await self.actor.engine.listen(self.stage.bench.now() + 0.5))
+
+    def surplus(self) -> Counter[str]:
+        """Return the pushes for which the model has no reason, by claim."""
+        return self.heard - self.expected - self.optional
+
+    def missing(self) -> Counter[str]:
+        """Return the pushes that have not come yet, by claim."""
+        return self.expected - self.heard
 
     def _take(self, wakes: list[Wake]) -> None:
         for wake in wakes:
