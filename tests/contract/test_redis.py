@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockfast.engines.redis.keys import keys
+from lockfast.errors import EngineRefused
 from lockfast.port import LONGEST_WAIT, Ask, Shape, Standing
 from lockfast.testing import (
     BodyContract,
@@ -19,6 +20,9 @@ from lockfast.testing import (
     PortContract,
     ProcessContract,
     QueueShapeContract,
+    ReplicaContract,
+    ReplicaMachineContract,
+    ReplicaQueueContract,
     ShapeContract,
     Stage,
     driven,
@@ -39,11 +43,19 @@ class TestPort(PortContract):
     pass
 
 
+class TestReplicas(ReplicaContract, ReplicaQueueContract):
+    pass
+
+
 class TestClock(ClockContract):
     pass
 
 
 class TestMachine(MachineContract):
+    pass
+
+
+class TestReplicaMachine(ReplicaMachineContract):
     pass
 
 
@@ -89,7 +101,9 @@ class TestKeys(Contract):
         assert isinstance(first, Standing)
         assert isinstance(bad, Exception)
         assert isinstance(last, Standing)
-        assert await actor.resign(asks[0], asks[2]) == [True, True]
+        answers = await actor.resign(*asks)
+        assert isinstance(answers[1], EngineRefused)
+        assert answers[::2] == [True, True]
 
     @driven
     async def test_half_a_queue_that_was_deleted_by_hand_is_no_queue(self, stage: Stage) -> None:

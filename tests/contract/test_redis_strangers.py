@@ -319,7 +319,7 @@ def fresh(node: Redis) -> Redis:
 def _propose(node: Redis, ident: str, token: int, *, since: int, wait: int = 0) -> object:
     said = f"{ident} {token:016d} - v1 1 1 1 1000 {{}}"
     return node.command(
-        *("EVAL", PROPOSE.source, "2", HELD, MARK, said, "1000", f"{since:016d} {wait}")
+        *("EVAL", PROPOSE.source, "2", HELD, MARK, said, "1000", f"{since:016d} {0:016d} {wait}")
     )
 
 

@@ -19,6 +19,8 @@ from lockfast.testing import (
     ListenContract,
     QueueContract,
     RenewContract,
+    ReplicaContract,
+    ReplicaQueueContract,
     ResignContract,
     SharingContract,
     Stage,
@@ -68,13 +70,13 @@ class TestTls(AllWays):
         return tls
 
 
-class TestSentinel(Ways):
+class TestSentinel(Ways, ReplicaQueueContract):
     @pytest.fixture
     def bench(self, sentinel: RedisBench) -> RedisBench:
         return sentinel
 
 
-class TestCluster(AllWays, TogetherContract):
+class TestCluster(AllWays, TogetherContract, ReplicaContract, ReplicaQueueContract):
     @pytest.fixture
     def bench(self, cluster: RedisBench) -> RedisBench:
         return cluster

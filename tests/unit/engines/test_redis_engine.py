@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import hiredis
 import pytest
 
 from lockfast.engines.redis.engine import RedisEngine
+from lockfast.engines.redis.routes import filled
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport
 from lockfast.engines.server_clock import ServerClock
-from lockfast.port import Ask, Shape, Standing
+from lockfast.errors import EngineUnavailable
+from lockfast.port import CLIENT, Ask, Shape, Standing
 from lockfast.runtime.drive import drive
 
 OLD, NEW = Address("old", 6379), Address("new", 6379)
@@ -87,8 +90,43 @@ def test_a_failover_before_several_claims_is_no_key_error() -> None:
     assert set(servers.asked) == {OLD}, "the clock and the claims must be of one server"
 
 
-def test_the_first_claim_lets_the_client_listen_though_its_servers_clock_is_known() -> None:
+def test_a_client_that_is_heard_wakes_the_heart() -> None:
     engine, servers = engine_during_a_failover(b"7")
-    servers.clocks[OLD] = ServerClock(1_700_000_000_000, NOW, UNITS)  # it told the topology
-    drive(engine.claim(claims(1)[0], NOW + 5))
+    engine.hear("0" * CLIENT, on=True)
     assert servers.roused == 1
+
+
+class Forgetful(Servers):
+    """A transport to a server that lacks the script for all claims but some, and ends then."""
+
+    def __init__(self, knows: int) -> None:
+        super().__init__([1])
+        self._knows = knows
+
+    async def pipeline(
+        self, address: Address, packets: Sequence[bytes], deadline: float, *, heart: bool
+    ) -> list[object]:
+        del address, deadline, heart
+        if b"EVALSHA" not in packets[0]:
+            raise EngineUnavailable("no connection", sent=False)
+        lacking = hiredis.ReplyError("NOSCRIPT No matching script.")
+        return [[1] if i < self._knows else lacking for i in range(len(packets))]
+
+
+@pytest.mark.parametrize("knows", [0, 1])
+def test_a_request_that_was_carried_out_for_some_claims_was_sent(knows: int) -> None:
+    """Another client may bring the script between two calls of one round trip."""
+    engine = RedisEngine(
+        cast("Transport", Forgetful(knows)), cast("Topology", Failover()), lambda: NOW, 0
+    )
+    with pytest.raises(EngineUnavailable) as caught:
+        drive(engine.resign(claims(3), NOW + 5, doubt=False))
+    assert caught.value.sent == bool(knows)
+
+
+def test_a_request_that_failed_for_different_reasons_raises_none_of_them() -> None:
+    lost, refused = EngineUnavailable("lost", sent=False), EngineUnavailable("late", sent=True)
+    assert filled([False, False], {0: lost, 1: refused}) == [lost, refused]
+    assert filled([False, True], {0: lost}) == [lost, True]
+    with pytest.raises(EngineUnavailable, match="lost"):
+        filled([False, False], {0: lost, 1: lost})

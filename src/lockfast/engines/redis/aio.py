@@ -8,9 +8,9 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.pushes import patience
 from lockfast.engines.redis.aio_connection import Connection
-from lockfast.engines.redis.transport import DOUBT, IO, PING, Address, Login, failure, reason
+from lockfast.engines.redis.channels import Change
+from lockfast.engines.redis.transport import DOUBT, IO, PING, Address, Login, reason
 from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
@@ -169,28 +169,33 @@ class AioTransport:
         if connection is not None and connection.open:
             connection.post(packet)
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for messages on the heart's connection, or for the bell."""
+    async def ear(self, address: Address, deadline: float) -> Connection:
+        """Return the heart's connection, on which messages arrive. Open it if there is none."""
         ear = self.hearts.get(address)
-        if ear is None or not ear.open or ear.channel is None:
-            end = patience(deadline, self._now())
-            await self.subscribe(await self._connect(address, end, heart=True), channel, end)
-            return None
+        if ear is not None and ear.open and ear.hears:
+            return ear
+        return await self._connect(address, deadline, heart=True)
+
+    async def change(
+        self, ear: Connection, changes: Sequence[Change], deadline: float
+    ) -> list[hiredis.ReplyError | None]:
+        """Change what the heart's connection subscribes to. Return for each None or its error."""
+        heard, ear.hears = ear.hears, False  # without answers, it is tried before its next use
+        futures = ear.change(changes)
+        replies = [await self._by(each, deadline - self._now(), ear.address) for each in futures]
+        errors = [each if isinstance(each, hiredis.ReplyError) else None for each in replies]
+        ear.hears = heard or None in errors
+        return errors
+
+    async def listen(self, address: Address, deadline: float | None) -> list[bytes]:
+        """Wait for messages on the heart's connection, or for the bell."""
         if not self._pushes:
             await self._bell.wait(deadline)
-        if not ear.open:
+        ear = self.hearts.get(address)
+        if ear is None or not ear.open:
             raise EngineUnavailable(f"Redis at {address}: the connection ended", sent=False)
         pushes, self._pushes = self._pushes, []
         return pushes
-
-    async def subscribe(self, ear: Connection, channel: str, deadline: float) -> None:
-        """Subscribe to a channel on the heart's connection."""
-        reply = await self._by(ear.subscribe(channel), deadline - self._now(), ear.address)
-        if isinstance(reply, hiredis.ReplyError):
-            raise failure(reply, ear.address, self._login.rights)
-        ear.channel = channel
 
     async def pause(self, deadline: float | None) -> None:
         """Wait until the bell rings or the deadline passes."""

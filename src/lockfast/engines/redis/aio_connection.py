@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import hiredis
 
-from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.reply_parser import MISSING, Parser
 from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_alive
 from lockfast.errors import EngineUnavailable
@@ -47,7 +47,12 @@ class Pending(Protocol):
 
 
 class Confirmation(asyncio.Future[Any]):
-    """The future of a SUBSCRIBE: a push if the server accepts, an error reply if it refuses."""
+    """The future of a change of subscriptions: its last push, or the error reply."""
+
+    def __init__(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for the confirmations of a change."""
+        super().__init__(loop=loop)
+        self.change = change
 
 
 class Connection(asyncio.Protocol):
@@ -62,7 +67,8 @@ class Connection(asyncio.Protocol):
         idle for that long is stale. A second clock made a simulated run differ from its replay.
         """
         self.address = address
-        self.channel: str | None = None
+        self.hears = False
+        """Whether the answers to its subscriptions have come."""
         self.open = False
         self.served = False
         """Whether the login succeeded. Before that, nobody needs to know that it has ended."""
@@ -127,11 +133,11 @@ class Connection(asyncio.Protocol):
         if len(self._out) >= TOGETHER:
             self._flush()
 
-    def subscribe(self, channel: str) -> asyncio.Future[Any]:
-        """Subscribe to a channel, and return the future of the answer."""
-        future = Confirmation(loop=self._loop)
-        self.put(command("SUBSCRIBE", channel), future)
-        return future
+    def change(self, changes: Sequence[Change]) -> list[Confirmation]:
+        """Subscribe to channels, or no longer, and return the futures of the answers."""
+        futures = [Confirmation(change, self._loop) for change in changes]
+        self.put(b"".join(change.packet() for change in changes), *futures)
+        return futures
 
     def post(self, packet: bytes) -> None:
         """Send a command now, after the others, and ignore its reply."""
@@ -154,9 +160,8 @@ class Connection(asyncio.Protocol):
             reply = take()
             while reply is not MISSING:
                 count += 1
-                if type(reply) is PUSH and not self._confirms(reply):
+                if type(reply) is PUSH and not self._completes(reply):
                     pushes += 1
-                    self._on_push(reply)
                 else:
                     future = pending.popleft()
                     if future is not None and not future.done():
@@ -171,10 +176,13 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001  # the parser raises many types, and no caller catches them
             self.drop(f"not the Redis protocol: {error}")
 
-    def _confirms(self, push: list[Any]) -> bool:
-        """Return whether a push confirms the SUBSCRIBE whose reply is due next."""
-        turn = bool(self._pending) and isinstance(self._pending[0], Confirmation)
-        return turn and push[:1] == [b"subscribe"]
+    def _completes(self, push: list[Any]) -> bool:
+        """Return whether a push is the last confirmation of the change whose answer is due next."""
+        first = self._pending[0] if self._pending else None
+        if isinstance(first, Confirmation) and first.change.confirm(push):
+            return first.change.done
+        self._on_push(push)
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail the requests that are under way."""

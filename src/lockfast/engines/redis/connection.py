@@ -9,14 +9,14 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import hiredis
 
-from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.reply_parser import MISSING, Parser
-from lockfast.engines.redis.transport import IO, RIGHTS, Address, failure, keep_alive
+from lockfast.engines.redis.transport import IO, Address, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
@@ -37,15 +37,13 @@ class Connection:
         "_recv",
         "_send",
         "address",
-        "channel",
+        "hears",
         "one",
         "pushes",
         "sock",
         "used",
     )
 
-    rights: ClassVar[str] = RIGHTS
-    """The rights that an error about a missing right names: see `Login.rights`."""
     one: Callable[[bytes, float], Any]
     """Send a command and return its reply before a deadline. This is the hot path."""
 
@@ -54,7 +52,8 @@ class Connection:
     ) -> None:
         """Connect to a server, without a login."""
         self.address = address
-        self.channel: str | None = None
+        self.hears = False
+        """Whether it has subscribed to a channel."""
         self.pushes: list[bytes] = []
         self.used = 0.0
         self._now = clock
@@ -110,21 +109,27 @@ class Connection:
         self._write(packet, deadline)
         return [self._read(deadline) for _ in range(count)]
 
-    def subscribe(self, channel: str, deadline: float) -> None:
-        """Subscribe to a channel, and wait for the confirmation, which is a push."""
-        self._write(command("SUBSCRIBE", channel), deadline)
-        while self.channel is None:
+    def change(self, changes: Sequence[Change], deadline: float) -> list[hiredis.ReplyError | None]:
+        """Subscribe to channels, or no longer. Return for each command None or its error reply."""
+        self._write(b"".join(change.packet() for change in changes), deadline)
+        return [self._changed(change, deadline) for change in changes]
+
+    def _changed(self, change: Change, deadline: float) -> hiredis.ReplyError | None:
+        while not change.done:
             reply = self._next(deadline)
             if type(reply) is not PUSH:
-                self._unsubscribed(reply)
-            elif reply[:1] == [b"subscribe"]:
-                self.channel = channel
+                if self._refuses(reply):
+                    return reply  # type: ignore[no-any-return]  # an error reply
+            elif change.confirm(reply):
+                self.hears = True
             else:
                 self._take(reply)
+        return None
 
-    def _unsubscribed(self, reply: Any) -> None:
+    def _refuses(self, reply: Any) -> bool:
+        """Return whether a reply is the error for a subscription. Raise for any other reply."""
         if isinstance(reply, hiredis.ReplyError):
-            raise failure(reply, self.address, self.rights)
+            return True
         raise hiredis.ProtocolError("an answer to nothing")
 
     def _write(self, packet: bytes, deadline: float) -> None:
@@ -176,7 +181,7 @@ class Connection:
             raise TimeoutError("no answer in time")
 
     def _take(self, push: list[Any]) -> None:
-        if self.channel is None:
+        if not self.hears:
             return  # it has subscribed to nothing, and nobody would ever read `pushes`
         if push[:1] == [b"message"] and len(push) > 2 and type(push[2]) is bytes:  # noqa: PLR2004  # a channel and a text
             self.pushes.append(push[2])

@@ -8,23 +8,21 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.pushes import CALM, before, patience, wakes
 from lockfast.engines.redis import messages, replies
-from lockfast.engines.redis.inspection import Inspection
-from lockfast.engines.redis.keys import PREFIX, command
-from lockfast.engines.redis.refusals import Refusals
-from lockfast.engines.redis.routes import PAUSE, filled
+from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.listening import Listening
+from lockfast.engines.redis.routes import filled
 from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport, code
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
+from lockfast.errors import KindMismatch
 from lockfast.guarantees import Finding
-from lockfast.port import Ask, Engine, ServerTime, Standing, Wake
+from lockfast.port import Ask, Engine, ServerTime, Standing
 from lockfast.runtime.base import Clock
 
 
-class RedisEngine(Inspection):
+class RedisEngine(Listening):
     """The Redis engine of one client."""
 
     stand_in: Callable[[], Engine]
@@ -43,9 +41,6 @@ class RedisEngine(Inspection):
         super().__init__(transport, topology, clock, weak)
         text = str(base).encode()
         self._base = b"$%d\r\n%b\r\n" % (len(text), text)
-        self._channel: str | None = None
-        self._refusals = Refusals(clock)
-        self._heard: Address | None = None
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and return its standing, in one round trip."""
@@ -53,8 +48,8 @@ class RedisEngine(Inspection):
         form = messages.claim_form(shape.name, shape.ttl, shape.kind, shape.capacity, shape.weight)
         address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
         clock = self._transport.clocks.get(address)
-        if clock is None or self._channel is None:  # asking for the topology learns a clock too
-            clock = await self._meet(ask, address, deadline)
+        if clock is None:
+            clock = await self._meet(address, deadline)
         packet = messages.claim(form, ask, clock.latest(ask), self._base)
         reply = await self._transport.call(address, packet, deadline)
         if type(reply) is hiredis.ReplyError:
@@ -79,7 +74,7 @@ class RedisEngine(Inspection):
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
-            await self._meet(asks[order[0]], address, end)
+            await self._meet(address, end)
             calls = []
             for i in order:
                 shape = asks[i].shape
@@ -107,14 +102,11 @@ class RedisEngine(Inspection):
         late = self._transport.clocks[address].latest(ask)
         return messages.claim(form, ask, late, self._base)
 
-    async def _meet(self, ask: Ask, address: Address, deadline: float) -> ServerClock:
-        """Return a server's clock. The first call lets `listen` subscribe.
+    async def _meet(self, address: Address, deadline: float) -> ServerClock:
+        """Return a server's clock.
 
         The caller has chosen the server. After a failover the topology may name another one.
         """
-        if self._channel is None:
-            self._channel = PREFIX + ask.id[:22]
-            self._transport.rouse()
         if address not in self._transport.clocks:
             await self._transport.call(address, command("PING"), deadline)
         return self._transport.clocks[address]
@@ -173,14 +165,16 @@ class RedisEngine(Inspection):
             return self._failure(reply, address, ask.shape.name)
         return replies.standing(reply, ask)
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove claims for good, in one round trip per server."""
         if len(asks) == 1:
             name = asks[0].shape.name
             form = messages.resign_form(name)
             address = self._topology.find(form.bucket) or await self._where(form.bucket, deadline)
             if doubt:
-                await self._meet(asks[0], address, deadline)
+                await self._meet(address, deadline)
             packet = messages.resign(form, asks[0], self._tomb(asks[0], address) if doubt else 0)
             reply = await self._transport.call(address, packet, deadline)
             if type(reply) is hiredis.ReplyError:
@@ -190,12 +184,12 @@ class RedisEngine(Inspection):
                 return [replies.resigned(reply)]
             except replies.Malformed as error:
                 raise self._malformed(error, address) from error
-        removed = [False] * len(asks)
+        removed: list[bool | Exception] = [False] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
             order = [i for group in groups for i in group]
             if doubt:
-                await self._meet(asks[order[0]], address, end)
+                await self._meet(address, end)
             calls = [
                 self._resignation(messages.resign_form(asks[i].shape.name), asks[i], doubt, address)
                 for i in order
@@ -203,13 +197,11 @@ class RedisEngine(Inspection):
             answers = await self._scripts(RESIGN, address, calls, end, heart=False)
             for i, reply in zip(order, answers, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    raise self._failure(reply, address, asks[i].shape.name)
-                removed[i] = replies.resigned(reply)
+                    removed[i] = self._failure(reply, address, asks[i].shape.name)
+                else:
+                    removed[i] = replies.resigned(reply)
 
-        errors = await self._each(asks, deadline, work)
-        if errors:  # raised only now, so that the claims on all other servers are removed
-            raise next(iter(errors.values()))
-        return removed
+        return filled(removed, await self._each(asks, deadline, work))
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send resignations after their claims on the same connection, where that can be done.
@@ -238,58 +230,6 @@ class RedisEngine(Inspection):
         """
         clock = self._transport.clocks[address]
         return max(clock.last(ask), clock.at(self._now()))
-
-    async def listen(self, deadline: float | None) -> list[Wake]:
-        """Wait for pushes on the heart's connection. Subscribe again if the connection ended."""
-        try:
-            if self._channel is None:
-                await self._transport.pause(deadline)
-                return []
-            address = await self._ear(patience(deadline, self._now()))
-            again = self._refusals.until(address)
-            if again is not None:
-                await self._transport.pause(before(deadline, again))
-                return []
-            pushes = await self._hear(address, self._channel, deadline)
-        except EngineError:
-            self._topology.doubt()
-            await self._transport.pause(before(deadline, self._now() + CALM))
-            return []
-        return wakes(pushes)
-
-    async def _ear(self, deadline: float) -> Address:
-        """Return the server to listen to. In a Cluster any node gets what the others publish.
-
-        Keep the last one as long as it answers.
-        """
-        if self._topology.together:
-            return self._topology.find(0) or await self._where(0, deadline)
-        if self._heard is None or self._heard in self._silent:
-            nodes = await self._nodes(deadline, again=False)
-            if self._heard is not None:  # nobody would read what it continues to send
-                self._transport.forget(self._heard)
-            self._heard = min(nodes, key=lambda node: self._silent.get(node, 0.0))
-        return self._heard
-
-    async def _hear(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for pushes from one server. If it refuses the channel, note when to ask again."""
-        try:
-            pushes = await self._transport.listen(address, channel, deadline)
-        except EngineRefused as error:
-            self._refusals.note(address, channel, error)
-            return []
-        except EngineUnavailable:
-            self._silent[address] = self._now() + PAUSE
-            raise
-        if pushes is None:
-            self._refusals.accepted(address)
-        return pushes
-
-    def rouse(self) -> None:
-        """Make `listen` return now."""
-        self._transport.rouse()
 
     def reset(self) -> None:
         """Forget every connection, because the process has forked."""

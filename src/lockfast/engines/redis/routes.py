@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import hiredis
 
@@ -13,9 +13,10 @@ from lockfast.engines.redis.scripts import Script
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import DEMOTED, Address, Transport, code, failure
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
-from lockfast.port import Ask, Standing
+from lockfast.port import Ask
 from lockfast.runtime.base import Clock
 
+T = TypeVar("T")
 Errors = dict[int, EngineError]
 """The errors of claims, by their index."""
 Work = Callable[[Address, list[list[int]], float], Awaitable[None]]
@@ -132,7 +133,11 @@ class Routes:
         ]
         if lacking:
             some = [script.whole(calls[i]) for i in lacking]
-            again = await self._transport.pipeline(address, some, deadline, heart=heart)
+            try:
+                again = await self._transport.pipeline(address, some, deadline, heart=heart)
+            except EngineUnavailable as error:
+                done = len(lacking) < len(calls)  # another client has brought the script meanwhile
+                raise EngineUnavailable(error.message, sent=error.sent or done) from error
             for i, reply in zip(lacking, again, strict=True):
                 answers[i] = reply
         return answers
@@ -205,12 +210,13 @@ class Routes:
         return {address: list(groups.values()) for address, groups in grouped.items()}, errors
 
 
-def filled(
-    found: list[Standing | Exception | None], errors: Errors
-) -> list[Standing | Exception | None]:
-    """Return `found` with the errors at their indexes. Raise one if there is nothing else."""
-    if errors and len(errors) == len(found):
-        raise next(iter(errors.values()))
+def filled(found: list[T | Exception], errors: Errors) -> list[T | Exception]:
+    """Return `found` with the errors at their indexes. Raise one that is the error of every claim,
+    since it then says of the whole request whether it was sent.
+    """
+    different = {id(error): error for error in errors.values()}
+    if len(errors) == len(found) and len(different) == 1:
+        raise different.popitem()[1]
     for i, error in errors.items():
         found[i] = error
     return found

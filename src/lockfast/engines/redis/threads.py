@@ -7,7 +7,9 @@ import encodings.idna  # noqa: F401  # Ctrl-C while getaddrinfo imports it would
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from lockfast.engines.pushes import patience
+import hiredis
+
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.connection import Connection
 from lockfast.engines.redis.transport import DOUBT, FRESH, IO, PING, Address, Login, reason
 from lockfast.engines.server_clock import ServerClock
@@ -134,7 +136,7 @@ class ThreadTransport:
         """
         seconds = min(max((deadline - self._now()) / 3, 0.05), DOUBT)
         try:
-            if connection.channel is None and connection.readable():
+            if not connection.hears and connection.readable():
                 raise ConnectionResetError("the connection ended while it was idle")
             connection.exchange(PING, 1, self._now() + seconds)
         except BaseException as error:
@@ -225,28 +227,30 @@ class ThreadTransport:
     def post(self, address: Address, packet: bytes) -> None:
         """Do nothing, since a blocking send has no time limit. The heart will send the command."""
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait in poll for messages on the heart's connection, or for the bell."""
+    async def ear(self, address: Address, deadline: float) -> Kept:
+        """Return the heart's connection, on which messages arrive. Open it if there is none."""
         self._shake_off()
         ear = self._hearts.get(address)
-        if ear is None or ear.channel is None:
-            self._subscribe(address, channel, patience(deadline, self._now()))
-            return None
-        return await heard(self._hearts, address, self._bell, deadline)
+        if ear is None:
+            ear = self._hearts[address] = self._open(address, deadline)
+        return ear
 
-    def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
-        ear = self._hearts.pop(address, None) or self._open(address, deadline)
+    async def change(
+        self, ear: Kept, changes: Sequence[Change], deadline: float
+    ) -> list[hiredis.ReplyError | None]:
+        """Change what the heart's connection subscribes to. Return for each None or its error."""
+        del self._hearts[ear.address]
         try:
-            ear.subscribe(channel, deadline)
-        except EngineError:  # the server has answered, so no reply is due on the connection
-            self._hearts[address] = ear
-            raise
+            answers = ear.change(changes, deadline)
         except BaseException as error:
             self._break(ear, error)
             raise
-        self._hearts[address] = ear
+        self._hearts[ear.address] = ear
+        return answers
+
+    async def listen(self, address: Address, deadline: float | None) -> list[bytes]:
+        """Wait in poll for messages on the heart's connection, or for the bell."""
+        return await heard(self._hearts, address, self._bell, deadline)
 
     async def pause(self, deadline: float | None) -> None:
         """Wait until the bell rings or the deadline passes."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import hiredis
 
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.keys import command
 from lockfast.engines.server_clock import ServerClock
 from lockfast.engines.tls import Tls
@@ -49,9 +50,10 @@ LATER = frozenset(
 
 
 RIGHTS = (
-    "~lockfast:* &lockfast:* +eval +evalsha +hello +ping +time +select +subscribe +scan +client "
-    "+get +mget +set +del +pexpire +pexpireat +pttl +zadd +zrem +zcard +zrange +zrangebyscore "
-    "+zrevrangebyscore +zrank +zscore +hget +hset +hdel +hlen +publish +info +cluster|slots +asking"
+    "~lockfast:* &lockfast:* +eval +evalsha +hello +ping +time +select +subscribe +unsubscribe "
+    "+scan +client +get +mget +set +del +pexpire +pexpireat +pttl +zadd +zrem +zcard +zrange "
+    "+zrangebyscore +zrevrangebyscore +zrank +zscore +hget +hset +hdel +hlen +publish +info "
+    "+cluster|slots +asking"
 )
 """The ACL rights that a Redis user needs for lockfast's commands and for those in its scripts."""
 PING = command("PING")
@@ -203,10 +205,20 @@ class Transport(Protocol):
     def post(self, address: Address, packet: bytes) -> None:
         """Send a command after all earlier ones, if that needs no waiting. Ignore its reply."""
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for messages on a channel. Return None if this call has just subscribed to it."""
+    async def ear(self, address: Address, deadline: float) -> Any:
+        """Return the heart's connection to a server, on which messages arrive. Connect if needed.
+        A new connection has subscribed to nothing.
+        """
+        ...
+
+    async def change(
+        self, ear: Any, changes: Sequence[Change], deadline: float
+    ) -> list[hiredis.ReplyError | None]:
+        """Send commands to an ear together. Return for each None, or the error that refused it."""
+        ...
+
+    async def listen(self, address: Address, deadline: float | None) -> list[bytes]:
+        """Wait for messages on the ear of a server, or for `rouse`."""
         ...
 
     async def pause(self, deadline: float | None) -> None:
