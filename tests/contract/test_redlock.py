@@ -15,6 +15,7 @@ from lockfast.testing import (
     ExclusiveContract,
     ListenContract,
     ProcessContract,
+    ReplicaContract,
     ShapeContract,
     StepBackContract,
 )
@@ -56,6 +57,10 @@ class TestShapes(ShapeContract):
 
 
 class TestDeposed(DeposedContract):
+    pass
+
+
+class TestReplicas(ReplicaContract):
     pass
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock.attempt import problem
-from lockfast.engines.redlock.connection import Line
 from lockfast.engines.redlock.transport import Introduction
 
 HERE = Address("h", 6379)
@@ -26,15 +25,7 @@ def login() -> str:
     return str(caught.value)
 
 
-def subscription() -> str:
-    line = Line.__new__(Line)
-    line.address, line.owed = HERE, 0
-    with pytest.raises(Exception, match="NOPERM") as caught:
-        line._unsubscribed(NOPERM)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("failed", [script, login, subscription])
+@pytest.mark.parametrize("failed", [script, login])
 def test_the_hint_names_the_rights_of_redlock(failed: Callable[[], str]) -> None:
     hint = failed()
     for right in ("~lockfast:redlock:*", "+script", "+psetex", "+setrange", "+exists"):

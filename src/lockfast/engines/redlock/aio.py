@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from lockfast.engines.pushes import patience
 from lockfast.engines.redis.aio import AioTransport as RedisAio
 from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.transport import IO, Address, Login
@@ -124,6 +123,7 @@ class AioTransport:
         self._work, self._hearts = redis.work, redis.hearts
         self.pause, self.rouse = redis.pause, redis.rouse
         self.forget, self.reset = redis.forget, redis.reset
+        self.change, self.listen = redis.change, redis.listen
         self._closed = False
         self._underway: dict[tuple[Address, bool], asyncio.Task[Connection]] = {}
         self._down: dict[Address, tuple[float, float, EngineError]] = {}
@@ -207,21 +207,11 @@ class AioTransport:
             opening.add_done_callback(partial(self._reached, address, heart))
         return opening
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for messages from one node, or for the bell."""
+    async def ear(self, address: Address, deadline: float) -> Connection:
+        """Return the heart's connection to a node, on which messages arrive."""
         ear = self._hearts.get(address)
-        if ear is None or not ear.open or ear.channel is None:
-            end = patience(deadline, self._now())
-            await self._redis.subscribe(await self._ear(address, end), channel, end)
-            return None
-        return await self._redis.listen(address, channel, deadline)
-
-    async def _ear(self, address: Address, deadline: float) -> Connection:
-        connection = self._hearts.get(address)
-        if connection is not None and connection.open and not connection.stale(heart=True):
-            return connection
+        if ear is not None and ear.open and (ear.hears or not ear.stale(heart=True)):
+            return ear
         opening = self._opening_to(address, heart=True)
         if opening is None:
             raise self._down[address][2]

@@ -1,8 +1,9 @@
-"""The state of a claim's proposals, and the tallies that count the nodes' replies."""
+"""The tallies that count the nodes' replies about one claim."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any, Protocol
 
 import hiredis
@@ -11,44 +12,15 @@ from lockfast.core.ballot import Ballot, Verdict
 from lockfast.engines.redis.replies import TOP, Malformed, number, octets, other_format, reading
 from lockfast.engines.redis.transport import DEMOTED, Address, code, failure
 from lockfast.engines.redlock import messages
+from lockfast.engines.redlock.trials import Trial
 from lockfast.errors import EngineError, EngineUnavailable
-from lockfast.port import Ask, Blocker, Shape, Standing
+from lockfast.port import Blocker, Shape, Standing
 
 SLOWEST = 1.0  # seconds between two proposals of a waiter, at most
 QUICKEST = 0.05
 SHUFFLE = 0.02  # seconds over which competing claims spread their next proposals
 PARTING = 0.1  # seconds for the rest to confirm a release that a majority has confirmed
 ROUNDING = 0.002  # seconds by which a node's count of milliseconds may be off
-
-
-class Attempt:
-    """The proposals of one claim. The number grows from one to the next, and the id stays."""
-
-    __slots__ = ("dead", "held", "open", "pause", "since", "token", "waiting")
-
-    def __init__(self) -> None:
-        """Start without a proposal."""
-        self.token = 0
-        self.since = 0
-        """The first number. Nodes order their waiters by it, so the longest waiter comes first."""
-        self.open = False
-        """Whether the outcome of the last proposal is unknown. Its number is then sent again."""
-        self.held = self.waiting = self.dead = False
-        self.pause = 0.0
-
-    def packet(self, ask: Ask) -> bytes:
-        """Pack the proposal."""
-        shape = ask.shape
-        form = messages.claim_form(shape.name, shape.ttl)
-        return messages.claim(form, ask.id, self.token, self.since, ask.queue, ask.payload)
-
-
-def attempt(ask: Ask) -> Attempt:
-    """Return the state of a claim's proposals, which is kept in `ask.packed`."""
-    packed = ask.packed
-    if not isinstance(packed, Attempt):
-        packed = ask.packed = Attempt()
-    return packed
 
 
 class Tally(Protocol):
@@ -66,7 +38,7 @@ class Tally(Protocol):
 class Poll(Ballot):
     """The tally of a proposal."""
 
-    __slots__ = ("_name", "_ttl", "blockers", "errors", "lacking", "missing")
+    __slots__ = ("_name", "_ttl", "blockers", "dead", "errors", "lacking", "missing", "others")
 
     def __init__(self, nodes: int, shape: Shape) -> None:
         """Start without answers."""
@@ -78,6 +50,10 @@ class Poll(Ballot):
         """Whether a node lacks the script, and so has done nothing."""
         self.missing: dict[int, bytes] = {}
         """Nodes that are no members, and for each the key of a mark that it lacks."""
+        self.others: dict[int, int] = {}
+        """Nodes that have this claim with another number, and for each that number."""
+        self.dead = False
+        """Whether a node refuses the id, since the claim has been resigned."""
 
     def hear(self, node: int, reply: Any, address: Address) -> None:
         """Count a node's vote on the proposal, or an error in place of one."""
@@ -106,20 +82,26 @@ class Poll(Ballot):
             blocker = Blocker(holder, number(reply[4]), octets(reply[5]))
             self.busy(node, number(reply[1]), holder, left)
             self.blockers[holder] = blocker
+        elif what == b"other":
+            token = self.others[node] = number(reply[3])
+            self.busy(node, number(reply[1]), str(token), max(number(reply[2], -TOP), 0) / 1000)
+        elif what == b"dead":
+            self.dead = True
+            self.refuse(node, 0)
         elif what == b"stranger":
             self.missing[node] = octets(reply[1])
             self.strangers.add(node)
         else:
             raise Malformed("no vote")
 
-    def refused(self, trial: Attempt, verdict: Verdict) -> Standing:
+    def refused(self, trial: Trial, verdict: Verdict) -> Standing:
         """Return the standing of a claim that did not win: who blocks it, and when to try again.
 
         The pauses grow up to a limit. They are random, so that waiters do not all try at the same
         moment (trap 38), and they end soon after the lock may be free.
         """
         leader = self.leader()
-        blocker = None if leader is None else self.blockers[leader]
+        blocker = None if leader is None else self.blockers.get(leader)
         look = random.uniform(0.0, SHUFFLE)  # noqa: S311  # no secret
         if verdict is Verdict.TAKEN:
             trial.pause = min(max(trial.pause * 2, QUICKEST), SLOWEST)
@@ -133,6 +115,13 @@ class Poll(Ballot):
             blocker=blocker,
             recheck=look,
         )
+
+    @property
+    def elsewhere(self) -> int:
+        """Return the number with which a majority has this claim, or 0."""
+        counts = Counter(self.others.values())
+        token, most = counts.most_common(1)[0] if counts else (0, 0)
+        return token if most >= self.quorum else 0
 
     def unreachable(self) -> EngineError:
         """Return the error why no majority answered. A node's refusal is preferred."""

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
-from lockfast.engines.redis.refusals import Refusals
 from lockfast.engines.redis.replies import Malformed, octets, reading
 from lockfast.engines.redis.transport import Address
 from lockfast.engines.redlock import messages
-from lockfast.engines.redlock.attempt import Attempt, Poll, attempt, demoted, granted
+from lockfast.engines.redlock.attempt import Poll, demoted, granted
 from lockfast.engines.redlock.chores import Chores
 from lockfast.engines.redlock.requests import load
 from lockfast.engines.redlock.transport import Answer, Transport
+from lockfast.engines.redlock.trials import Trial, Trials
 from lockfast.errors import EngineRefused
 from lockfast.guarantees import Finding
 from lockfast.port import Ask, Kind, Standing
@@ -50,11 +50,10 @@ class Claiming:
         self._weak = weak
         self._highest = 0
         self._deaf: dict[Address, float] = {}
-        self._channel: str | None = None
         self._told: set[str] = set()
         self._chores = Chores(transport, clock)
         transport.owing = self._chores.owing
-        self._refusals = Refusals(clock)
+        self._trials = Trials(clock)
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Propose a claim to all nodes at once, and again if the number was too low."""
@@ -64,10 +63,7 @@ class Claiming:
                 "readers, because two majorities can count different ones. Use redis:// or "
                 "postgresql:// for semaphores and read/write locks."
             )
-        if self._channel is None:
-            self._channel = messages.PREFIX + ask.id[:22]
-            self._transport.rouse()
-        trial = attempt(ask)
+        trial = self._trials.of(ask)
         number = 0
         while True:
             if trial.dead or self._now() > ask.not_after:
@@ -77,6 +73,10 @@ class Claiming:
             await self._propose(ask, trial, poll, min(deadline, began + messages.UNDER_WAY))
             standing = await self._judge(ask, trial, poll, began)
             number += 1
+            if trial.dead:
+                return None
+            if trial.adopted and trial.open and number < ROUNDS:
+                continue
             if standing.granted or number >= ROUNDS or self._now() >= deadline:
                 break
             if poll.verdict is Verdict.TAKEN or (poll.verdict is Verdict.SPLIT and ask.queue):
@@ -85,9 +85,12 @@ class Claiming:
                 # Several claims compete and none has won. A claim without `queue` must try again,
                 # since its caller would conclude that the lock is held.
                 await self._sleep((standing.recheck or 0.0) * number)
-        return standing if ask.queue or standing.granted else standing._replace(ticket=0)
+        if ask.queue or standing.granted:
+            return standing
+        self._trials.forget(ask)
+        return standing._replace(ticket=0)
 
-    async def _propose(self, ask: Ask, trial: Attempt, poll: Poll, end: float) -> None:
+    async def _propose(self, ask: Ask, trial: Trial, poll: Poll, end: float) -> None:
         self._number(trial)
         nodes, hear_one = self._transport.nodes, poll.hear
 
@@ -102,23 +105,21 @@ class Claiming:
         if poll.lacking:
             await load(self._transport, end)
 
-    def _number(self, trial: Attempt) -> None:
+    def _number(self, trial: Trial) -> None:
         """Choose the number to propose: a new one, or the last one while that may have won."""
         if not trial.open and not trial.held:
             try:
-                trial.token = mint(self._highest, self._clock())
+                self._highest = mint(self._highest, self._clock())
             except OverflowError as error:
                 raise EngineRefused(f"no token is left: {error}") from None
-            self._highest = trial.token
-            trial.since = trial.since or trial.token
-            trial.open = True
+            trial.propose(self._highest)
 
     def _clock(self) -> int:
         """Return the time in microseconds plus the token base, at which new numbers start."""
         return time.time_ns() // 1000 + self._base
 
     async def _judge(
-        self, ask: Ask, trial: Attempt, poll: Poll, began: float, *, told: bool = False
+        self, ask: Ask, trial: Trial, poll: Poll, began: float, *, told: bool = False
     ) -> Standing:
         """Return how a claim stands after a proposal, and withdraw a proposal that did not win.
 
@@ -131,6 +132,7 @@ class Claiming:
         for node, key in poll.missing.items():
             self._meet(node, key)
         verdict = poll.verdict
+        trial.dead = trial.dead or poll.dead
         if trial.dead:  # it was resigned in the meantime, perhaps before its number was chosen
             await self._free(ask, trial, set(range(self._size)), withdrawn=False)
             verdict = Verdict.OUTBID
@@ -145,10 +147,10 @@ class Claiming:
                 return poll.refused(trial, Verdict.OUTBID)
             error = poll.unreachable()
             if isinstance(error, EngineRefused):  # the client takes it that no node has the claim
-                await self._free(ask, trial, poll.loose, withdrawn=True)
+                await self._withdraw(ask, trial, poll)
                 trial.open = trial.held = False
             raise error
-        await self._free(ask, trial, poll.loose, withdrawn=True)
+        await self._withdraw(ask, trial, poll)
         trial.open = trial.held = False
         if verdict is Verdict.STRANGERS:
             raise EngineRefused(
@@ -157,7 +159,22 @@ class Claiming:
                 "lost their data, read the page on Redlock first."
             )
         trial.waiting = ask.queue
+        if poll.elsewhere and poll.elsewhere not in trial.past and not trial.dead:
+            trial.propose(poll.elsewhere, adopted=True)
+            verdict = Verdict.SPLIT
         return poll.refused(trial, Verdict.SPLIT if told else verdict)
+
+    async def _withdraw(self, ask: Ask, trial: Trial, poll: Poll) -> None:
+        """Withdraw a proposal that did not win, and earlier ones that a node still has.
+
+        A number that was adopted stays. The client may have read meanwhile, from the other engine,
+        that it holds by it.
+        """
+        if not trial.adopted:
+            await self._free(ask, trial, poll.loose, withdrawn=True)
+        for node, token in poll.others.items():
+            if token in trial.past:
+                await self._free(ask, trial, {node}, withdrawn=True, token=token)
 
     def _lost(self, node: int) -> None:
         """Have the heart repeat the releases that a node may have missed."""
@@ -178,9 +195,12 @@ class Claiming:
         self._deaf[self._transport.nodes[node]] = self._now() + DEAF
         self._transport.rouse()
 
-    async def _free(self, ask: Ask, trial: Attempt, nodes: set[int], *, withdrawn: bool) -> None:
+    async def _free(
+        self, ask: Ask, trial: Trial, nodes: set[int], *, withdrawn: bool, token: int = 0
+    ) -> None:
         """Withdraw a proposal from nodes that have or may have accepted it. Await no answers."""
         if nodes:
-            packet = messages.resign(ask.shape.name, ask.id, trial.token, withdrawn=withdrawn)
+            token = token or trial.token
+            packet = messages.resign(ask.shape.name, ask.id, token, withdrawn=withdrawn)
             requests = [packet if node in nodes else None for node in range(self._size)]
             await self._transport.scatter(requests, 1, self._now(), None)

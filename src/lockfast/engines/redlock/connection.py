@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from typing import Any, ClassVar
+from typing import Any
 
 import hiredis
 
 from lockfast.engines.redis.connection import PUSH, Connection
 from lockfast.engines.redis.reply_parser import MISSING
 from lockfast.engines.redis.transport import Address
-from lockfast.engines.redlock.messages import RIGHTS
 from lockfast.runtime.base import Clock
 
 OPENING = 0.5  # seconds for opening a connection to a node
@@ -22,8 +21,6 @@ class Line(Connection):
     """A connection that may owe replies: `owed` counts those that are still due."""
 
     __slots__ = ("fd", "opened", "owed", "since", "skipped", "tls")
-
-    rights: ClassVar[str] = RIGHTS
 
     def __init__(
         self, address: Address, tls: ssl.SSLContext | None, deadline: float, clock: Clock
@@ -78,11 +75,12 @@ class Line(Connection):
             else:
                 raise hiredis.ProtocolError("an answer to nothing")
 
-    def _unsubscribed(self, reply: Any) -> None:
+    def _refuses(self, reply: Any) -> bool:
         """Skip a reply that was owed, since late ones may come before the confirmation."""
         if not self.owed:
-            super()._unsubscribed(reply)
+            return super()._refuses(reply)
         self._skip(reply)
+        return False
 
     def _skip(self, reply: Any) -> None:
         self.owed -= 1

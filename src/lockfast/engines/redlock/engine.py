@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from lockfast.engines.one_by_one import singly
-from lockfast.engines.redis.replies import Malformed, claim_id
 from lockfast.engines.redlock import messages
-from lockfast.engines.redlock.attempt import Attempt, Departure, Extension, Poll, attempt
-from lockfast.engines.redlock.claiming import DEAF, Claiming
+from lockfast.engines.redlock.attempt import Departure, Extension, Poll
 from lockfast.engines.redlock.guarantees import probe
 from lockfast.engines.redlock.inspection import highest_of, one_name, one_page, recorded
+from lockfast.engines.redlock.listening import Listening
 from lockfast.engines.redlock.requests import ask_all
-from lockfast.errors import EngineError, EngineRefused
+from lockfast.engines.redlock.trials import Trial
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, Ask, Engine, Page, Standing, Wake
+from lockfast.port import TOMB_MARGIN, Ask, Engine, Page, Standing
 
-CALM = 0.1  # seconds between attempts to subscribe
+REFUSED = messages.UNDER_WAY + TOMB_MARGIN
+"""Seconds for which a node refuses an id after the last moment at which a copy may be sent."""
 
 
-class RedlockEngine(Claiming):
+class RedlockEngine(Listening):
     """The Redlock engine of one client."""
 
     stand_in: Callable[[], Engine]
@@ -39,14 +40,16 @@ class RedlockEngine(Claiming):
     ) -> list[Standing | Exception | None]:
         """Renew the claims that hold and propose those that wait again, all in one round trip."""
         found: list[Standing | Exception | None] = [None] * len(asks)
-        rows: list[tuple[int, Ask, Attempt, Extension | Poll]] = []
+        rows: list[tuple[int, Ask, Trial, Extension | Poll]] = []
         parts: list[bytes] = []
         for i, ask in enumerate(asks):
-            trial, shape = attempt(ask), ask.shape
+            trial, shape = self._trials.get(ask), ask.shape
+            if trial is None or trial.dead:
+                continue
             if trial.held:
                 parts.append(messages.renew(shape.name, ask.id, trial.token, shape.ttl))
                 rows.append((i, ask, trial, Extension(self._size)))
-            elif trial.waiting and not trial.dead:
+            elif trial.waiting:
                 self._number(trial)
                 parts.append(trial.packet(ask))
                 rows.append((i, ask, trial, Poll(self._size, shape)))
@@ -59,117 +62,76 @@ class RedlockEngine(Claiming):
             if isinstance(tally, Extension):
                 found[i] = tally.standing(trial.token, ask.shape.ttl)
                 trial.held = found[i] is not None
+                if not trial.held:
+                    self._trials.forget(ask)
                 continue
             told = ask.id in self._told
             self._told.discard(ask.id)
             try:
-                found[i] = await self._judge(ask, trial, tally, began, told=told)
+                standing = await self._judge(ask, trial, tally, began, told=told)
+                found[i] = None if trial.dead else standing
             except EngineError as error:
                 found[i] = error
         return found
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Release claims on all nodes, also on those that are not known to have them (trap 32)."""
         if not asks:
             return []
         if doubt:
             for ask in asks:
-                attempt(ask).dead = True
-        parts = [messages.resign(ask.shape.name, ask.id, attempt(ask).token) for ask in asks]
-        broken = await self._broken(asks, deadline) if doubt else []
+                self._trials.entomb(ask)
+        now = self._now()
+        numbers = await self._numbers(asks, now, deadline) if doubt else None
+        parts, ttl = [], 0.0
+        for i, ask in enumerate(asks):
+            number = self._number_of(ask) if numbers is None else numbers[i]
+            tomb = max(ask.not_after - now, 0.0) + REFUSED if doubt else 0.0
+            parts.append(messages.resign(ask.shape.name, ask.id, number, tomb=tomb))
+            ttl = max(ttl, ask.shape.ttl, tomb)
         tallies = [Departure(self._size) for _ in asks]
-        until = self._now() + max(ask.shape.ttl for ask in asks)
         try:
             failed = await ask_all(self._transport, tallies, parts, deadline)
         finally:
             # Only now may the heart repeat the releases. If a repeated one reached a node first,
             # this one would find nothing there, which means that the lease was lost.
-            self._chores.released(parts, until)
+            self._chores.released(parts, self._now() + ttl)
         for node in failed:
             self._lost(node)
-        if broken:
-            # After the release, raise the marks to the claim's number, so that every node refuses a
-            # late copy.
-            await ask_all(
-                self._transport, [Departure(self._size) for _ in broken], broken, deadline
-            )
-            self._chores.released(broken, until)
-        for tally in tallies:  # the others are released all the same
-            if not tally.confirmed:
-                raise tally.unconfirmed()
-        for ask in asks:
-            if doubt:
-                trial = attempt(ask)
-                trial.held = trial.waiting = trial.open = False
-            else:
-                ask.packed = None
-        return [tally.removed for tally in tallies]
+        for ask, tally in zip(asks, tallies, strict=True):
+            if tally.confirmed and not doubt:
+                self._trials.forget(ask)
+        return [tally.removed if tally.confirmed else tally.unconfirmed() for tally in tallies]
 
-    async def _broken(self, asks: Sequence[Ask], deadline: float) -> list[bytes]:
-        """Pack requests that raise the marks to the numbers of claims of other clients.
+    def _number_of(self, ask: Ask) -> int:
+        """Return the highest number of a claim that this engine knows."""
+        trial = self._trials.get(ask)
+        return max(ask.ticket, trial.token) if trial is not None else ask.ticket
 
-        A client that breaks a claim does not know its number. Without the number, a node that
-        missed the claim would accept a copy that arrives late.
+    async def _numbers(self, asks: Sequence[Ask], now: float, deadline: float) -> list[int]:
+        """Return the numbers of claims, also of those that other engines have proposed.
+
+        A node that refuses the id does so for a time only. So a resignation also raises the marks
+        to the number, and then every node refuses a late copy, however late it is (trap 47).
         """
-        found = []
-        for ask in asks:
-            if not attempt(ask).token:
-                token = await highest_of(self._transport, ask.shape.name, ask.id, deadline)
-                if token:
-                    found.append(messages.resign(ask.shape.name, ask.id, token))
-        return found
+        numbers = [self._number_of(ask) for ask in asks]
+        trials = map(self._trials.of, asks)
+        unknown = [i for i, trial in enumerate(trials) if not trial.token]
+        if unknown:
+            wanted = [(asks[i].shape.name, asks[i].id) for i in unknown]
+            with suppress(EngineUnavailable):  # then few nodes will confirm the release either
+                half = now + (deadline - now) / 2.0
+                found = await highest_of(self._transport, wanted, half)
+                for i, number in zip(unknown, found, strict=True):
+                    numbers[i] = max(numbers[i], number)
+        return numbers
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send resignations after their claims on the same connections, where that can be done."""
         for ask in asks:
-            self._transport.post(messages.resign(ask.shape.name, ask.id, attempt(ask).token))
-
-    async def listen(self, deadline: float | None) -> list[Wake]:
-        """Do the chores that are due, then wait for messages on one node's channel."""
-        try:
-            due = await self._chores.do(deadline)
-            if due is not None:
-                deadline = due if deadline is None else min(deadline, due)
-            if self._channel is None:
-                await self._transport.pause(deadline)
-                return []
-            pushes = await self._hear(deadline)
-        except EngineError:
-            soon = self._now() + CALM
-            await self._transport.pause(soon if deadline is None else min(deadline, soon))
-            return []
-        if pushes is None:
-            return [EVERYONE]
-        told = set(_ids(pushes))
-        self._told = told
-        return [Wake(ident, granted=False) for ident in told]
-
-    async def _hear(self, deadline: float | None) -> list[bytes] | None:
-        """Listen to the last node that answers, since releases are written to the others first."""
-        assert self._channel is not None  # noqa: S101  # for the type checker
-        now = self._now()
-        willing = [n for n in self._transport.nodes if self._refusals.until(n) is None]
-        if not willing:  # waiters poll meanwhile
-            again = min(self._refusals.until(n) or now for n in self._transport.nodes)
-            await self._transport.pause(again if deadline is None else min(deadline, again))
-            return []
-        nodes = [n for n in willing if self._deaf.get(n, 0.0) < now]
-        node = (nodes or willing)[-1]
-        try:
-            pushes = await self._transport.listen(node, self._channel, deadline)
-        except EngineRefused as error:
-            self._refusals.note(node, self._channel, error)
-            return []
-        except EngineError:
-            self._deaf[node] = now + DEAF
-            raise
-        if pushes is None:
-            self._refusals.accepted(node)
-        return pushes
-
-    def rouse(self) -> None:
-        """Make `listen` return now."""
-        self._transport.rouse()
+            self._transport.post(messages.resign(ask.shape.name, ask.id, self._number_of(ask)))
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims that hold or wait on a majority of the nodes."""
@@ -198,10 +160,3 @@ class RedlockEngine(Claiming):
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.close()
-
-
-def _ids(pushes: Sequence[bytes]) -> Iterator[str]:
-    """Return the ids in messages. Skip what is no id, since others may publish on the channel."""
-    for message in pushes:
-        with suppress(Malformed):
-            yield claim_id(message)

@@ -48,14 +48,20 @@ async def one_name(transport: Transport, name: str, deadline: float) -> Page:
     return Page(_merged(name, every, size), None)
 
 
-async def highest_of(transport: Transport, name: str, ident: str, deadline: float) -> int:
-    """Return the highest number of a claim on any node that answers, or 0 if it is on none."""
-    highest = 0
-    for rows in (await _ask(transport, [name], deadline)).values():
-        with contextlib.suppress(Malformed), reading():
-            for raw, token, *_ in rows[0]:
-                if raw == ident.encode():
-                    highest = max(highest, number(token))
+async def highest_of(
+    transport: Transport, claims: Sequence[tuple[str, str]], deadline: float
+) -> list[int]:
+    """Return the highest number of each claim on any node that answers, or 0 if it is on none.
+
+    `claims`: the name and the id of each.
+    """
+    highest = [0] * len(claims)
+    for rows in (await _ask(transport, [name for name, _ in claims], deadline)).values():
+        for i, (_, ident) in enumerate(claims):
+            with contextlib.suppress(Malformed), reading():
+                for raw, token, *_ in rows[i]:
+                    if raw == ident.encode():
+                        highest[i] = max(highest[i], number(token))
     return highest
 
 

@@ -34,8 +34,8 @@ LOAD = b"".join(
 LOADED = 4
 RIGHTS = (
     "~lockfast:redlock:* &lockfast:redlock:* +hello +client +select +time +info +eval +evalsha "
-    "+script +subscribe +scan +ping +get +mget +set +psetex +setrange +del +exists +pexpire +pttl "
-    "+zadd +zrem +zrangebyscore +zscore +hset +hget +hdel +hlen +publish"
+    "+script +subscribe +unsubscribe +scan +ping +get +mget +set +psetex +setrange +del +exists "
+    "+pexpire +pttl +zadd +zrem +zrangebyscore +zscore +hset +hget +hdel +hlen +publish"
 )
 """The ACL rights that a user needs on every node, for lockfast's commands and its scripts."""
 
@@ -48,7 +48,7 @@ def mark_key(bucket: int) -> str:
 class Keys:
     """The keys of one name, packed. All have one hash tag, in front of the name (trap 37)."""
 
-    __slots__ = ("both", "bucket", "records", "renew", "resign")
+    __slots__ = ("both", "bucket", "entomb", "records", "renew", "resign")
 
     def __init__(self, name: str) -> None:
         """Compute the bucket and pack the keys. The character after the tag is the kind of key."""
@@ -59,6 +59,7 @@ class Keys:
         self.records = bulk(tag + b"?" + raw)
         self.renew = RENEW.packet(5, self.both)
         self.resign = RESIGN.packet(5, self.both)
+        self.entomb = RESIGN.packet(6, self.both)
 
 
 keys = lru_cache(maxsize=16384)(Keys)
@@ -74,15 +75,15 @@ class ClaimForm:
 
     __slots__ = ("more", "record", "start", "waits")
 
-    def __init__(self, name: str, ttl: float) -> None:
-        """Pack these parts."""
+    def __init__(self, name: str, ttl: float, adopted: bool) -> None:  # noqa: FBT001  # a key of the cache
+        """Pack these parts. `adopted`: another engine was the first to propose the number."""
         shape = Shape(name, ttl)
         self.start = CLAIM.packet(6, keys(name).both)
-        self.record = b" - " + head(shape)
+        self.record = (b" A " if adopted else b" - ") + head(shape)
         self.more = 49 + len(self.record)  # bytes of the argument without the payload
         after = b"\r\n" + bulk(_millis(ttl))
         waits = (b"0", _millis(shape.wait_ttl))
-        self.waits = [(b"%b$%d\r\n" % (after, 17 + len(wait)), b" %b\r\n" % wait) for wait in waits]
+        self.waits = [(b"%b$%d\r\n" % (after, 34 + len(wait)), b" %b\r\n" % wait) for wait in waits]
 
 
 claim_form = lru_cache(maxsize=16384)(ClaimForm)
@@ -94,12 +95,13 @@ def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
     ident: str,
     token: int,
     since: int,
+    last: int,
     queue: bool,  # noqa: FBT001  # a value, not a switch
     payload: bytes,
 ) -> bytes:
     """Pack a call of claim.lua."""
     before, after = form.waits[queue]
-    return b"%b$%d\r\n%b %016d%b%b%b%016d%b" % (
+    return b"%b$%d\r\n%b %016d%b%b%b%016d %016d%b" % (
         form.start,
         form.more + len(payload),
         ident.encode(),
@@ -108,6 +110,7 @@ def claim(  # noqa: PLR0913, PLR0917  # the parts of a proposal; a hot path
         payload,
         before,
         since,
+        last,
         after,
     )
 
@@ -122,8 +125,15 @@ _RESIGNED = b" - \r\n" + bulk(b"%d" % MOMENT)
 _WITHDRAWN = b" - \r\n" + bulk(b"0")
 
 
-def resign(name: str, ident: str, token: int, *, withdrawn: bool = False) -> bytes:
-    """Pack a call of resign.lua. `withdrawn`: only withdraw the proposal, and keep waiting."""
+def resign(
+    name: str, ident: str, token: int, *, withdrawn: bool = False, tomb: float = 0.0
+) -> bytes:
+    """Pack a call of resign.lua. `withdrawn`: only withdraw the proposal, and keep waiting. `tomb`:
+    for how many seconds the node refuses the id.
+    """
+    if tomb:
+        end = _RESIGNED + bulk(_millis(tomb))
+        return b"%b$52\r\n%b %016d%b" % (keys(name).entomb, sent(ident), token, end)
     end = _WITHDRAWN if withdrawn else _RESIGNED
     return b"%b$52\r\n%b %016d%b" % (keys(name).resign, sent(ident), token, end)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import hiredis
 
-from lockfast.engines.pushes import patience
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.connection import GRACE
 from lockfast.engines.redis.threads import heard
 from lockfast.engines.redis.transport import FRESH, PING, Address, reason
@@ -228,41 +228,39 @@ class ThreadTransport(Bundles):
                     self.late(index, each)
         return None
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for messages from one node. Also return those that came with replies of others."""
+    async def ear(self, address: Address, deadline: float) -> Line:
+        """Return the heart's connection to a node, on which messages arrive."""
         self._shake_off()
-        messages = None
-        ear = self._hearts.get(address)
-        if ear is None or ear.channel is None:
-            self._subscribe(address, channel, patience(deadline, self._now()))
-        else:
-            messages = await heard(self._hearts, address, self._bell, deadline)
-            for line in self._hearts.values():
-                messages += line.pushes
-                line.pushes = []
+        ear = self._hearts.get(address) or self._line(self._hearts, address, deadline)
+        if isinstance(ear, EngineError):
+            raise ear
+        return ear
+
+    async def change(
+        self, ear: Line, changes: Sequence[Change], deadline: float
+    ) -> list[hiredis.ReplyError | None]:
+        """Change what the heart's connection subscribes to. Return for each None or its error."""
+        try:
+            return ear.change(changes, deadline)
+        except BaseException as error:
+            self._hearts.pop(ear.address, None)
+            ear.sock.close()
+            if isinstance(error, Exception):
+                why = f"Redis at {ear.address}: {reason(error)}"
+                raise EngineUnavailable(why, sent=True) from error
+            raise
+
+    async def listen(self, address: Address, deadline: float | None) -> list[bytes]:
+        """Wait for messages from one node. Also return those that came with replies of others."""
+        messages = await heard(self._hearts, address, self._bell, deadline)
+        for line in self._hearts.values():
+            messages += line.pushes
+            line.pushes = []
         for index, node in enumerate(self.nodes):
             heart = self._hearts.get(node)
             while heart is not None and heart.skipped:
                 self.late(index, heart.skipped.pop(0))
         return messages
-
-    def _subscribe(self, address: Address, channel: str, deadline: float) -> None:
-        line = self._hearts.get(address) or self._line(self._hearts, address, deadline)
-        if isinstance(line, EngineError):
-            raise line
-        try:
-            line.subscribe(channel, deadline)
-        except EngineError:  # the node has answered, so no reply to this is due
-            raise
-        except BaseException as error:
-            del self._hearts[address]
-            line.sock.close()
-            if isinstance(error, Exception):
-                why = f"Redis at {address}: {reason(error)}"
-                raise EngineUnavailable(why, sent=True) from error
-            raise
 
     def post(self, request: bytes) -> None:
         """Do nothing. The heart will send the request."""

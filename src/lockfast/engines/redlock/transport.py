@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import hiredis
+
+from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.transport import Address, Login
 from lockfast.engines.redlock import messages
 from lockfast.errors import EngineError
@@ -64,10 +67,20 @@ class Transport(Protocol):
         Without `hear`, return without waiting for replies.
         """
 
-    async def listen(
-        self, address: Address, channel: str, deadline: float | None
-    ) -> list[bytes] | None:
-        """Wait for messages on a channel. Return None if this call has just subscribed to it."""
+    async def ear(self, address: Address, deadline: float) -> Any:
+        """Return the heart's connection to a node, on which messages arrive. Connect if needed.
+        A new connection has subscribed to nothing.
+        """
+        ...
+
+    async def change(
+        self, ear: Any, changes: Sequence[Change], deadline: float
+    ) -> list[hiredis.ReplyError | None]:
+        """Send commands to an ear together. Return for each None, or the error that refused it."""
+        ...
+
+    async def listen(self, address: Address, deadline: float | None) -> list[bytes]:
+        """Wait for messages on the ear of a node, or for `rouse`."""
         ...
 
     async def pause(self, deadline: float | None) -> None:
