@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 from importlib.resources import files
 
-import psycopg
+from lockfast.engines import missing
+
+try:
+    import psycopg
+except ImportError as error:  # for who imports `install`, before `connect` has said it
+    raise missing(error, "postgresql", "postgres") from error
 
 from lockfast.engines.options import base_of
 from lockfast.engines.postgres.aio import AioTransport

@@ -57,7 +57,10 @@ class Link:
     def __init__(self, conninfo: str, where: str) -> None:
         """Start to connect. `where` names the server in messages."""
         self.where = where
-        self.channel: str | None = None
+        self.listens = False
+        """Whether it listens for all clients that were heard when it began to."""
+        self.missing: list[str] | None = None
+        """Those of them for which it does not listen yet. None: it has not begun to."""
         self.pooled = False
         """Whether a pooler between us and the server shares its connections among clients."""
         self.micros = 0

@@ -12,9 +12,10 @@ from lockfast.engines.postgres.pushes import Pushes
 from lockfast.engines.postgres.transport import UNITS, Transport
 from lockfast.engines.pushes import CALM, before
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.sql import singly
 from lockfast.errors import EngineError
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Engine, Page, Standing, Wake
+from lockfast.port import CLIENT, EVERYONE, TOMB_MARGIN, Ask, Engine, Page, Standing, Wake
 from lockfast.runtime.base import Clock
 
 GLANCE = 0.5  # seconds between reads of the waiters' standings, where no notifications arrive
@@ -36,12 +37,11 @@ class PostgresEngine:
         self._now = clock
         self._base = base
         self._pushes = Pushes()
-        self._channel: str | None = None
         self._waiting = 0.0  # the time until which a claim of ours may wait
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and report its standing, in one round trip."""
-        clock = await self._begin(ask, deadline)
+        clock = await self._clock(deadline)
         sql = messages.claim(ask, clock.latest(ask), self._base, self._pushes.word(ask.id))
         micros, found = await self._transport.call(sql, deadline, partial(replies.claimed, ask=ask))
         self._claimed(micros, found, ask)
@@ -55,7 +55,7 @@ class PostgresEngine:
         """Append several claims: one call, one transaction."""
         if not asks:
             return []
-        clock = await self._begin(asks[0], deadline)
+        clock = await self._clock(deadline)
         lates = [clock.latest(ask) for ask in asks]
         words = [self._pushes.word(ask.id) for ask in asks]
         sql = messages.claim_all(asks, lates, self._base, words)
@@ -63,13 +63,6 @@ class PostgresEngine:
         for ask, (micros, found) in zip(asks, answers, strict=True):
             self._claimed(micros, found, ask)
         return [found for _, found in answers]
-
-    async def _begin(self, ask: Ask, deadline: float) -> ServerClock:
-        """Return the server's clock. At the first claim, also make the heart listen for pushes."""
-        if self._channel is None:
-            self._channel = f"lockfast_{ask.id[:22]}"
-            self._transport.bell.ring()
-        return await self._clock(deadline)
 
     def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
         if found is None:
@@ -105,10 +98,14 @@ class PostgresEngine:
                 self._wait(ask)
         return [standing for _, standing in answers]
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove claims for good, in one transaction. Then notify the waiters that it lets in."""
-        if not asks:
-            return []
+        resign = partial(self._resign, deadline=deadline, doubt=doubt)
+        return await singly.resigned(resign, asks, deadline, self._now) if asks else []
+
+    async def _resign(self, asks: Sequence[Ask], *, deadline: float, doubt: bool) -> list[bool]:
         untils = None
         if doubt:
             clock = await self._clock(deadline)
@@ -124,25 +121,34 @@ class PostgresEngine:
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing. No statement can follow a claim under way, so the heart resigns it later."""
 
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the wakes of a client. `listen` subscribes."""
+        self._transport.hearing.hear(client, on=on)
+        self._transport.bell.ring()
+
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Wait for notifications on the heart's connection. Connect again if it was lost.
 
         No notifications come through a pooler. There, while a claim of ours waits, return
         `EVERYONE` every half second.
         """
+        transport = self._transport
         try:
-            if self._channel is None:
-                await self._transport.bell.wait(deadline)
+            if not (transport.hearing or transport.hearing.changed):
+                await transport.bell.wait(deadline)
                 return []
-            if self._transport.deaf and self._waiting > self._now():
+            if transport.deaf and self._waiting > self._now():
                 soon = self._now() + GLANCE
-                await self._transport.bell.wait(before(deadline, soon))
+                await transport.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
-            pushes = await self._transport.listen(self._channel, deadline)
+            wakes = await transport.subscribe(deadline)
+            if wakes:
+                return wakes
+            notes = await transport.notified(deadline)
         except EngineError:
-            await self._transport.bell.wait(before(deadline, self._now() + CALM))
+            await transport.bell.wait(before(deadline, self._now() + CALM))
             return []
-        return [EVERYONE] if pushes is None else self._pushes.read(pushes)
+        return [wake for wake in self._pushes.read(notes) if wake.id[:CLIENT] in transport.hearing]
 
     def rouse(self) -> None:
         """Make `listen` return now."""

@@ -6,7 +6,7 @@ quote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from lockfast.engines.sql import pages
@@ -85,6 +85,16 @@ def tell(notes: Sequence[str]) -> bytes:
         "SET LOCAL synchronous_commit = off; SELECT pg_catalog.pg_notify(n.channel, n.note) "
         # With several arrays, `unnest` is syntax, which always means PostgreSQL's own.
         f"FROM unnest({channels}::pg_catalog.text[], {texts}::pg_catalog.text[]) n(channel, note)"
+    ).encode()
+
+
+def listen(clients: Mapping[str, bool]) -> bytes:
+    """Return the statements that begin or end to listen for the notifications of clients."""
+    return "; ".join(
+        [
+            f"{'LISTEN' if on else 'UNLISTEN'} lockfast_{_checked(client)}"
+            for client, on in clients.items()
+        ]
     ).encode()
 
 

@@ -8,18 +8,23 @@ from functools import partial
 from typing import TypeVar
 
 from lockfast.engines.hosts import is_name
+from lockfast.engines.postgres import messages
 from lockfast.engines.postgres.connection import Link, Row
 from lockfast.engines.postgres.url import Address, Place
 from lockfast.engines.pushes import patience
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.sql.hearing import Hearing
 from lockfast.engines.sql.steps import Socket
-from lockfast.errors import EngineUnavailable
+from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.port import EVERYONE, Wake, everyone_of
 from lockfast.runtime.base import Bell, Clock, Crowded, Turns
 
 Reply = TypeVar("Reply")
 UNITS = 10**6  # in a second: the server's times are in µs
 IO = 5.0  # seconds after which an attempt to connect is given up
 GRACE = 0.05  # seconds for work that remains when a deadline is over
+CHUNK = 256
+"""Clients that one statement begins to listen for: the server compares each with all before it."""
 
 
 class Transport(ABC):
@@ -32,6 +37,7 @@ class Transport(ABC):
         how many callers have a connection at once.
         """
         self.bell = bell
+        self.hearing = Hearing()
         self._turns = turns
         self.clock: ServerClock | None = None
         """Estimates the server's clock, never ahead of it; None before the first connection."""
@@ -132,7 +138,9 @@ class Transport(ABC):
             places = await self._places(host, port, known, until)
             if not places:
                 where = address.shown(host, port)
-                found.append(f"no address of PostgreSQL at {where}")
+                found.append(
+                    f"the host of PostgreSQL at {where} has no address: its name cannot be resolved"
+                )
             for nth, place in enumerate(places):
                 share = self._share(until, len(places) - nth)
                 try:
@@ -190,16 +198,47 @@ class Transport(ABC):
         self.deaf = ear.pooled  # `listen` may name a pooler too, by mistake
         return ear
 
-    async def listen(self, channel: str, deadline: float | None) -> list[bytes] | None:
-        """Wait for notifications and return them. None: they begin now, or cannot arrive."""
+    async def subscribe(self, deadline: float | None) -> list[Wake]:
+        """Listen for the clients that are heard, and for no others. Return wakes for those whose
+        notifications begin now, or cannot arrive.
+
+        A statement begins to listen for CHUNK clients at most. With many more of them, a renewal
+        may come in between, and the next call goes on.
+        """
+        ear, hearing = self._ear, self.hearing
+        if ear is not None and ear.listens and not hearing.changed:
+            return []
+        soon = patience(deadline, self._now())
+        ear = ear or await self._open_ear(soon)
+        if ear.listens:
+            return await self._change(hearing.take(CHUNK), soon)
+        if ear.missing is None:
+            ear.missing = hearing.every()
+        while some := ear.missing[:CHUNK]:
+            await self._tune(dict.fromkeys(some, True), soon)
+            del ear.missing[:CHUNK]
+            if ear.missing and self._now() >= soon:
+                return []
+        ear.listens = True
+        return [EVERYONE]
+
+    async def _change(self, changes: dict[str, bool], deadline: float) -> list[Wake]:
+        try:
+            await self._tune(changes, deadline)
+        except EngineError:
+            self.hearing.put_back(changes)
+            raise
+        return [everyone_of(client) for client, on in changes.items() if on]
+
+    async def _tune(self, clients: dict[str, bool], deadline: float) -> None:
+        if not self.deaf:
+            await self.call(messages.listen(clients), deadline, len, heart=True)
+
+    async def notified(self, deadline: float | None) -> list[bytes]:
+        """Wait for notifications and return them."""
         ear = self._ear
-        if ear is None or ear.channel is None:
-            soon = patience(deadline, self._now())
-            ear = ear or await self._open_ear(soon)
-            if not self.deaf:
-                await self.call(b"LISTEN " + channel.encode(), soon, len, heart=True)
-            ear.channel = channel
-            return None
+        if ear is None or not ear.listens:  # there is more to subscribe to
+            return []
         pushes = ear.pushes()
         if not pushes:
             try:
