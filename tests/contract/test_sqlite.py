@@ -18,6 +18,9 @@ from lockfast.testing import (
     PortContract,
     ProcessContract,
     QueueShapeContract,
+    ReplicaContract,
+    ReplicaMachineContract,
+    ReplicaQueueContract,
     ShapeContract,
 )
 from tests.contract.benches import SqliteBench, SqliteMovedBench
@@ -46,11 +49,19 @@ class TestPort(ByAMovedClock, PortContract):
     pass
 
 
+class TestReplicas(ByAMovedClock, ReplicaContract, ReplicaQueueContract):
+    pass
+
+
 class TestClock(ByAMovedClock, ClockContract):
     pass
 
 
 class TestMachine(ByAMovedClock, MachineContract):
+    pass
+
+
+class TestReplicaMachine(ByAMovedClock, ReplicaMachineContract):
     pass
 
 

@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from lockfast.engines.sqlite.listener import SHORTEST, TROUBLE, Listener, notify
-from lockfast.port import EVERYONE, Ask, Shape, Standing, Wake
+from lockfast.port import CLIENT, EVERYONE, Ask, Shape, Standing, Wake, everyone_of
 
 WAITS = Standing(5, granted=False, left=10.0)
 HOLDS = Standing(5, granted=True, left=10.0)
@@ -50,8 +50,9 @@ def made() -> tuple[Listener, Any, Bell, Ask]:
     bell = Bell()
     listener = bell.listener = Listener(bell, lambda: 100.0)
     ask = Ask(secrets.token_hex(16), Shape("x", 30.0), queue=True, not_after=110.0, payload=b"")
-    listener.claimed(ask)
-    assert listener.take() == [EVERYONE]
+    listener.hear(ask.id[:CLIENT], on=True)
+    assert listener.take() == [EVERYONE, everyone_of(ask.id[:CLIENT])]
+    bell.rung.clear()
     return listener, Store(), bell, ask
 
 

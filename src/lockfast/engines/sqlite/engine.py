@@ -35,7 +35,6 @@ class SqliteEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append a claim and report its standing, in one transaction."""
-        self._listener.claimed(ask)
         deadline = min(deadline, _patience(ask))
         found = await self._transport.run(partial(self._claim, ask, deadline), deadline)
         if isinstance(found, Exception):
@@ -54,7 +53,6 @@ class SqliteEngine:
         """Append several claims in one transaction."""
         if not asks:
             return []
-        self._listener.claimed(asks[0])
         deadline = min(deadline, *map(_patience, asks))
 
         def work(transaction: Transaction) -> list[Claimed]:
@@ -89,7 +87,9 @@ class SqliteEngine:
             self._listener.answered(ask, each)
         return [*found]
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove claims for good, in one transaction, and grant the waiters that now fit.
 
         If a signal handler or a finalizer has interrupted a transaction, the claims are removed
@@ -98,8 +98,8 @@ class SqliteEngine:
         if not asks:
             return []
 
-        def work(transaction: Transaction) -> list[bool]:
-            return self._claims.resign(transaction, asks, doubt=doubt)
+        def work(transaction: Transaction) -> list[bool | Exception]:
+            return [*self._claims.resign(transaction, asks, doubt=doubt)]
 
         for ask in asks:
             self._listener.resigned(ask)
@@ -116,6 +116,10 @@ class SqliteEngine:
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing: the heart resigns the claims afterwards."""
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the wakes of a client."""
+        self._listener.hear(client, on=on)
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Wait for grants. While a claim waits, look for them every few milliseconds."""
@@ -154,6 +158,7 @@ class SqliteEngine:
 
     async def close(self) -> None:
         """Close the connection."""
+        self._listener.leave()
         await self._transport.close()
 
 

@@ -1,8 +1,8 @@
-"""The waiting claims of one client, and the grants that its heart has not received yet.
+"""The waiting claims of an engine, and the grants that its heart has not received yet.
 
-There is no server that could send a message. While a claim of this client waits, the client asks
+There is no server that could send a message. While a claim of this engine waits, the engine asks
 every few milliseconds whether another process has written to the database. Only if one has, it
-reads which of its own claims were granted.
+reads which claims of the clients that it hears were granted.
 """
 
 from __future__ import annotations
@@ -13,41 +13,45 @@ from collections.abc import Iterable
 
 from lockfast.engines.sqlite.store import Store
 from lockfast.engines.sqlite.transaction import Transaction
-from lockfast.port import EVERYONE, Ask, Standing, Wake
+from lockfast.port import CLIENT, EVERYONE, Ask, Standing, Wake, everyone_of
 from lockfast.runtime.base import Bell, Clock
 
 SHORTEST, LONGEST = 0.001, 0.01  # seconds between two looks
 TROUBLE = 0.1  # the same after a look that failed
 SLOWER = 1.1  # the factor by which the time between looks grows while nothing is written
-CLIENT = 22  # digits of an id that name the client
-WOKEN = """SELECT id, woken FROM claim INDEXED BY claim_woken
- WHERE id >= ? AND id < ? AND woken IS NOT NULL"""
+EVERY = """SELECT id, woken FROM claim INDEXED BY claim_woken
+ WHERE woken IS NOT NULL"""
+WOKEN = f"{EVERY} AND id >= ? AND id < ?"
 
-_listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
-"""The listeners of this process, by the client's part of their ids."""
+_listeners: dict[str, dict[int, weakref.ref[Listener]]] = {}
+"""The listeners of this process, by the client's part of their ids. Any thread may change it, by
+single operations, which are atomic."""
 
 
 def notify(wakes: Iterable[Wake]) -> None:
-    """Pass grants on to the clients of this process. Those of other processes look by themselves.
+    """Pass grants on to the engines of this process. Those of other processes look by themselves.
 
     A connection does not see its own commits as changes, so this is also how a client hears of
     grants that its own operations have caused.
     """
     for wake in wakes:
-        listener = _listeners.get(wake.id[:CLIENT])
-        if listener is not None:
+        for listener in _of(_listeners.get(wake.id[:CLIENT], {})):
             listener.push(wake)
 
 
+def _of(listeners: dict[int, weakref.ref[Listener]]) -> list[Listener]:
+    return [found for each in list(listeners.values()) if (found := each()) is not None]
+
+
 class Listener:
-    """The wakes of one client. Only the heart takes them, and any thread may add some."""
+    """The wakes of one engine. Only the heart takes them, and any thread may add some."""
 
     def __init__(self, bell: Bell, now: Clock) -> None:
         """Start with `EVERYONE` as the first push, as the port demands."""
         self.bell = bell
         self._roused = False
         self._now = now
-        self._client = ""
+        self._heard: dict[str, None] = {}
         self._pushes = deque([EVERYONE])
         self._waiting: dict[str, float] = {}
         """The claims that wait, and until when each of them lives without a renewal."""
@@ -56,11 +60,33 @@ class Listener:
         self._version: tuple[int, int] | None = None
         self._pause = SHORTEST
 
-    def claimed(self, ask: Ask) -> None:
-        """Listen for the client of a claim from now on."""
-        if not self._client:
-            self._client = ask.id[:CLIENT]
-            _listeners[self._client] = self
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the grants of a client. From any thread."""
+        if on:
+            self._heard[client] = None
+            self._join(client)
+            return
+        self._heard.pop(client, None)
+        for told in [each for each in list(self._told) if each.startswith(client)]:
+            self._told.discard(told)
+        # What is left goes in again: another listener may come while this one leaves.
+        rest = _listeners.pop(client, {})
+        rest.pop(id(self), None)
+        for listener in _of(rest):
+            listener._join(client)  # noqa: SLF001  # another one of this class
+
+    def _join(self, client: str) -> None:
+        while True:
+            listeners = _listeners.setdefault(client, {})
+            listeners[id(self)] = weakref.ref(self)
+            if _listeners.get(client) is listeners:  # else one that left has taken them out
+                break
+        self.push(everyone_of(client))
+
+    def leave(self) -> None:
+        """Stop receiving the grants of all clients."""
+        for client in list(self._heard):
+            self.hear(client, on=False)
 
     def answered(self, ask: Ask, found: object) -> None:
         """Note whether a claim waits, from the reply to a claim or a renewal."""
@@ -71,11 +97,12 @@ class Listener:
                 self._pause = SHORTEST
                 self.bell.ring()
         elif not isinstance(found, Exception):
-            self._waiting.pop(ask.id, None)
+            self.resigned(ask)
 
     def resigned(self, ask: Ask) -> None:
-        """Forget a claim that was resigned."""
+        """Forget a claim that was resigned, or that does not wait."""
         self._waiting.pop(ask.id, None)
+        self._told.discard(ask.id)
 
     def push(self, wake: Wake) -> None:
         """Add a grant, and wake the heart. From any thread."""
@@ -118,17 +145,27 @@ class Listener:
         return bool(self._pushes)
 
     def _read(self, transaction: Transaction) -> list[Wake]:
-        rows = transaction.all(WOKEN, self._client, f"{self._client}~")
-        return [Wake(str(id_), granted=True, floor=int(floor)) for id_, floor in rows]
+        heard = list(self._heard)
+        if len(heard) == 1:
+            rows = transaction.all(WOKEN, heard[0], f"{heard[0]}~")
+        else:  # few claims are granted and not renewed yet, so one look is less than one for each
+            rows = transaction.all(EVERY)
+        return [
+            Wake(found, granted=True, floor=int(floor))
+            for id_, floor in rows
+            if (found := str(id_))[:CLIENT] in self._heard
+        ]
 
     def take(self) -> list[Wake]:
         """Return the pushes that the heart has not got yet."""
         taken: list[Wake] = []
         while self._pushes:
             wake = self._pushes.popleft()
+            if wake.id and wake.id[:CLIENT] not in self._heard:
+                continue
             if wake.id not in self._told:
                 taken.append(wake)
                 self._waiting.pop(wake.id, None)
-                if wake.id:
+                if len(wake.id) > CLIENT:
                     self._told.add(wake.id)
         return taken
