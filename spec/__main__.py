@@ -15,12 +15,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
     parser.add_argument("names", nargs="*", help="beginnings of configurations; without any, all")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (2)")
+    parser.add_argument("--large", action="store_true", help="also those that take minutes")
     parser.add_argument("--trace", action="store_true", help="show what TLC says: counterexamples")
     asked = parser.parse_args()
     chosen = [
         each
         for each in configurations()
         if not asked.names or each.path.stem.startswith(tuple(asked.names))
+        if asked.large or not each.large
     ]
     if not chosen:
         parser.error("no configuration begins like that")

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 HOLDS = "holds"
 JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g")  # most runs take a second
 PATIENCE = 300.0  # seconds
+LARGE, LARGE_PATIENCE = "-large", 3600.0  # the end of the name of a configuration, and seconds
 _VIOLATED = re.compile(r"^Error: (?:Invariant|Action property) (\w+) is violated", re.MULTILINE)
 _STATES = re.compile(r"([\d,]+) distinct states found")
 
@@ -25,6 +26,11 @@ class Configuration(NamedTuple):
     model: str
     name: str
     expected: str
+
+    @property
+    def large(self) -> bool:
+        """Whether it takes minutes, and is checked only if it is asked for."""
+        return self.path.stem.endswith(LARGE)
 
     @classmethod
     def read(cls, path: Path) -> Configuration:
@@ -71,7 +77,7 @@ def check(configuration: Configuration) -> Found:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=HERE,  # TLC finds no configuration by an absolute path
-            timeout=PATIENCE,
+            timeout=LARGE_PATIENCE if configuration.large else PATIENCE,
             check=False,
         )
     counts = _STATES.findall(run.stdout)

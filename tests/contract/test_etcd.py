@@ -21,6 +21,8 @@ from lockfast.testing import (
     QueueShapeContract,
     RecordContract,
     RenewContract,
+    ReplicaContract,
+    ReplicaQueueContract,
     ResignContract,
     ShapeContract,
     SharingContract,
@@ -52,6 +54,10 @@ class TestPort(
     NamingContract,
     RecordContract,
 ):
+    pass
+
+
+class TestReplicas(ReplicaContract, ReplicaQueueContract):
     pass
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import lockfast
 from lockfast.core.validity import State
-from lockfast.engines.etcd.messages import DELETE, TXN
+from lockfast.engines.etcd.messages import TXN
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.testing import MODES, CrowdContract, Stage, WakeContract
 from lockfast.testing.harness.verbs import AnyClient, acquire, queue, release, try_acquire
@@ -299,7 +299,7 @@ def test_a_claim_that_is_being_ended_is_not_renewed_meanwhile(stage: Stage) -> N
         met: list[object] = []
 
         async def slowly(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
-            if method == DELETE and not met:
+            if method == TXN and not met:  # it deletes what is over before it claims
                 met.append("the deletion")
                 met.append(await actor.renew(late))
             said: bytes = await call(method, *args, **kwargs)

@@ -361,7 +361,7 @@ def test_a_claim_that_ends_while_it_is_moved_to_its_lease_is_not_granted(
                 await breaker.resign(asked)
             else:
                 own = engine._own  # what `prune` does before it sends the deletion
-                own._over[asked.id], own.soonest = own.get(asked.id).key, 0.0
+                own._over[asked.id], own.soonest = own.get(asked.id).over(), 0.0
                 own.drop(asked.id)
             return await outlasting(*args)
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lockfast.engines.etcd import claim_transaction, keys
+from lockfast.engines.etcd.adoption import Adoption, Moved
 from lockfast.engines.etcd.claiming import Attempt
+from lockfast.engines.etcd.failures import another
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, find, found, inner, rows, txn
 from lockfast.engines.etcd.own_claims import OwnClaims
@@ -25,23 +27,25 @@ from lockfast.engines.etcd.session import Session
 from lockfast.engines.etcd.sessions import Sessions
 from lockfast.engines.etcd.settling import Entered, settle
 from lockfast.engines.etcd.snapshot import read_queues
-from lockfast.errors import EngineError, EngineRefused, EngineUnavailable, KindMismatch
+from lockfast.errors import EngineError, EngineRefused, KindMismatch
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
+ROUNDS = 4  # after which a claim that was not put is made alone, which also reads its tombstone
 Said = Standing | Exception | None
 
 
 class Trial:
     """One claim of a batch, and what the rounds so far have shown about it."""
 
-    __slots__ = ("attempt", "beside", "holder", "queued", "waiter")
+    __slots__ = ("attempt", "beside", "holder", "queued", "rounds", "waiter")
 
     def __init__(self, attempt: Attempt) -> None:
         """Nothing is known yet."""
         self.attempt = attempt
         self.queued = False
         """Whether its name was taken, so that it needs a lease for waiters."""
+        self.rounds = 0
         self.beside = 0
         """The revision of a queue in which there is room for it; 0: none was read."""
         self.holder: Session
@@ -49,13 +53,13 @@ class Trial:
 
     def request(self) -> bytes:
         """Return the claim as an operation of the transaction of a round."""
-        ask, form = self.attempt.ask, self.attempt.form
+        ask, form, payload = self.attempt.ask, self.attempt.form, self.attempt.payload
         if self.beside:
             return inner(
-                claim_transaction.squeeze(form, ask.id, ask.payload, self.holder, b"", self.beside)
+                claim_transaction.squeeze(form, ask.id, payload, self.holder, b"", self.beside)
             )
         return claim_transaction.part_of_batch(
-            form, ask.id.encode(), ask.payload, self.holder, self.waiter, queue=ask.queue
+            form, ask.id.encode(), payload, self.holder, self.waiter, queue=ask.queue
         )
 
 
@@ -74,6 +78,7 @@ class ClaimBatch:
     ) -> None:
         """Prepare the claims, at most `MOST`. `now`: just before anything is sent."""
         self._left = {attempt.ask.id: Trial(attempt) for attempt in attempts}
+        self._asks = [trial.attempt.ask for trial in self._left.values()]
         self._sessions = sessions
         self._own = own
         self._sender = sender
@@ -82,6 +87,7 @@ class ClaimBatch:
         self._deadline = deadline
         self._said: dict[str, Said] = {}
         self._entered: list[Entered] = []
+        self._moved: list[Moved] = []
 
     async def make(self) -> dict[str, Said]:
         """Make the claims, and return what became of each, by id.
@@ -94,6 +100,7 @@ class ClaimBatch:
             await self._round(list(self._left.values()))
         while self._left:
             await self._open()
+            await self._singly([each for each in self._left.values() if each.rounds >= ROUNDS])
             trials = list(self._left.values())
             try:
                 await self._round(trials)
@@ -107,10 +114,13 @@ class ClaimBatch:
             strict=True,
         ):
             self._said[mine.id] = said
-        # Resigned while the reply was on its way: the resignation did not find them here.
-        for id_ in [id_ for id_ in self._said if self._own.dead(id_)]:
-            self._places.gone([id_])
-            self._said[id_] = None
+        if self._moved:
+            rest = (self._own, self._places, self._now, self._deadline)
+            self._said |= await Adoption(self._moved, *rest).make()
+        # Resigned or ended while the reply was on its way: that did not find them here.
+        for ask in [ask for ask in self._asks if self._own.dead(ask)]:
+            self._places.gone([ask.id])
+            self._said[ask.id] = None
         return self._said
 
     def fail(self, error: EngineError) -> dict[str, Said]:
@@ -151,6 +161,8 @@ class ClaimBatch:
     async def _round(self, trials: Sequence[Trial]) -> None:
         """Send the claims, and read what came of each."""
         asks = [trial.attempt.ask for trial in trials]
+        for trial in trials:
+            trial.rounds += 1
         sent, reply = await self._sender.send_all(asks, self._write, self._deadline)
         gone = {ask.id for ask in asks}.difference(ask.id for ask in sent)
         for id_ in gone:  # resigned, or too late: they were not sent
@@ -262,10 +274,13 @@ class ClaimBatch:
             except (EngineError, KindMismatch) as error:
                 self._answer(attempt.ask.id, error)
 
-    def _take(self, id_: str, said: Standing | Entered | None) -> None:
+    def _take(self, id_: str, said: Standing | Entered | Moved | None) -> None:
         if isinstance(said, Entered):
             self._left.pop(id_)
             self._entered.append(said)
+        elif isinstance(said, Moved):
+            self._left.pop(id_)
+            self._moved.append(said)
         else:
             self._answer(id_, said)
 
@@ -273,13 +288,7 @@ class ClaimBatch:
         """End claims with an error, each with one of its own: several callers raise them."""
         for trial in trials:
             if trial.attempt.ask.id in self._left:
-                own: EngineError = (
-                    EngineUnavailable(error.message, sent=error.sent)
-                    if isinstance(error, EngineUnavailable)
-                    else EngineRefused(error.message)
-                )
-                own.__cause__ = error
-                self._answer(trial.attempt.ask.id, own)
+                self._answer(trial.attempt.ask.id, another(error))
 
     def _answer(self, id_: str, said: Said) -> None:
         self._left.pop(id_, None)

@@ -35,6 +35,7 @@ from lockfast.engines.etcd.session import Session, seconds
 from lockfast.port import Kind, Shape
 
 SAMPLE = b"\0" * 32  # stands for an id: an encoded name has no such bytes
+_UNBURIED = compare(CREATE, EQUAL, 0, keys.TOMBS + SAMPLE).split(SAMPLE)
 
 
 class Form:
@@ -120,11 +121,13 @@ def _claim(  # noqa: PLR0913, PLR0917  # see `claim`
     """Return the same transaction, without the conditions on the holder's gate and the base."""
     value = form.head + payload
     entry = form.put + id_ + b"\x12" + varint(len(value)) + value
-    request = form.empty + text(2, text(2, entry + holder.on))
+    before, after = _UNBURIED
+    unburied = before + id_ + after
+    request = form.empty + unburied + text(2, text(2, entry + holder.on))
     if waiter is None:
         return request
     before, after = form.absent
-    conditions = waiters_gate + form.alike + before + id_ + after
+    conditions = waiters_gate + form.alike + unburied + before + id_ + after
     return request + text(3, inner(conditions + text(2, text(2, entry + waiter.on)) + form.looks))
 
 
@@ -138,17 +141,18 @@ def part_of_batch(  # noqa: PLR0913  # see `claim`
     return inner(request if queue else request + text(3, form.queue))
 
 
-def learn(form: Form, holder: Session, waiter: Session | None) -> list[bytes]:
-    """Return the reads that show why a claim was not put: queue, base and gates."""
+def learn(form: Form, id_: bytes, holder: Session, waiter: Session | None) -> list[bytes]:
+    """Return the reads that show why a claim was not put: tombstone, queue, base and gates."""
     gate = (waiter or holder).gate_key
-    return [form.queue, find(keys.BASE), find(holder.gate_key), find(gate)]
+    tomb = find(keys.TOMBS + id_)
+    return [tomb, form.queue, find(keys.BASE), find(holder.gate_key), find(gate)]
 
 
 def attempt(form: Form, id_: bytes, payload: bytes, holder: Session, same_base: bytes) -> bytes:
     """Return the transaction for a claim without waiting. Often the name is taken, so if the claim
     is not put, the same transaction reads why.
     """
-    reads = learn(form, holder, None)
+    reads = learn(form, id_, holder, None)
     request = claim(form, id_, payload, holder, None, same_base)
     return request + b"".join(text(3, each) for each in reads)
 
@@ -161,6 +165,7 @@ def squeeze(  # noqa: PLR0913, PLR0917  # see `claim`
     """
     key = form.key(id_)
     conditions += compare(CREATE, EQUAL, 0, key)
+    conditions += compare(CREATE, EQUAL, 0, keys.TOMBS + id_.encode())
     conditions += compare(MOD, LESS, revision + 1, form.prefix, form.end)
     return txn(conditions, [put(key, form.head + payload, holder.lease), form.queue], [])
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lockfast.core import record
 from lockfast.engines.etcd import claim_transaction, keys
+from lockfast.engines.etcd.adoption import Adoption, Moved, passed
 from lockfast.engines.etcd.claim_transaction import Claimed, Form
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import Done, done, found, rows, txn
-from lockfast.engines.etcd.own_claim import OwnClaim
+from lockfast.engines.etcd.own_claim import Over, OwnClaim
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.protobuf import Malformed
 from lockfast.engines.etcd.queues import Places
@@ -26,7 +28,7 @@ class Attempt:
 
     __slots__ = (
         *("_base", "_deadline", "_now", "_own", "_places", "_sender", "_sessions"),
-        *("ask", "form"),
+        *("ask", "form", "payload"),
     )
 
     def __init__(  # noqa: PLR0913, PLR0917  # a hot path: no bundle
@@ -44,6 +46,7 @@ class Attempt:
         """Prepare a claim. `now`: just before anything is sent."""
         self.ask = ask
         self.form = form
+        self.payload = record.with_epoch(ask.epoch, ask.payload)
         self._sessions = sessions
         self._own = own
         self._sender = sender
@@ -76,7 +79,7 @@ class Attempt:
                 return None
             if isinstance(said, Claimed):
                 return await self._settled(await self.entered(said, holder, waiter))
-            queue, at = self._learn(said, holder, waiter)
+            queue, at = said
             if self.is_in(queue):
                 return await self._settled(await self.found(queue, at))
             if holder.dead:
@@ -98,16 +101,16 @@ class Attempt:
         ticket = revision + self._base
         return Standing(ticket, granted=True, left=mine.until - self._now, floor=ticket)
 
-    async def _put(self, holder: Session, waiter: Session | None) -> Claimed | Done | None:
-        """Send the claim. Return how it was put, or else a read that shows why it was not. None:
-        the claim is dead, and was not sent.
-        """
+    async def _put(
+        self, holder: Session, waiter: Session | None
+    ) -> Claimed | tuple[list[Row], int] | None:
+        """Send the claim. Return how it was put, or else what `_learn` does. None: it is dead."""
         ask, form, same_base = self.ask, self.form, self._sessions.same_base()
         id_ = ask.id.encode()
         if ask.queue:
-            request = claim_transaction.claim(form, id_, ask.payload, holder, waiter, same_base)
+            request = claim_transaction.claim(form, id_, self.payload, holder, waiter, same_base)
         else:
-            request = claim_transaction.attempt(form, id_, ask.payload, holder, same_base)
+            request = claim_transaction.attempt(form, id_, self.payload, holder, same_base)
         reply = await self._sender.send(ask, request, self._deadline)
         if reply is None:
             return None
@@ -115,21 +118,24 @@ class Attempt:
         if said is not None:
             return said
         if not ask.queue:
-            return done(reply)
-        reads = claim_transaction.learn(form, holder, waiter)
-        return await self._own.ask(txn(b"", reads, []), self._deadline)
+            return self._learn(done(reply), holder, waiter)
+        reads = claim_transaction.learn(form, id_, holder, waiter)
+        read = await self._own.ask(txn(b"", reads, []), self._deadline)
+        return self._learn(read, holder, waiter)
 
-    def _learn(self, said: Done, holder: Session, waiter: Session | None) -> tuple[list[Row], int]:
+    def _learn(
+        self, said: Done, holder: Session, waiter: Session | None
+    ) -> tuple[list[Row], int] | None:
         """Learn why a claim was not put: a gate has moved, the base has changed, or the name is
         taken, perhaps by claims of another kind or format. Return the name's queue, and the
-        revision at which it was read.
+        revision at which it was read. None: the claim has a tombstone.
         """
-        queue, base, first, second = said.of(4)
+        tomb, queue, base, first, second = said.of(5)
         self._sessions.read_base(base)
         self._sessions.read_gate(holder, first)
         if waiter is not None and waiter is not holder:
             self._sessions.read_gate(waiter, second)
-        return rows(found(queue)), said.revision
+        return None if found(tomb).kvs else (rows(found(queue)), said.revision)
 
     def is_in(self, queue: Sequence[Row]) -> bool:
         """Return whether an earlier copy of the claim is in a queue."""
@@ -144,7 +150,7 @@ class Attempt:
             if row.kind is not kind:
                 raise KindMismatch(self.ask.shape.name, kind.words, row.kind.words)
 
-    async def _check_put(self, ahead: Sequence[Row], key: bytes) -> None:
+    async def _check_put(self, ahead: Sequence[Row], over: Over) -> None:
         """Check what is ahead of a claim that was put, and delete the claim before this raises.
 
         etcd has compared kinds and formats before it put the claim, so what is found here was not
@@ -154,24 +160,33 @@ class Attempt:
         try:
             self.check(ahead)
         except (EngineRefused, KindMismatch):
-            await self._own.reject(self.ask.id, key, self._deadline)
+            await self._own.reject(self.ask.id, over, self._deadline)
             raise
 
-    async def found(self, queue: list[Row], revision: int) -> Entered | None:
-        """Record the entry that an earlier copy made. Its time began with the first copy. None: its
-        time is over, and the entry was deleted.
+    async def found(self, queue: list[Row], revision: int) -> Entered | Moved | Standing | None:
+        """Record the entry that an earlier copy made. None: its time is over, and the entry was
+        deleted.
+
+        The time of a copy that this connection has sent began with the first one. A copy that an
+        earlier connection has sent is to be adopted. If a later connection has adopted the claim,
+        this copy is late, and changes nothing.
         """
         ask, shape = self.ask, self.ask.shape
         place, row = next((i, row) for i, row in enumerate(queue) if row.id == ask.id)
-        await self._check_put(queue[: place + 1], row.key)
+        if row.epoch > ask.epoch:
+            return passed(row, self._base, granted=place < granted(queue))
         session = self._sessions.get(row.lease)
+        if ask.epoch and (row.epoch < ask.epoch or session is None):
+            return Moved(ask, granted=place < granted(queue))
+        over = Over(row.key, row.mod, row.epoch)
+        await self._check_put(queue[: place + 1], over)
         if session is not None:
-            mine = OwnClaim(ask, self.form, row.revision, session)
+            mine = OwnClaim(ask, self.form, row.revision, session, row.mod)
             life = shape.ttl if session.size == self.form.size else shape.wait_ttl
             mine.until = min(ask.not_after - shape.wait_ttl + life, session.until)
             if mine.until > self._now:
                 return Entered(self._own.add(mine), queue, revision)
-        await self._own.delete([(ask.id, row.key)], self._deadline)
+        await self._own.end([(ask.id, over)], self._deadline)
         return None
 
     def fits(self, queue: Sequence[Row]) -> bool:
@@ -190,7 +205,7 @@ class Attempt:
         ask = self.ask
         conditions = holder.same() + self._sessions.same_base()
         request = claim_transaction.squeeze(
-            self.form, ask.id, ask.payload, holder, conditions, revision
+            self.form, ask.id, self.payload, holder, conditions, revision
         )
         reply = await self._sender.send(ask, request, self._deadline)
         return None if reply is None else claim_transaction.squeezed(reply)
@@ -215,16 +230,20 @@ class Attempt:
             if place < 0:
                 raise Malformed("a queue without the claim that was put")
             head, revision, ahead = queue[0], queue[place].revision, queue[:place]
-        await self._check_put(ahead, self.form.key(ask.id))
+        await self._check_put(ahead, Over(self.form.key(ask.id), revision, ask.epoch))
         mine = self._take(revision, session, life)
         if ends is not None and ends.before is not None:
             return self._places.behind(mine, head, ends.ahead, ends.before, said.at, now)
         return Entered(mine, queue or [head], said.at)
 
-    async def _settled(self, said: Standing | Entered | None) -> Standing | None:
-        if not isinstance(said, Entered):
+    async def _settled(self, said: Standing | Entered | Moved | None) -> Standing | None:
+        rest = (self._own, self._places, self._now, self._deadline)
+        if isinstance(said, Moved):
+            found = (await Adoption([said], *rest).make())[self.ask.id]
+        elif isinstance(said, Entered):
+            (found,) = await settle([said], *rest)
+        else:
             return said
-        (found,) = await settle([said], self._own, self._places, self._now, self._deadline)
         if isinstance(found, Exception):
             raise found
         return found

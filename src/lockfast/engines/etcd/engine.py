@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from lockfast.engines.etcd import break_records, guarantees, inspection
@@ -21,13 +22,13 @@ from lockfast.engines.etcd.transport import Transport
 from lockfast.engines.one_by_one import singly
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.guarantees import Guarantees
-from lockfast.port import CLOSING, EVERYONE, Ask, Page, Standing, Wake
+from lockfast.port import CLIENT, CLOSING, Ask, Page, Standing, Wake, everyone_of
 
 CALM = 0.1  # seconds before chores that have failed are tried again
 
 
 class EtcdEngine:
-    """The etcd engine of one client."""
+    """The etcd engine of one client, or of the clients of one replica of the service."""
 
     batch = MOST
 
@@ -47,22 +48,27 @@ class EtcdEngine:
         self._places = Places(self._own, self._listener, base)
         self._renewals = Renewals(self._own, self._places, transport.now)
         self._blocking = blocking
-        self._begun = self._told = False
+        self._heard: dict[str, None] = {}
+        self._unheard: deque[str] = deque()
+        """Clients that are heard since the last `listen`."""
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Append the claim, and return its standing: one round trip, once there is a session."""
         now = self._now()
         own = self._own
-        if now > ask.not_after or own.dead(ask.id):
+        if now > ask.not_after or own.dead(ask):
             return None
-        await self._begin(deadline)
+        await self._renewals.prune(deadline)
         mine = own.get(ask.id)
-        if mine is not None:  # an earlier copy was answered
+        if mine is not None and mine.epoch >= ask.epoch:  # an earlier copy was answered
             (said,) = await self._places.look([mine], now, deadline)
             if isinstance(said, EngineRefused):
                 raise said
-            return said if own.get(ask.id) is mine else None
-        return await self._attempt(ask, now, deadline).make()
+            if said is None or own.get(ask.id) is not mine:
+                return None
+            return said if mine.epoch == ask.epoch else said._replace(left=0.0)
+        made = await self._attempt(ask, now, deadline).make()
+        return None if own.dead(ask) else made  # resigned or ended meanwhile
 
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
@@ -73,13 +79,19 @@ class EtcdEngine:
         if len(asks) == 1:
             return await singly(self.claim, asks, deadline)
         now, own = self._now(), self._own
-        await self._begin(deadline)
+        await self._renewals.prune(deadline)
         said: dict[str, Standing | Exception | None] = {}
-        known = [mine for ask in asks if (mine := own.get(ask.id)) is not None]
+        known = [
+            (ask, mine)
+            for ask in asks
+            if (mine := own.get(ask.id)) is not None and mine.epoch >= ask.epoch
+        ]
         if known:  # earlier copies were answered
-            looked = await self._places.look(known, now, deadline)
-            for mine, each in zip(known, looked, strict=True):
-                said[mine.id] = each if own.get(mine.id) is mine else None
+            looked = await self._places.look([mine for _, mine in known], now, deadline)
+            for (ask, mine), each in zip(known, looked, strict=True):
+                late = isinstance(each, Standing) and mine.epoch > ask.epoch
+                there = each._replace(left=0.0) if isinstance(each, Standing) and late else each
+                said[mine.id] = there if own.get(mine.id) is mine else None
         new = [self._attempt(ask, now, deadline) for ask in asks if ask.id not in said]
         for start in range(0, len(new), MOST):
             batch = ClaimBatch(
@@ -100,13 +112,6 @@ class EtcdEngine:
             *(self._base, now, deadline),
         )
 
-    async def _begin(self, deadline: float) -> None:
-        """Delete expired claims. At the first claim, wake `listen`, which has had nothing to do."""
-        await self._renewals.prune(deadline)
-        if not self._begun:
-            self._begun = True
-            self._transport.rouse()
-
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
@@ -117,36 +122,45 @@ class EtcdEngine:
         """Return a blocking renewer of this engine's claims, with a connection of its own."""
         return StandIn(self._blocking(), self._sessions, self._own, self._listener, self._base)
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove the claims for good, in one round trip."""
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
+        """Remove the claims for good: up to a hundred in one round trip."""
         own = self._own
         if doubt:
             own.bury(asks)
         await self._renewals.prune(deadline)
-        removed = await own.delete(
-            [(ask.id, form_of(ask.shape).key(ask.id)) for ask in asks], deadline
-        )
-        self._places.gone(ask.id for ask in asks)
+        removed = await own.resign(asks, deadline, doubt=doubt)
+        answered = zip(asks, removed, strict=True)
+        self._places.gone(ask.id for ask, said in answered if isinstance(said, bool))
         return removed
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing: no request can be ordered behind a claim under way. The heart resigns it."""
 
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop returning the wakes of a client. etcd is not told: each waiter has a watch,
+        which begins where its snapshot ended. So only what came before this call may be missed.
+        """
+        if not on:
+            self._heard.pop(client, None)
+        elif client not in self._heard:
+            self._heard[client] = None
+            self._unheard.append(client)
+            self._transport.rouse()
+
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Wait until a push, a `rouse` or the deadline, and return the pushes. Meanwhile, keep the
         sessions alive and delete the claims that nobody renews.
         """
-        if self._begun and not self._told:
-            self._told = True
-            # Once is enough: a watch begins where its snapshot ended, so later no push is missed.
-            return [EVERYONE]
-        wakes, chore = await self._tend()
-        if not wakes:
+        new = [everyone_of(self._unheard.popleft()) for _ in range(len(self._unheard))]
+        wakes, chore = await self._tend()  # in any case: clients may come without a pause
+        if not wakes and not new:
             until = chore if deadline is None else min(chore, deadline)
             await self._transport.pause(None if until == math.inf else until)
             if deadline is None or self._now() < deadline:
                 wakes, _ = await self._tend()
-        return wakes
+        return new + [wake for wake in wakes if wake.id[:CLIENT] in self._heard]
 
     async def _tend(self) -> tuple[list[Wake], float]:
         """Read pushes, and do the chores that are due. Return the pushes and the next due time."""
@@ -196,7 +210,7 @@ class EtcdEngine:
     async def close(self) -> None:
         """Revoke the leases, if no claim is on them any more, and close the connections."""
         try:
-            if not len(self._own):
+            if not len(self._own) and not self._own.adopting:
                 await self._sessions.revoke(self._now() + CLOSING)
         except EngineError:
             pass  # the leases expire by themselves

@@ -37,6 +37,17 @@ def crowded() -> EngineUnavailable:
     return EngineUnavailable("etcd: no time was left to send the request", sent=False)
 
 
+def another(error: EngineError) -> EngineError:
+    """Return a copy of an error, for one of several callers: each raises one of its own."""
+    copy = (
+        EngineUnavailable(error.message, sent=error.sent)
+        if isinstance(error, EngineUnavailable)
+        else EngineRefused(error.message)
+    )
+    copy.__cause__ = error
+    return copy
+
+
 def failed(error: Any, address: str) -> EngineError:
     """Return the error to raise for a gRPC error of the member at `address`."""
     code, said = error.code(), str(error.details())

@@ -68,11 +68,11 @@ async def _entries(
     shown = [
         row
         for row in every
-        if not own.over(row.id) and ((mine := own.get(row.id)) is None or mine.until > now)
+        if not own.over(row) and ((mine := own.of(row)) is None or mine.until > now)
     ]
     shown.sort(key=lambda row: (row.prefix, row.revision))
     # Looked up once: another thread may end one of ours during the request that follows.
-    ours = {row.id: mine for row in shown if (mine := own.get(row.id)) is not None}
+    ours = {row.id: mine for row in shown if (mine := own.of(row)) is not None}
     times = await _times_to_live(
         transport,
         {row.lease for row in shown if row.kind is not None and row.id not in ours},

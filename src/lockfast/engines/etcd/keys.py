@@ -4,6 +4,7 @@
 | --- | --- |
 | `lockfast/claim/NAME/ID` | a claim: a record of `core.record`, on its client's lease |
 | `lockfast/gate/LEASE` | the gate of a client's session, on the same lease |
+| `lockfast/tomb/ID` | the tombstone of a claim, on a lease that nobody keeps alive |
 | `lockfast/break/NAME/ID` | the record of a break, on a lease of its own |
 | `lockfast/base` | the highest token_base that any client has named |
 """
@@ -21,6 +22,7 @@ from lockfast.port import LONGEST, LONGEST_WAIT, Kind
 
 CLAIMS = b"lockfast/claim/"
 GATES = b"lockfast/gate/"
+TOMBS = b"lockfast/tomb/"
 BREAKS = b"lockfast/break/"
 BASE = b"lockfast/base"
 
@@ -58,6 +60,10 @@ class Row(NamedTuple):
     ttl: float
     payload: bytes
     """Without a kind, this is all that is stored."""
+    mod: int = 0
+    """The mod revision: which put it was that wrote the claim last."""
+    epoch: int = 0
+    """The connection to the service that it was written for. 0: a direct client."""
 
     @property
     def id(self) -> str:
@@ -80,7 +86,7 @@ class Row(NamedTuple):
         return min(self.ttl, LONGEST_WAIT)
 
 
-def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
+def row(key: bytes, revision: int, mod: int, lease: int, stored: bytes) -> Row:
     """Decode a claim. If it is of another format, or foreign, the row has no kind.
 
     The caller decides what follows: a claim behind such a row is refused, and a claim ahead of it
@@ -89,9 +95,10 @@ def row(key: bytes, revision: int, lease: int, stored: bytes) -> Row:
     head = _head.match(stored)
     read = _known(head[0]) if head and _key.fullmatch(key) else None
     if head is None or read is None:
-        return Row(key, revision, lease, None, 0, 0, LONGEST, stored)
+        return Row(key, revision, lease, None, 0, 0, LONGEST, stored, mod)
     kind, capacity, weight, ttl, _ = read
-    return Row(key, revision, lease, kind, capacity, weight, ttl, stored[head.end() :])
+    epoch, payload = record.without_epoch(stored[head.end() :])
+    return Row(key, revision, lease, kind, capacity, weight, ttl, payload, mod, epoch)
 
 
 @lru_cache(maxsize=1024)

@@ -205,8 +205,8 @@ def rows(reply: Found) -> list[keys.Row]:
     """Decode claims, and return them in the order of their creation."""
     return sorted(
         (
-            keys.row(key, revision(created), lease, value)
-            for key, created, _, lease, value in reply.kvs
+            keys.row(key, revision(created), mod, lease, value)
+            for key, created, mod, lease, value in reply.kvs
         ),
         key=lambda row: row.revision,
     )

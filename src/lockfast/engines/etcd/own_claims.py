@@ -6,210 +6,200 @@ end all the same, so its own client deletes it when its time is over.
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lockfast.engines.etcd.claim_transaction import form_of
-from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, done, txn
-from lockfast.engines.etcd.own_claim import OwnClaim
+from lockfast.engines.etcd.deletion import send
+from lockfast.engines.etcd.failures import Leaseless, another
+from lockfast.engines.etcd.keys import Row
+from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, done
+from lockfast.engines.etcd.own_claim import Over, OwnClaim
 from lockfast.engines.etcd.protobuf import text
+from lockfast.engines.etcd.register import PAUSE, Register
+from lockfast.engines.etcd.session import Kept, Session
 from lockfast.engines.etcd.sessions import TRIES, Sessions, unproven
 from lockfast.engines.etcd.snapshot import AT_ONCE, Seen, compare_queues
+from lockfast.engines.etcd.tombs import TombLeases, bury
 from lockfast.engines.etcd.transport import Transport
-from lockfast.errors import EngineError
-from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask
+from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
+from lockfast.port import Ask
 
-PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between deletions that fail
+LONGEST_PAUSE = 5.0  # seconds between deletions that fail
 
 
-class OwnClaims:
-    """The claims of this client in etcd, by id, each with a local deadline. Thread-safe."""
+class OwnClaims(Register):
+    """The claims of an engine, and the requests that delete them and move them between leases."""
 
     def __init__(self, transport: Transport, sessions: Sessions) -> None:
         """Start without claims."""
-        self._transport = transport
+        super().__init__(transport)
         self._sessions = sessions
-        self._by_id: dict[str, OwnClaim] = {}
-        # Re-entrant: a signal handler or a finalizer may interrupt a thread that is inside between
-        # any two steps, and use the same client. So every loop inside runs over a copy, and a
-        # result that an interruption may have made wrong is discarded: see `_sooner`.
-        self._lock = threading.RLock()
-        self._ticks = count()
-        self._changed = next(self._ticks)
-        self._over: dict[str, bytes] = {}
-        """The keys of claims whose time is over, by id, until they are known to be deleted. They
-        are not renewed: a deletion under way would remove a claim that was just reported as held.
-        Claims that were never answered are here too. If a copy of one is applied later, nothing
-        else would end it, because it is on a lease that this process keeps alive."""
-        self._copies: dict[str, int] = {}  # by id: copies sent and not answered
-        self._unsure: dict[str, tuple[float, bytes]] = {}
-        """Claims with a copy whose outcome is unknown: until when another copy may be sent, and the
-        key. After that time they are deleted. The caller may have given up without being able to
-        resign, and relies on the claim to end by itself."""
-        self.tombs: dict[str, float] = {}
-        """Ids that must not be claimed again, and until when. All copies are sent from here."""
-        self._pause = PAUSE
-        self.soonest = math.inf
-        """No claim is over before this time, so `prune` need not run before it."""
-
-    def __len__(self) -> int:
-        """Return the number of claims, including those that are still to be deleted."""
-        return len(self._by_id) + len(self._over)
-
-    def get(self, id_: str) -> OwnClaim | None:
-        """Return the claim with this id, or None."""
-        return self._by_id.get(id_)
-
-    def add(self, mine: OwnClaim) -> OwnClaim:
-        """Add a claim that etcd has, and return it as it is known here.
-
-        The caller may have repeated it by itself, and renewed it since, while a call that it shared
-        was not read yet. What this call says is older, and must not shorten the claim's time.
-        """
-        with self._lock:
-            known = self._by_id.get(mine.id)
-            if known is not None and known.revision >= mine.revision:
-                known.until = max(known.until, mine.until)
-                return known
-            self._by_id[mine.id] = mine
-            self._sooner(mine.until)
-        return mine
-
-    def _sooner(self, when: float, *, anew: bool = False) -> None:
-        """Lower `soonest` to `when`, or, with `anew`, set it to `when`. If an interruption changed
-        it in between, that change may be lost. Then `soonest` is 0, and `prune` looks at all.
-        """
-        before = self._changed
-        self.soonest = when if anew else min(self.soonest, when)
-        if self._changed != before:
-            self.soonest = 0.0
-        self._changed = next(self._ticks)
-
-    def drop(self, id_: str) -> None:
-        """Forget a claim that etcd no longer has. A copy that was never answered may still arrive,
-        for example after an operator broke the claim. So `prune` deletes it and moves the gates.
-        It deletes a waiter whose lease has ended too: etcd may have moved it to the other lease.
-        """
-        mine = self._by_id.pop(id_, None)
-        if mine is not None and (id_ in self._copies or mine.astray()):
-            with self._lock:
-                self._over[id_] = mine.key
-                self._sooner(0.0)
-
-    def sending(self, asks: Iterable[Ask]) -> None:
-        """Note that a copy of each claim is sent."""
-        for ask in asks:
-            self._copies[ask.id] = self._copies.get(ask.id, 0) + 1
-
-    def dead(self, id_: str) -> bool:
-        """Return whether a claim must not be sent again: it was buried, or its time is over."""
-        return id_ in self.tombs or id_ in self._over
-
-    def over(self, id_: str) -> bool:
-        """Return whether the time of a claim is over, and it waits to be deleted."""
-        return id_ in self._over
+        self._tomb_leases = TombLeases(transport)
 
     async def ask(self, request: bytes, deadline: float) -> Done:
         """Send a transaction that is harmless if sent twice: it reads, or moves existing keys."""
         return done(await self._transport.call(TXN, request, deadline, harmless=True))
 
-    def answered(self, asks: Iterable[Ask]) -> None:
-        """Note that a copy of each claim was answered, or not sent after all."""
-        for ask in asks:
-            left = self._copies.get(ask.id, 0) - 1
-            if left > 0:
-                self._copies[ask.id] = left
-            else:
-                self._copies.pop(ask.id, None)
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
+        """Delete claims. Return for each whether it was there, or the error if that is unknown. If
+        a copy of one may still be under way, move the gates in the same step, so that etcd does not
+        apply the copy. If it may come to another engine, leave a tombstone.
 
-    def bury(self, asks: Iterable[Ask]) -> None:
-        """Leave a tombstone for each claim, so that no copy of it is sent any more."""
-        now = self._transport.now()
-        if len(self.tombs) > AT_ONCE:
-            self.tombs = {id_: until for id_, until in self.tombs.items() if until > now}
-        for ask in asks:
-            # Do not rely on the caller's `not_after` alone, and never shorten a tombstone.
-            until = max(ask.not_after, now + LONGEST_WAIT) + TOMB_MARGIN
-            self.tombs[ask.id] = max(self.tombs.get(ask.id, 0.0), until)
-
-    def unread(self, asks: Sequence[Ask]) -> None:
-        """Note that the reply to these claims could not be decoded. They count as not answered."""
-        self.sending(asks)
-        self.doubt(asks)
-
-    def doubt(self, asks: Iterable[Ask]) -> None:
-        """Have `prune` delete these claims after their `not_after`, if no answer comes."""
-        with self._lock:
-            for ask in asks:
-                self._unsure[ask.id] = (ask.not_after, form_of(ask.shape).key(ask.id))
-                self._sooner(ask.not_after)
-
-    async def delete(self, claims: Sequence[tuple[str, bytes]], deadline: float) -> list[bool]:
-        """Delete claims by id and key, and return whether each was there. If a copy of one may
-        still be under way, move the gates in the same step, so that etcd does not apply the copy.
+        Raise only if no claim was answered. A claim that needs neither does not fail because etcd
+        refuses to write: it deletes keys even if its storage is full.
         """
-        if len(claims) == 1 and claims[0][0] not in self._copies:
-            there = deleted(await self._transport.call(DELETE, text(1, claims[0][1]), deadline))
-            self._over.pop(claims[0][0], None)
-            return [there]
-        # The gates come first. If there are several transactions, a copy that arrives in between
-        # finds its gate moved, and a copy that arrived before is deleted.
-        gates = list(self._sessions) if any(id_ in self._copies for id_, _ in claims) else []
-        operations = [gate.move() for gate in gates] + [delete(key) for _, key in claims]
-        replies: list[bytes] = []
-        for start in range(0, len(operations), AT_ONCE):
-            some = operations[start : start + AT_ONCE]
-            reply = done(await self._transport.call(TXN, txn(b"", some, []), deadline))
-            for gate, said in zip(gates[start:], reply.of(len(some)), strict=False):
-                if done(said).succeeded:
-                    gate.gate = max(gate.gate, reply.revision)
-            replies += reply.replies
-            for id_, _ in claims[: max(len(replies) - len(gates), 0)]:
+        buried = {ask.id for ask in asks if doubt and ask.epoch}
+        lease = await self._tomb_leases.lease(asks, deadline) if buried else 0
+        keys = {ask.id: form_of(ask.shape).key(ask.id) for ask in asks}
+        doubted = buried.union(self._copies).intersection(keys)
+        if len(asks) == 1 and not doubted:
+            request = text(1, keys[asks[0].id])
+            replies: Sequence[bytes | Exception]
+            replies = [await self._transport.call(DELETE, request, deadline)]
+        else:
+            deletions = {
+                id_: bury(id_, key, lease) if id_ in buried else delete(key)
+                for id_, key in keys.items()
+            }
+            replies = await self._delete(deletions, doubted, deadline)
+        answers: list[bool | Exception] = []
+        for id_, said in zip(keys, replies, strict=True):
+            if isinstance(said, Exception):
+                answers.append(said)
+            else:
+                answers.append(deleted(done(said).of(2)[1] if id_ in buried else said))
                 self._copies.pop(id_, None)
                 self._over.pop(id_, None)
-        return [deleted(said) for said in replies[len(gates) :]]
+        return answers
 
-    async def reject(self, id_: str, key: bytes, deadline: float) -> None:
+    async def _delete(
+        self, deletions: Mapping[str, bytes], doubted: Collection[str], deadline: float
+    ) -> list[bytes | Exception]:
+        gates = list(self._sessions) if any(id_ in self._copies for id_ in deletions) else []
+        try:
+            return await send(self._transport, gates, list(deletions.values()), deadline)
+        except Leaseless:
+            self._tomb_leases.forget()
+            raise
+        except EngineRefused as error:
+            plain = [said for id_, said in deletions.items() if id_ not in doubted]
+            if not plain or not doubted:
+                raise
+            replies = iter(await send(self._transport, [], plain, deadline))
+            return [another(error) if id_ in doubted else next(replies) for id_ in deletions]
+
+    async def end(self, overs: Iterable[tuple[str, Over]], deadline: float) -> None:
+        """Delete claims, except those that another engine has adopted. Move the gates if a copy of
+        one may still be under way. Raise if it is not certain that all are ended.
+        """
+        left = dict(overs)
+        for _ in range(TRIES):
+            if not left:
+                return
+            gates = list(self._sessions) if any(id_ in self._copies for id_ in left) else []
+            deletions = [over.end() for over in left.values()]
+            replies = await send(self._transport, gates, deletions, deadline)
+            leases = {session.lease for session in self._sessions}
+            for (id_, over), said in zip(list(left.items()), replies, strict=True):
+                if isinstance(said, Exception):
+                    raise said
+                row = over.left(said, leases)
+                if row is None:
+                    left.pop(id_)
+                    self._has_ended(id_, over.epoch)
+                else:  # a put of this engine was not answered
+                    left[id_] = over._replace(mod=row.mod)
+        if left:
+            raise EngineUnavailable("etcd: claims that are over change all the time", sent=True)
+
+    async def reject(self, id_: str, over: Over, deadline: float) -> None:
         """Delete a claim that must never be granted. If that fails, the next `prune` deletes it."""
         with self._lock:
-            self._over[id_] = key
+            self._over[id_] = over
         try:
-            await self.delete([(id_, key)], deadline)
-        except BaseException as error:
-            self.soonest = 0.0
-            if not isinstance(error, EngineError):
-                raise
+            await self.end([(id_, over)], deadline)
+            self._ended.pop(id_, None)  # whoever asks again is told the same again
+        except EngineError:
+            pass
+        finally:
+            if id_ in self._over:
+                self.soonest = 0.0
 
-    async def prune(self, deadline: float) -> list[str]:
-        """Delete the claims whose time is over though their session lives. Return their ids."""
+    async def prune(self, overs: Mapping[str, Over], deadline: float) -> None:
+        """Delete the claims that `expire` has found, though their session lives."""
         now = self._transport.now()
-        with self._lock:
-            before = self._changed
-            for mine in list(self._by_id.values()):
-                if mine.until <= now:
-                    self._over[mine.id] = mine.key
-                    self.drop(mine.id)
-            for id_, (end, key) in list(self._unsure.items()):
-                if end <= now or id_ not in self._copies or id_ in self._by_id:
-                    self._unsure.pop(id_, None)
-                    if id_ in self._copies and id_ not in self._by_id:
-                        self._over[id_] = key
-            left = [mine.until for mine in list(self._by_id.values())]
-            left += [end for end, _ in list(self._unsure.values())]
-            same = self._changed == before
-            self._sooner(min(left, default=math.inf) if same else 0.0, anew=True)
-            over = list(self._over.items())
         try:
-            if over:
-                await self.delete(over, deadline)
+            await self.end(overs.items(), deadline)
         except BaseException:
             self.soonest = min(self.soonest, now + self._pause)
             self._pause = min(self._pause * 2.0, LONGEST_PAUSE)
             raise
         self._pause = PAUSE
-        return [id_ for id_, _ in over]
+
+    async def kept_since(
+        self, size: int, when: float, deadline: float
+    ) -> tuple[Session, Kept | None]:
+        """Return a session of a size as `Sessions.since` does."""
+        return await self._sessions.since(size, when, deadline)
+
+    async def adopt(
+        self,
+        session: Session,
+        claims: Sequence[tuple[Ask, Row]],
+        now: float,
+        deadline: float,
+    ) -> dict[str, OwnClaim]:
+        """Put claims of other leases on a session, as they were read: see `adoption`. Return those
+        that have not changed since, by id.
+        """
+        adopted: dict[str, OwnClaim] = {}
+        for start in range(0, len(claims), AT_ONCE):
+            chunk = claims[start : start + AT_ONCE]
+            asks = [ask for ask, _ in chunk]
+            mines = [OwnClaim(a, form_of(a.shape), r.revision, session, r.mod) for a, r in chunk]
+            for mine, (ask, row) in zip(mines, chunk, strict=True):
+                mine.payload = row.payload
+                holds = session.size == mine.form.size
+                life = ask.shape.ttl if holds else ask.shape.wait_ttl
+                mine.until = min(now + life, session.until)
+            # As in `sending`: a claim is looked at after its put was counted and written. So either
+            # it is not sent, or `end` moves the gate that it was written with.
+            self.sending(asks)
+            puts = [mine.adopt(session) for mine in mines]
+            dead = [ask for ask in asks if self.dead(ask)]
+            if dead:
+                self.answered(asks)
+                alive = [(ask, row) for ask, row in chunk if ask not in dead]
+                adopted |= await self.adopt(session, alive, now, deadline)
+                continue
+            self._is_adopting(1)
+            try:
+                reply = await self._sessions.put_on(session, puts, deadline, again=False)
+                replies = [done(said) for said in reply.of(len(chunk))]
+                for put in replies:
+                    if not put.succeeded:
+                        self._sessions.read_gate(session, put.of(1)[0])
+            except BaseException as error:
+                refused = isinstance(error, EngineRefused)
+                if refused or (isinstance(error, EngineUnavailable) and not error.sent):
+                    self.answered(asks)
+                    self._is_adopting(-1)
+                else:  # nobody else would end them, if the client is no more
+                    self.doubt(asks, max(mine.until for mine in mines))
+                raise
+            self.answered(asks)
+            self._is_adopting(-1)
+            for mine, put in zip(mines, replies, strict=True):
+                if put.succeeded:
+                    mine.mod = reply.revision
+                    adopted[mine.id] = self.add(mine)
+        return adopted
+
+    def _is_adopting(self, more: int) -> None:
+        with self._lock:
+            self.adopting += more
 
     async def extend(self, mines: Sequence[OwnClaim], now: float, deadline: float) -> Seen:
         """Renew claims: each for its life from now, but not beyond its lease, and never shorten it.
@@ -262,16 +252,24 @@ class OwnClaims:
             size, max(mine.until for mine in risen), now, deadline
         )
         gone: list[str] = []
-        for start in range(0, len(risen), AT_ONCE):
-            chunk = risen[start : start + AT_ONCE]
-            reply = await self._sessions.put_on(session, [m.put(session) for m in chunk], deadline)
-            if kept is not None:
-                kept.prove(reply.term)  # sent after the keepalive was answered
-            with self._lock:  # a claim that `prune` has ended by now stays ended
-                for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
-                    if not done(said).succeeded or self._by_id.get(mine.id) is not mine:
-                        gone.append(mine.id)
-                    else:
-                        mine.session = session
-                        mine.until = min(now + mine.form.shape.ttl, session.until)
-        return gone
+        left = list(risen)
+        for _ in range(TRIES):
+            moving, left = left, []
+            for start in range(0, len(moving), AT_ONCE):
+                chunk = moving[start : start + AT_ONCE]
+                puts = [mine.put(session) for mine in chunk]
+                reply = await self._sessions.put_on(session, puts, deadline)
+                if kept is not None:
+                    kept.prove(reply.term)  # sent after the keepalive was answered
+                with self._lock:  # a claim that `prune` has ended by now stays ended
+                    for mine, said in zip(chunk, reply.of(len(chunk)), strict=True):
+                        moved = mine.moved(done(said), reply.revision, session)
+                        if not moved or self._by_id.get(mine.id) is not mine:
+                            gone.append(mine.id)
+                        elif mine.session is not session:
+                            left.append(mine)  # an earlier put was not answered
+                        else:
+                            mine.until = min(now + mine.form.shape.ttl, session.until)
+            if not left:
+                return gone
+        raise EngineUnavailable("etcd: claims to be moved change all the time", sent=True)

@@ -10,7 +10,7 @@ from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.snapshot import Seen, read_queues
-from lockfast.engines.etcd.standing import blocker, standing
+from lockfast.engines.etcd.standing import blocker, granted, standing
 from lockfast.engines.etcd.waiters import Wait
 from lockfast.errors import EngineError, EngineRefused
 from lockfast.port import Kind, Standing, Wake
@@ -23,13 +23,13 @@ class Places:
         """Use these parts of the engine. `base` is added to every ticket."""
         self._own = own
         self._listener = listener
-        self._base = base
+        self.base = base
 
     def _ends(self, row: Row, now: float) -> float:
         """Return in how many seconds, at most, a claim ends unless it is renewed. If another
         client's claim ends later, the watch reports that.
         """
-        mine = self._own.get(row.id)
+        mine = self._own.of(row)
         return mine.until - now if mine is not None else row.ttl
 
     def among(self, mine: OwnClaim, queue: Sequence[Row], revision: int, now: float) -> Standing:
@@ -39,7 +39,7 @@ class Places:
         place = next(i for i, row in enumerate(queue) if row.key == mine.key)
         mine.alone = len(queue) == 1
         found = standing(
-            queue, place, mine.until - now, self._base, lambda row: self._ends(row, now)
+            queue, place, mine.until - now, self.base, lambda row: self._ends(row, now)
         )
         if found.granted:
             self._listener.unwatch([mine.id])
@@ -71,12 +71,12 @@ class Places:
         self._listener.watch(Wait(mine.row(), [(*before, 1, 1)], revision, sure=ahead == 1))
         left = mine.until - now
         return Standing(
-            ticket=mine.revision + self._base,
+            ticket=mine.revision + self.base,
             granted=False,
             left=left,
             ahead=ahead,
-            floor=head.revision + self._base,
-            blocker=blocker(head, self._base),
+            floor=head.revision + self.base,
+            blocker=blocker(head, self.base),
             recheck=min(self._ends(head, now), left) if ahead == 1 else None,
         )
 
@@ -93,16 +93,21 @@ class Places:
     ) -> list[Standing | EngineRefused | None]:
         """Return the standings of claims in queues that were read, or that are known to contain
         nothing else; None for one not found, and an error for one that waits behind a claim that
-        cannot be read.
+        cannot be read. One that another engine has adopted has no time left here.
         """
         standings: list[Standing | EngineRefused | None] = []
         for mine in mines:
             queue = seen.queues.get(mine.form.prefix)
             if queue is None:
-                ticket = mine.revision + self._base
+                ticket = mine.revision + self.base
                 left = mine.until - now
                 standings.append(Standing(ticket, granted=True, left=left, floor=ticket))
-            elif any(row.key == mine.key for row in queue):
+            elif (row := next((row for row in queue if mine.stored_as(row)), None)) is not None:
+                if row.epoch > mine.epoch:
+                    held = row in queue[: granted(queue)]
+                    standings.append(Standing(row.revision + self.base, granted=held, left=0.0))
+                    continue
+                mine.mod = max(mine.mod, row.mod)  # a put of this engine was not answered
                 try:
                     standings.append(self.among(mine, queue, seen.revision, now))
                 except EngineRefused as error:
@@ -142,4 +147,6 @@ class Places:
 
     async def prune(self, deadline: float) -> None:
         """Delete the claims whose time is over, and watch no longer for them."""
-        self._listener.unwatch(await self._own.prune(deadline))
+        overs = self._own.expire()
+        self._listener.unwatch(overs)  # before some are deleted, and others are not
+        await self._own.prune(overs, deadline)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from lockfast.engines.etcd.adoption import Adoption, Moved
+from lockfast.engines.etcd.own_claim import OwnClaim
 from lockfast.engines.etcd.own_claims import OwnClaims
 from lockfast.engines.etcd.queues import Places
 from lockfast.errors import EngineError, EngineRefused
@@ -52,7 +54,17 @@ class Renewals:
         now = self._now()
         own, places = self._own, self._places
         await self.prune(deadline)
-        known = {ask.id: mine for ask in asks if (mine := own.get(ask.id)) is not None}
+        known: dict[str, OwnClaim] = {}
+        moved: list[Ask] = []
+        late: dict[str, Standing] = {}
+        for ask in asks:
+            mine = own.get(ask.id)
+            if ask.epoch > (mine.epoch if mine is not None else 0):
+                moved.append(ask)
+            elif mine is not None and ask.epoch == mine.epoch:
+                known[ask.id] = mine
+            elif mine is not None:
+                late[ask.id] = Standing(ask.ticket, granted=ask.granted, left=0.0)
         seen = await own.extend(list(known.values()), now, deadline)
         alive = [mine for mine in known.values() if not mine.session.dead]
         places.gone(mine.id for mine in known.values() if mine.session.dead)
@@ -63,11 +75,18 @@ class Renewals:
         risen = {
             mine: said
             for mine, said in zip(alive, looked, strict=True)
-            if isinstance(said, Standing) and said.granted
+            if isinstance(said, Standing) and said.granted and said.left > 0.0
         }
         failed = await own.promote(risen, now, deadline)
         places.gone(id_ for id_, error in failed.items() if error is None)
         for mine, said in risen.items():
             standings[mine.id] = failed.get(mine.id) or said._replace(left=mine.until - now)
         # A claim that was deleted after its queue was read is gone, though the read shows it.
-        return [standings.get(ask.id) if own.get(ask.id) else None for ask in asks]
+        answers: dict[str, Standing | Exception | None] = {
+            id_: standings.get(id_) if own.get(id_) else None for id_ in known
+        }
+        here = [Moved(ask, ask.granted) for ask in moved if not own.dead(ask)]
+        if here:
+            answers |= await Adoption(here, own, places, now, deadline).make()
+        answers |= late
+        return [answers.get(ask.id) for ask in asks]

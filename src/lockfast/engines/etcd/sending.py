@@ -78,4 +78,4 @@ class Sender:
     def _dead(self, asks: Sequence[Ask]) -> list[Ask]:
         """Return the claims that must not be sent any more."""
         now = self._transport.now()
-        return [ask for ask in asks if now > ask.not_after or self._own.dead(ask.id)]
+        return [ask for ask in asks if now > ask.not_after or self._own.dead(ask)]

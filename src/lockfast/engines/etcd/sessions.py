@@ -163,6 +163,19 @@ class Sessions:
                 return True
         raise unproven()
 
+    async def since(self, size: int, when: float, deadline: float) -> tuple[Session, Kept | None]:
+        """Return a session that was kept alive, or opened, after `when`. If a keepalive is
+        returned with it, that has to be proven first.
+        """
+        for _ in range(TRIES):
+            session = await self.open(size, deadline)
+            if session.anchor >= when:
+                return session, None
+            kept = await self.beat(session, deadline)
+            if kept is not None:
+                return session, kept
+        raise unproven()
+
     async def outlasting(
         self, size: int, until: float, now: float, deadline: float
     ) -> tuple[Session, Kept | None]:
@@ -183,13 +196,18 @@ class Sessions:
                 return session, kept
         raise unproven()
 
-    async def put_on(self, session: Session, moves: list[bytes], deadline: float) -> Done:
+    async def put_on(
+        self, session: Session, moves: list[bytes], deadline: float, *, again: bool = True
+    ) -> Done:
         """Move existing keys to the lease of a session, in one transaction. If the lease is gone,
         forget the session, so that the next attempt opens another one.
+
+        `again`: send it again if it is not answered. Then an error that says that nothing was sent
+        is about the last copy only.
         """
         request = txn(b"", moves, [])
         try:
-            return done(await self._transport.call(TXN, request, deadline, harmless=True))
+            return done(await self._transport.call(TXN, request, deadline, harmless=again))
         except Leaseless:
             self.lose(session)
             raise

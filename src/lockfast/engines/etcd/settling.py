@@ -52,6 +52,6 @@ async def settle(
         else:
             places.gone([mine.id])
             if error is not None:
-                await own.reject(mine.id, mine.key, deadline)
+                await own.reject(mine.id, mine.over(sure=False), deadline)
             said.append(error)
     return said
