@@ -14,6 +14,7 @@ from kazoo.security import make_acl
 
 from lockfast.engines.zookeeper import nodes
 from lockfast.engines.zookeeper.engine import ZooKeeperEngine
+from lockfast.engines.zookeeper.own_claims import OwnClaim
 from lockfast.testing import (
     BodyContract,
     ClientContract,
@@ -26,6 +27,8 @@ from lockfast.testing import (
     Stage,
     SteadyMachine,
 )
+from lockfast.testing.harness.roaming import again
+from lockfast.testing.harness.stage import Actor
 from lockfast.testing.harness.twins import NAMES
 from tests.contract.benches import ZooKeeperBench, ZooKeeperMovedBench
 from tests.servers import ZooKeeperEnsemble
@@ -142,5 +145,105 @@ def test_records_of_breaks_are_read_without_the_right_to_write(
             owner.stop()
             owner.close()
         assert await actor.engine.records("x", actor.deadline) == [b"said"]
+
+    stage.mode.run(play())
+
+
+# --- two engines that are asked about one claim ----------------------------------------------
+
+
+@pytest.mark.parametrize("queue", [True, False])
+def test_a_claim_of_another_engine_is_dead_here(stage: Stage, *, queue: bool) -> None:
+    """It ends with the session of the engine that made it, at any moment: no standing counts."""
+
+    async def play() -> None:
+        old, new = stage.actor(), stage.actor()
+        ask = old.ask(queue=queue)
+        first = await old.claim(ask)
+        assert first.granted
+        copy = again(ask, None, 2)
+        assert await new.is_dead(copy)
+        assert await new.is_dead(copy)
+        moved = again(ask, first, 2)
+        assert await new.renew(moved) == [None]
+        assert await new.is_dead(moved)
+        assert (await old.renew_one(ask)).granted
+        assert [entry.id for entry in await new.entries("x")] == [ask.id]
+
+    stage.mode.run(play())
+
+
+def test_a_waiter_of_another_engine_is_dead_here_and_keeps_its_place(stage: Stage) -> None:
+    async def play() -> None:
+        old, new = stage.actor(), stage.actor()
+        holder, waiter = new.ask(), old.ask()
+        await new.claim(holder)
+        first = await old.claim(waiter)
+        assert await new.is_dead(again(waiter, None, 2))
+        assert await new.renew(again(waiter, first, 2)) == [None]
+        await new.resign(holder)
+        assert (await old.renew_one(waiter)).granted
+
+    stage.mode.run(play())
+
+
+def test_any_engine_resigns_a_claim(stage: Stage) -> None:
+    async def play() -> None:
+        old, new = stage.actor(), stage.actor()
+        ask = old.ask()
+        moved = again(ask, await old.claim(ask), 2)
+        assert await new.resign(moved, doubt=True) == [True]
+        assert await new.resign(moved, doubt=True) == [False]
+        assert await old.renew(ask) == [None]
+        assert await old.is_dead(ask)
+        assert await new.is_dead(moved)
+        assert await old.entries("x") == []
+
+    stage.mode.run(play())
+
+
+def test_a_node_of_another_engine_is_not_taken_for_our_own(stage: Stage) -> None:
+    """Our copy had no answer. Its id is in the queue, but on a session that we do not keep."""
+
+    async def play() -> None:
+        old, new = stage.actor(), stage.actor()
+        ask = old.ask()
+        assert (await new.claim(again(ask, None, 2))).granted
+        engine = old.engine
+        assert isinstance(engine, ZooKeeperEngine)
+        await old.claim(old.ask("met"))
+        folder = nodes.folder(engine._address.root, "x")
+        with engine._pool.of(ask.shape.ttl) as session:
+            unanswered = OwnClaim(ask, folder, session, stage.bench.now() + ask.shape.ttl)
+        engine._own.enter(unanswered)
+        assert await old.renew(ask) == [None]
+        engine._own.enter(unanswered)
+        assert await old.is_dead(ask)
+        engine._own.enter(unanswered)
+        await engine._recipe.withdraw(unanswered, old.deadline)
+        assert [entry.id for entry in await new.entries("x")] == [ask.id]
+
+    stage.mode.run(play())
+
+
+def test_only_the_wakes_of_clients_that_are_heard_are_passed_on(stage: Stage) -> None:
+    async def play() -> None:
+        replica, other = stage.actor(), stage.actor()
+        clients = [Actor(replica.engine, stage.bench) for _ in range(2)]
+        holder = other.ask()
+        await other.claim(holder)
+        for client in clients:
+            await client.attend()
+            await client.claim(client.ask(f"{client.client} has connected"))
+        deaf, heard = clients
+        waiting = [each.ask(capacity=1) for each in clients]
+        for client, ask in zip(clients, waiting, strict=True):
+            await client.claim(ask)
+        replica.engine.hear(deaf.client, on=False)
+        await replica.wakes(0)
+        await other.resign(holder)
+        assert await heard.wakes(0) == []
+        await deaf.resign(waiting[0])
+        assert {wake.id for wake in await heard.wakes(1)} == {waiting[1].id}
 
     stage.mode.run(play())

@@ -172,7 +172,7 @@ def test_a_claim_in_another_format_is_seen_and_lets_nobody_in_behind_it(number: 
         assert (line.granted, line.other) == (0, number)
         assert line.nodes[0].id == f"{7:032x}"
         assert line.obstacles(1) == [line.nodes[0]]
-        assert line.found(f"{7:032x}") is None  # none that we could read, or delete
+        assert line.found(f"{7:032x}") == []  # none that we could read, or delete
         line = Line([child(5, (5, 1)), other, child(8, (5, 1))])
         assert (line.granted, line.other) == (1, number)
         assert line.obstacles(2) == [line.nodes[1]]

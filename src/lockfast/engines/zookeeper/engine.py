@@ -24,7 +24,7 @@ from lockfast.engines.zookeeper.threads import ThreadTransport
 from lockfast.engines.zookeeper.token_base import Base
 from lockfast.engines.zookeeper.transport import Late, Transport
 from lockfast.engines.zookeeper.url import Address
-from lockfast.errors import EngineError, EngineUnavailable
+from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import CLOSING, Ask, Page, Standing, Wake
 from lockfast.runtime.base import Bell
@@ -95,24 +95,19 @@ class ZooKeeperEngine:
         recipe = Recipe(transport, self._base, self._own, self._reaper, look)
         return StandIn(transport, self._own, recipe, look)
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         """Remove claims for good. With `doubt`, also refuse later copies of them."""
         if doubt:
             now = self._now()
             for ask in asks:
                 self._own.entomb(ask, now)
-        removed: list[bool] = []
-        failure: EngineError | None = None
-        for start in range(0, len(asks), CHUNK):
-            # A chunk with a claim whose session has no connection takes all the time and fails. The
-            # deletions of the next chunks are sent all the same, or their locks would stay held.
-            try:
-                removed += await self._resigning.resign(asks[start : start + CHUNK], deadline)
-            except EngineError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return removed
+        return await self._resigning.resign(asks, deadline)
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the wakes of a client."""
+        self._listener.hear(client, on=on)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send deletions without waiting, for claims whose node is known."""

@@ -14,7 +14,7 @@ from lockfast.engines.zookeeper.session import Session
 from lockfast.engines.zookeeper.standing import Look
 from lockfast.engines.zookeeper.transport import Transport
 from lockfast.errors import EngineError
-from lockfast.port import EVERYONE, Wake
+from lockfast.port import CLIENT, EVERYONE, Wake, everyone_of
 from lockfast.runtime.base import Bell
 
 IO = 5.0  # seconds after which an unanswered read is given up
@@ -33,6 +33,18 @@ class Listener:
         self.look = Look(transport, own, self.worth_a_look)
         self._pushes: deque[Wake] = deque()
         self._dirty: dict[tuple[Session, str], None] = {}
+        self._heard: dict[str, None] = {}
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop returning the wakes of a client. There is nothing to subscribe to: a waiter
+        sets its own watches.
+        """
+        if on:
+            self._heard[client] = None
+            self._pushes.append(everyone_of(client))
+            self._bell.ring()
+        else:
+            self._heard.pop(client, None)
 
     def told(self, session: Session, state: str) -> None:
         """Handle a new state of a session, in kazoo's thread."""
@@ -92,7 +104,9 @@ class Listener:
                 self._pushes.append(EVERYONE)
         pushes = []
         while self._pushes:
-            pushes.append(self._pushes.popleft())
+            wake = self._pushes.popleft()
+            if not wake.id or wake.id[:CLIENT] in self._heard:
+                pushes.append(wake)
         return pushes
 
     async def _glance(self, session: Session, folder: str, deadline: float) -> None:

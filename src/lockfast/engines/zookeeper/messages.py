@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Sync
 
@@ -73,8 +75,11 @@ async def listed(
     return Line(zxids, zxids)
 
 
-async def remove(transport: Transport, mine: OwnClaim, deadline: float) -> bool:
-    """Delete a claim's node; False if it was not there.
+async def remove(
+    transport: Transport, mine: OwnClaim, deadline: float, *, foreign: bool = False
+) -> bool:
+    """Delete a claim's node; False if it was not there. `foreign`: also delete a node that belongs
+    to another session. Otherwise it stays: another engine may have granted the claim.
 
     If the node's name is not known, list the queue first. The list is sent behind the claim on the
     same session, even if the connection was lost in between. A server that has not yet applied the
@@ -82,10 +87,13 @@ async def remove(transport: Transport, mine: OwnClaim, deadline: float) -> bool:
     the list does not contain cannot appear later.
     """
     session, folder = mine.session, mine.folder
-    names = [mine.child]
-    if mine.child is None:
+    if mine.child is not None:
+        names = [mine.child]
+    else:
         line = await lined(transport, session, folder, deadline)
-        names = [node.child for node in line.nodes if node.id == mine.id and node.kind]
+        names = [node.child for node in line.found(mine.id)]
+        if not foreign:
+            names = await _owned(transport, session, folder, names, deadline)
     replies = [session.send(transport, Delete(f"{folder}/{name}", -1)) for name in names]
     removed = False
     for reply in replies:
@@ -95,3 +103,16 @@ async def remove(transport: Transport, mine: OwnClaim, deadline: float) -> bool:
         except NoNodeError:
             continue
     return removed
+
+
+async def _owned(
+    transport: Transport, session: Session, folder: str, names: Sequence[str], deadline: float
+) -> list[str]:
+    """Return the nodes, of those in a folder, that belong to a session."""
+    replies = [session.send(transport, Exists(f"{folder}/{name}", None)) for name in names]
+    stats = [await session.settle(transport, reply, deadline) for reply in replies]
+    return [
+        name
+        for name, stat in zip(names, stats, strict=True)
+        if stat is not None and stat.ephemeralOwner == session.id
+    ]

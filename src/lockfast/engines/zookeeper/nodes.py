@@ -197,9 +197,11 @@ class Line:
         """Return how many claims are ahead of a node; None if it is not in the queue."""
         return next((n for n, node in enumerate(self.nodes) if node.child == child), None)
 
-    def found(self, id_: str) -> Node | None:
-        """Return the node of the claim with this id; None if it is not in the queue."""
-        return next((node for node in self.nodes if node.id == id_ and node.kind), None)
+    def found(self, id_: str) -> list[Node]:
+        """Return the nodes of the claim with this id. There are two if it was sent by two engines,
+        until the one that came later has removed its own.
+        """
+        return [node for node in self.nodes if node.id == id_ and node.kind]
 
     def obstacles(self, place: int) -> list[Node]:
         """Return the nodes that a waiter must watch: it cannot be granted before one of them is

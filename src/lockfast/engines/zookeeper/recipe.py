@@ -45,9 +45,15 @@ class Recipe:
     async def enter(
         self, ask: Ask, session: Session, folder: str, deadline: float
     ) -> Standing | None:
-        """Send a claim for the first time, and return its standing. None: the id is dead."""
+        """Send a claim for the first time, and return its standing. None: the id is dead.
+
+        It is dead too if another engine has added the claim before. An ephemeral node cannot change
+        its owner, so the claim would end with that engine's session, at any moment.
+        """
         if not ask.queue:  # reading is cheaper than a node that is created and deleted
             line = await glanced(self._transport, session, folder, deadline)
+            if line.found(ask.id):
+                return None
             _agree(ask, line)
             weight = sum(node.weight for node in line.nodes) + ask.shape.weight
             if line.granted < len(line.nodes) or weight > ask.shape.capacity:
@@ -120,8 +126,18 @@ class Recipe:
         self._seen[bucket] = self._seen[folder] = None
         session.prove(sent)
         line = await listed(self._transport, session, folder, children, deadline)
-        place = line.place(mine.child)
-        life = ask.shape.ttl if place is not None and place < line.granted else ask.shape.wait_ttl
+        return await self._appended(mine, line, sent, deadline)
+
+    async def _appended(
+        self, mine: OwnClaim, line: Line, sent: float, deadline: float
+    ) -> Standing | None:
+        """Return the standing of a claim whose node is new, unless another engine was quicker."""
+        shape, place = mine.ask.shape, line.place(mine.child or "")
+        if any(node.id == mine.id for node in line.nodes[: place or 0]):
+            self._own.entomb(mine.ask, self._now())
+            await self.withdraw(mine, deadline)
+            return None
+        life = shape.ttl if place is not None and place < line.granted else shape.wait_ttl
         if not self._own.extend(mine, sent + life, self._now()):
             return None  # it expired before the reply came, and the reaper removes it
         return await self._joined(mine, line, sent, deadline)

@@ -109,6 +109,7 @@ class Renewals:
     async def _renew_one(self, mine: OwnClaim, line: Line, sent: float, deadline: float) -> Found:
         try:
             if not await self._look.identified(mine, line, deadline):
+                self._own.entomb(mine.ask, self._now())
                 self._own.take(mine)
                 return None
             await self._recipe.admit(mine, line, deadline)

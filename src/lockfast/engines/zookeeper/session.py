@@ -151,6 +151,12 @@ class Session:
         return self.negotiated / 1000
 
     @property
+    def id(self) -> int | None:
+        """The number that the server has given the session; None before the first connection."""
+        known = self._client.client_id
+        return None if known is None else known[0]
+
+    @property
     def usable(self) -> bool:
         """Whether a request would be sent at once."""
         return self._up and not self.lost

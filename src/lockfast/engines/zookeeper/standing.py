@@ -35,18 +35,25 @@ class Look:
         self._heads: dict[str, Blocker] = {}
 
     async def identified(self, mine: OwnClaim, line: Line, deadline: float) -> bool:
-        """Return whether a claim is in the queue. Find its node and ticket if they are unknown."""
+        """Return whether a claim is in the queue. Find its node and ticket if they are unknown.
+
+        A node with its id that belongs to another session does not count. That session may end at
+        any moment, and the node with it.
+        """
         if mine.child is not None:
             return line.place(mine.child) is not None
-        node = line.found(mine.id)
-        if node is None:
-            return False
-        try:
-            mine.ticket = (await self._read(mine.session, mine.folder, node, deadline)).ticket
-        except NoNodeError:
-            return False
-        mine.child = node.child
-        return True
+        session, folder = mine.session, mine.folder
+        for node in line.found(mine.id):
+            reply = session.send(self._transport, GetData(f"{folder}/{node.child}", None))
+            try:
+                data, stat = await session.settle(self._transport, reply, deadline)
+            except NoNodeError:
+                continue
+            if stat.ephemeralOwner == session.id:
+                mine.ticket = self._remember(folder, node, data, stat.czxid).ticket
+                mine.child = node.child
+                return True
+        return False
 
     async def refused(self, session: Session, folder: str, line: Line, deadline: float) -> Standing:
         """Return the standing of a claim that does not fit and is not to wait: it is not kept."""
