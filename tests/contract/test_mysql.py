@@ -16,6 +16,9 @@ from lockfast.testing import (
     PortContract,
     ProcessContract,
     QueueShapeContract,
+    ReplicaContract,
+    ReplicaMachineContract,
+    ReplicaQueueContract,
     ShapeContract,
 )
 from tests.contract.benches import MysqlBench
@@ -35,12 +38,20 @@ class TestPort(PortContract):
     pass
 
 
+class TestReplicas(ReplicaContract, ReplicaQueueContract):
+    pass
+
+
 class TestClock(ClockContract):
     pass
 
 
 class TestMachine(MachineContract):
     examples = MachineContract.examples * 3 // 10
+
+
+class TestReplicaMachine(ReplicaMachineContract):
+    examples = ReplicaMachineContract.examples * 3 // 10
 
 
 class TestClient(ClientContract):

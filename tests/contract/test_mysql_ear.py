@@ -18,7 +18,7 @@ from lockfast.engines.mysql.engine import MysqlEngine
 from lockfast.engines.mysql.link import Link
 from lockfast.engines.mysql.threads import ThreadTransport
 from lockfast.engines.mysql.url import Address
-from lockfast.port import EVERYONE, Ask, Kind, Shape, Wake
+from lockfast.port import EVERYONE, Ask, Kind, Shape, Wake, everyone_of
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
@@ -174,10 +174,12 @@ def test_an_ear_that_connects_again_wakes_nobody_twice(server: MariaDB) -> None:
     holder = ask(secrets.token_hex(11), "twice")
     call(server, messages.claim([holder], [FAR], 0))
     waiter = Ask(secrets.token_hex(16), holder.shape, True, now() + 9, b"")  # noqa: FBT003  # as the port has it
+    client = waiter.id[: messages.CLIENT]
+    engine.hear(client, on=True)
     try:
+        assert heard(engine) == [everyone_of(client)]
         drive(engine.claim(waiter, now() + 9))
-        for _ in range(2):  # the first claim of the client, and the first look of its ear
-            assert heard(engine) == [EVERYONE]
+        assert heard(engine) == [EVERYONE]  # the first look of its ear
         call(server, messages.resign([holder], None))
         (wake,) = heard(engine)
         assert wake.id == waiter.id

@@ -37,7 +37,22 @@ STANDINGS = [
     "7 f 1000000 0 0 7",
     "7 f 1000000 0 0 7 - head 6 zz",
 ]
-CLAIM = "a BIGINT, b LONGBLOB"
+CLAIM = "a BIGINT, b LONGBLOB, c LONGBLOB, d LONGBLOB"
+LATER = f"{NOW} {'-':>016}\n"  # a line of its own follows
+HEADS = [
+    "",
+    NOW,
+    f"{NOW}\n",
+    f"{NOW} 7\n",
+    f"{NOW} {7:016}",
+    f"{NOW} {0:016}\n",
+    f"{NOW} {2**53:016}\n",
+    f"{NOW} {-7:016}\n",
+    f"x {7:016}\n",
+    f"{NOW} {7:016}\n{NOW} {7:016}\n",
+    f"{NOW} {'-':>08}{'-':>08}\n{NOW} {STANDINGS[0]}\n",
+    LATER,
+]
 CLAIMS = ["", "x", "-1", f"{2**80}", f"{NOW} 1", f"{NOW} 4", f"{NOW} 99", "1" * 5000]
 GREETINGS = {
     "nonsense": b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -90,8 +105,9 @@ def ask(name: str = "x") -> Ask:
 def test_a_claim_with_an_impossible_reply_is_unknown_and_not_granted(
     server: MariaDB, engine: MysqlEngine
 ) -> None:
-    answers = CLAIMS + [f"{NOW} {each}" for each in STANDINGS]
-    for answer in [*(f"{each}\n" for each in answers), NOW, f"{NOW}\n{NOW}\n", f"{NOW}\n{NOW}"]:
+    lines = CLAIMS + [f"{NOW} {each}" for each in STANDINGS]
+    lines = [*(f"{each}\n" for each in lines), NOW, f"{NOW}\n{NOW}\n", f"{NOW}\n{NOW}"]
+    for answer in [*HEADS, *(f"{LATER}{each}" for each in lines)]:
         with answering(server, "claim", CLAIM, said(answer)):
             with pytest.raises(EngineUnavailable) as caught:
                 drive(engine.claim(ask(), now() + 9))
@@ -123,7 +139,7 @@ def test_a_resignation_with_an_impossible_reply_is_unknown(
     server: MariaDB, engine: MysqlEngine, answer: str
 ) -> None:
     with (
-        answering(server, "resign", "a LONGBLOB", said(answer)),
+        answering(server, "resign", "a LONGBLOB, b LONGBLOB", said(answer)),
         pytest.raises(EngineUnavailable) as caught,
     ):
         drive(engine.resign([ask("a"), ask("b")], now() + 9, doubt=False))
@@ -198,7 +214,7 @@ def test_a_connection_that_is_in_use_when_a_client_is_closed_is_closed_too(serve
 def test_a_client_gets_an_error_of_ours(server: MariaDB) -> None:
     with (
         lockfast.connect(server.url) as client,
-        answering(server, "claim", CLAIM, said(f"{NOW} {STANDINGS[0]}\n")),
+        answering(server, "claim", CLAIM, said(f"{LATER}{NOW} {STANDINGS[0]}\n")),
         pytest.raises(lockfast.LockfastError),
     ):
         client.lock("x").acquire(timeout=0.5)

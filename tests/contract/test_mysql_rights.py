@@ -54,7 +54,8 @@ def claim(server: MariaDB, user: str, wanted: Ask) -> list[bytes]:
     """Claim as a user, and return the words of the answer."""
     ((text,),) = call(server, user, messages.claim([wanted], [FAR], 0))
     assert isinstance(text, bytes)
-    return text.split()
+    _, line = text.splitlines()
+    return line.split()
 
 
 @pytest.mark.parametrize(
@@ -90,13 +91,15 @@ def test_a_lock_user_cannot_release_the_lock_of_another_user(server: MariaDB) ->
         assert client.breaks("theirs") == []
 
 
-def test_a_refused_release_releases_nothing_else(server: MariaDB) -> None:
+@pytest.mark.parametrize("others", [0, 2], ids=["one by one", "together"])
+def test_a_refused_release_releases_nothing_else(server: MariaDB, others: int) -> None:
     mine, theirs = ask("mine"), ask("of another")
     claim(server, "app", mine)
     claim(server, "other", theirs)
-    both = [(mine, theirs)[place] for place in messages.order([mine, theirs])]
+    every = [mine, theirs, *(ask(f"free {number}") for number in range(others))]
+    every = [every[place] for place in messages.order(every)]
     with pytest.raises(pymysql.Error, match="may not end it"):
-        call(server, "app", messages.resign(both, None))
+        call(server, "app", messages.resign(every, None))
     assert call(server, "app", messages.resign([mine], None)) == [(b"t",)]
     assert call(server, "other", messages.resign([theirs], None)) == [(b"t",)]
 

@@ -11,14 +11,14 @@ import pytest
 
 import lockfast
 from lockfast import EngineRefused
-from lockfast.engines.mysql import install, procedures
+from lockfast.engines.mysql import guarantees, install, procedures
 from lockfast.engines.mysql.engine import MysqlEngine
 from lockfast.engines.mysql.messages import BUCKETS
 from tests.docs.rights import do_everything
 from tests.servers import MariaDB
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines" / "mysql.md").read_text("utf-8")
-NUMBERS = {6: "six", 14: "fourteen"}
+NUMBERS = {7: "seven", 15: "fifteen"}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,18 @@ def test_a_user_with_the_documented_right_can_do_everything(server: MariaDB) -> 
         client.lock("x").acquire(timeout=1)
     server.command(statement("GRANT EXECUTE"))
     do_everything(url)
+
+
+def test_doctor_reads_each_setting_that_the_page_says_it_checks() -> None:
+    table, _, rest = PAGE.partition("## What to configure")[2].partition(
+        "`lockfast --url URL doctor`"
+    )
+    settings = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    except_ = re.match(r" checks these settings, except for ([^.]+)\.", rest)
+    assert except_ is not None
+    read = guarantees.VARIABLES.decode()
+    unread = {name for name in settings if f"'{name}'" not in read}
+    assert unread == {name for name in settings if f"`{name}`" in except_[1]}
 
 
 @pytest.mark.parametrize(

@@ -156,21 +156,30 @@ class MariaDB(Server):
         self.stop()
         self.start()
 
-    def follow(self, primary: "MariaDB", *, timeout: float = 10.0) -> None:
-        """Replicate another server from its first transaction on; both need the config log-bin."""
+    def follow(
+        self, primary: "MariaDB", *, position: str = "slave_pos", timeout: float = 10.0
+    ) -> None:
+        """Replicate another server, and wait until it is caught up; both need the config log-bin.
+
+        A new server begins at the first transaction, and one that was the primary at its own last
+        one, with the position `current_pos`.
+        """
         self.command(
             "CHANGE MASTER TO master_host=%s, master_port=%s, master_user=%s, master_password=%s, "
-            "master_use_gtid=slave_pos, master_connect_retry=1",
+            f"master_use_gtid={position}, master_connect_retry=1",
             *(primary.host, primary.port, _ROOT, _PASSWORD),
         )
         self.command("START SLAVE")
         self.caught_up(primary, timeout=timeout)
 
     def caught_up(self, primary: "MariaDB", *, timeout: float = 10.0) -> None:
-        """Wait until this replica has applied all that its primary has committed."""
+        """Wait until this replica has applied all that its primary has committed. Some of that it
+        may have committed itself, when it was the primary.
+        """
         ((position,),) = primary.command("SELECT @@gtid_binlog_pos")
+        applied = "SELECT @@gtid_current_pos = %s OR MASTER_GTID_WAIT(%s, 0) = 0"
         wait_until(
-            lambda: self.command("SELECT MASTER_GTID_WAIT(%s, 0)", position) == [(0,)],
+            lambda: self.command(applied, position, position) == [(1,)],
             f"the replica has applied {position}",
             timeout,
         )

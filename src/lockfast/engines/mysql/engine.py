@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from lockfast.engines.mysql import guarantees, messages, replies
+from lockfast.engines.mysql.crowd import Crowd
 from lockfast.engines.mysql.ear import Ear, deaf
+from lockfast.engines.mysql.packing import packed, refuse_too_large
 from lockfast.engines.mysql.transport import UNITS, Transport
 from lockfast.engines.pushes import before
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import EngineError
+from lockfast.engines.sql import singly
+from lockfast.engines.sql.hearing import Hearing
+from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.guarantees import Guarantees
-from lockfast.port import EVERYONE, TOMB_MARGIN, Ask, Engine, Page, Standing, Wake
+from lockfast.port import (
+    CLIENT,
+    EVERYONE,
+    TOMB_MARGIN,
+    Ask,
+    Engine,
+    Page,
+    Standing,
+    Wake,
+    everyone_of,
+)
 from lockfast.runtime.base import Clock
 
+Reply = TypeVar("Reply")
 GLANCE = 0.5  # seconds between reads of the waiters' standings, while the ear cannot connect
 MARGIN = int(TOMB_MARGIN * UNITS)
+CHANGES = 256  # clients that come or leave in one round of `listen`
 
 
 class MysqlEngine:
@@ -34,8 +51,11 @@ class MysqlEngine:
         self._ear = Ear(transport, clock)
         self._now = clock
         self._base = base
-        self._client: str | None = None
-        self._greeted = False
+        self._hearing = Hearing()
+        self._client = ""
+        """The client, as long as there is one."""
+        self._crowd: Crowd | None = None
+        """The ear in place of `_ear`, once there were two clients."""
         self._waiting = 0.0  # the time until which a claim of ours may wait
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
@@ -48,36 +68,73 @@ class MysqlEngine:
     async def claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Append several claims: one call, one transaction."""
+        """Append several claims, in one transaction if they fit into one packet."""
         if not asks:
             return []
-        if self._client is None:
-            self._client = asks[0].id[: messages.CLIENT]
-            self._transport.bell.ring()
         clock = await self._clock(deadline)
-        order = messages.order(asks)
-        some = [asks[place] for place in order]
-        sql = messages.claim(some, [clock.latest(ask) for ask in some], self._base)
-        read = partial(replies.claimed, asks=some)
-        answers = await self._transport.call(sql, deadline, read)
-        found: list[Standing | Exception | None] = [None] * len(asks)
-        for place, (micros, answer) in zip(order, answers, strict=True):
-            self._claimed(micros, answer, asks[place])
-            found[place] = answer
-        return found
+
+        async def send(some: Sequence[Ask]) -> list[Standing | Exception | None]:
+            lates = [clock.latest(ask) for ask in some]
+            sql = messages.claim(some, lates, self._base)
+            answers = await self._transport.call(sql, deadline, partial(replies.claimed, asks=some))
+            for (micros, answer), ask in zip(answers, some, strict=True):
+                self._claimed(micros, answer, ask)
+            return [answer for _, answer in answers]
+
+        return await self._in_calls(asks, messages.claim_size, send)
+
+    async def _in_calls(
+        self,
+        asks: Sequence[Ask],
+        size: Callable[[Ask], int],
+        send: Callable[[Sequence[Ask]], Coroutine[Any, Any, list[Reply]]],
+    ) -> list[Reply | EngineError]:
+        """Send a batch in as few calls as the server's packets allow, mostly in one. Each call is a
+        transaction, and its failure is the answer to its own claims. Nothing follows a call that
+        was not answered, because each would wait in turn.
+        """
+        found: dict[int, Reply | EngineError] = {}
+        missing: EngineUnavailable | None = None
+        parts = [*packed(asks, messages.order(asks), size, self._transport.packet)]
+        for part in parts:
+            if missing is not None:
+                unsent = EngineUnavailable(missing.message, sent=False)
+                found.update(dict.fromkeys(part, unsent))
+                continue
+            some = [asks[place] for place in part]
+            try:
+                refuse_too_large(size(some[0]), self._transport.packet)
+                found.update(zip(part, await send(some), strict=True))
+            except EngineError as error:
+                if len(parts) == 1:
+                    raise
+                found.update(dict.fromkeys(part, error))
+                missing = error if isinstance(error, EngineUnavailable) else None
+        return [found[place] for place in range(len(asks))]
 
     def _claimed(self, micros: int, found: Standing | Exception | None, ask: Ask) -> None:
         if found is None:
             # The id is dead, or the server's clock was moved. Note the clock for the next id.
             self._transport.clock = ServerClock(micros, self._now(), UNITS)
-        elif isinstance(found, Standing) and found.ticket and not found.granted:
-            listening = self._waiting > self._now()
+        if isinstance(found, Standing) and found.ticket and not found.granted:
+            listening, crowd = self._waiting > self._now(), self._crowd
             self._wait(ask)
-            if not listening:
+            if not listening or (crowd is not None and not crowd.knows(ask.id[:CLIENT])):
                 self._transport.bell.ring()
+        elif not isinstance(found, Exception):
+            self._end((ask,))
 
     def _wait(self, ask: Ask) -> None:
-        self._waiting = max(self._waiting, self._now() + ask.shape.wait_ttl)
+        until = self._now() + ask.shape.wait_ttl
+        self._waiting = max(self._waiting, until)
+        if self._crowd is not None:
+            self._crowd.waiting.begins(ask.id, until)
+
+    def _end(self, asks: Sequence[Ask]) -> None:
+        """Note that claims do not wait any more."""
+        if self._crowd is not None:
+            for ask in asks:
+                self._crowd.waiting.ends(ask.id)
 
     async def _clock(self, deadline: float) -> ServerClock:
         """Return the server's clock. Connect first if it is not known yet."""
@@ -89,60 +146,95 @@ class MysqlEngine:
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        """Extend claims: one call, one transaction."""
+        """Extend claims, in one transaction if they fit into one packet."""
         if not asks:
             return []
-        order = messages.order(asks)
-        some = [asks[place] for place in order]
-        read = partial(replies.renewed, asks=some)
-        answers = await self._transport.call(messages.renew(some), deadline, read, heart=True)
-        received = self._now()
-        found: list[Standing | Exception | None] = [None] * len(asks)
-        for place, (micros, standing) in zip(order, answers, strict=True):
-            self._transport.clock = ServerClock(micros, received, UNITS)
-            if isinstance(standing, Standing) and not standing.granted:
-                self._wait(asks[place])
-            found[place] = standing
-        return found
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
-        """Remove claims for good, in one transaction. The server wakes the waiters."""
+        async def send(some: Sequence[Ask]) -> list[Standing | Exception | None]:
+            read = partial(replies.renewed, asks=some)
+            answers = await self._transport.call(messages.renew(some), deadline, read, heart=True)
+            received = self._now()
+            for (micros, standing), ask in zip(answers, some, strict=True):
+                self._transport.clock = ServerClock(micros, received, UNITS)
+                if isinstance(standing, Standing) and not standing.granted:
+                    self._wait(ask)
+                elif not isinstance(standing, Exception):
+                    self._end((ask,))
+            return [standing for _, standing in answers]
+
+        return await self._in_calls(asks, messages.size, send)
+
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
+        """Remove claims for good. The server wakes the waiters."""
         if not asks:
             return []
-        order = messages.order(asks)
-        some = [asks[place] for place in order]
-        untils = None
-        if doubt:
-            clock = await self._clock(deadline)
-            untils = [clock.last(ask) + MARGIN for ask in some]
-        read = partial(replies.resigned, asks=some)
-        answers = await self._transport.call(messages.resign(some, untils), deadline, read)
-        removed = [False] * len(asks)
-        for place, answer in zip(order, answers, strict=True):
-            removed[place] = answer
-        return removed
+        clock = await self._clock(deadline) if doubt else None
+
+        async def call(some: Sequence[Ask]) -> list[bool]:
+            untils = [clock.last(ask) + MARGIN for ask in some] if clock else None
+            read = partial(replies.resigned, asks=some)
+            removed = await self._transport.call(messages.resign(some, untils), deadline, read)
+            self._end(some)
+            return removed
+
+        async def send(some: Sequence[Ask]) -> list[bool | Exception]:
+            return await singly.resigned(call, some, deadline, self._now)
+
+        return await self._in_calls(asks, messages.size, send)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing. No statement can follow a claim under way, so the heart resigns it later."""
+
+    def hear(self, client: str, *, on: bool) -> None:
+        """Start or stop receiving the wakes of a client."""
+        self._hearing.hear(client, on=on)
+        self._transport.bell.ring()
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         """Wait for notes of grants, while a claim of ours waits. Notes are kept at the server from
         the first claim on, so nothing is missed before the ear connects.
         """
-        if self._client is not None and not self._greeted:
-            self._greeted = True
-            return [EVERYONE]
-        if self._client is None or self._waiting <= self._now():
+        if self._hearing.changed:
+            return self._change()
+        if not self._hearing or self._waiting <= self._now():
             # Idle, it would be dropped by the server or a NAT, and the next waiter would find out.
-            self._ear.close()
+            self._close_ears()
             await self._transport.bell.wait(deadline)
             return []
         try:
+            if self._crowd is not None:
+                return await self._crowd.listen(deadline)
             return await self._ear.listen(self._client, deadline)
         except EngineError:
             soon = self._now() + GLANCE
             await self._transport.bell.wait(before(deadline, soon))
             return [EVERYONE] if self._now() >= soon else []
+
+    def _change(self) -> list[Wake]:
+        """Hear the clients that have come, and no longer those that have left."""
+        if self._crowd is not None:
+            changes = self._hearing.take(CHANGES)
+            for client, on in changes.items():
+                if on:
+                    self._crowd.come(client)
+                else:
+                    self._crowd.leave(client)
+            return [everyone_of(client) for client, on in changes.items() if on]
+        clients = self._hearing.every()
+        self._ear.close()  # it may be that of another client
+        self._ear = Ear(self._transport, self._now)
+        if len(clients) > 1:
+            self._crowd = Crowd(self._transport, self._now, self._hearing)
+            return [EVERYONE]
+        self._client = "".join(clients)
+        return [everyone_of(client) for client in clients]
+
+    def _close_ears(self) -> None:
+        self._ear.close()
+        if self._crowd is not None:
+            self._crowd.close()
 
     def rouse(self) -> None:
         """Make `listen` return now."""
@@ -176,9 +268,11 @@ class MysqlEngine:
     def reset(self) -> None:
         """Forget every connection in a forked child, without sending anything to the server."""
         self._ear.reset()
+        if self._crowd is not None:
+            self._crowd.reset()
         self._transport.reset()
 
     async def close(self) -> None:
         """Close the connections."""
-        self._ear.close()
+        self._close_ears()
         await self._transport.close()

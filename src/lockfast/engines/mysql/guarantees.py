@@ -7,6 +7,8 @@ from lockfast.engines.mysql.url import Address, Mode
 from lockfast.guarantees import Finding, Guarantees, Level
 
 Settings = dict[str, str]
+SMALL = 2**18
+"""Bytes of a packet. In less, a request with the names of many held locks may not fit."""
 _NAMES = (
     "version",
     "innodb_flush_log_at_trx_commit",
@@ -14,6 +16,8 @@ _NAMES = (
     "log_bin",
     "sync_binlog",
     "binlog_format",
+    "max_allowed_packet",
+    "thread_handling",
     "wsrep_on",
     "wsrep_provider",
     "wsrep_retry_autocommit",
@@ -90,7 +94,8 @@ def guarantees(
             *losses,
             *_replication(settings, status),
             *_galera_settings(settings, status),
-            *_waking(deaf, name),
+            *_packets(settings),
+            *_waking(settings, deaf, name),
             *_network(address),
         ),
     )
@@ -187,7 +192,29 @@ def _galera_settings(settings: Settings, status: Settings) -> list[Finding]:
     return findings
 
 
-def _waking(deaf: str, name: str) -> list[Finding]:
+def _packets(settings: Settings) -> list[Finding]:
+    size = settings.get("max_allowed_packet", "")
+    if not size.isdigit() or int(size) >= SMALL:
+        return []
+    return [
+        Finding(
+            f"max_allowed_packet = {size}",
+            "a thread or task that holds many locks may be refused another one, because the "
+            "request lists their names",
+            "SET GLOBAL max_allowed_packet = 16777216",
+        )
+    ]
+
+
+def _waking(settings: Settings, deaf: str, name: str) -> list[Finding]:
+    if settings.get("thread_handling", "").lower() == "pool-of-threads":  # nobody is woken there
+        return [
+            Finding(
+                "thread_handling = pool-of-threads",
+                "a release cannot wake a waiter, so waiters ask every half second",
+                "thread_handling = one-thread-per-connection in the server's configuration",
+            )
+        ]
     if not deaf:
         return []
     right = "CONNECTION ADMIN" if name == "MariaDB" else "CONNECTION_ADMIN"
@@ -195,7 +222,7 @@ def _waking(deaf: str, name: str) -> list[Finding]:
     return [
         Finding(
             f"{deaf}, who installed the procedures, has no right {right}",
-            "a release cannot wake a waiter, so waiters look every half second",
+            "a release cannot wake a waiter, so waiters ask every half second",
             f"GRANT {right} ON *.* TO '{user}'@'{host}'",
         )
     ]
@@ -214,11 +241,14 @@ def _network(address: Address) -> list[Finding]:
                 "remove ssl_mode from the URL, and add ?ssl_ca=PATH",
             )
         ]
+    whoever = "anyone on the network path"
+    if mode is Mode.VERIFY_CA:
+        whoever = f"{whoever} who has a certificate of the same authority"
     return [
         Finding(
             f"ssl_mode = {mode.value}",
-            "anyone on the network path can pass for the server, and grant locks",
-            "add ?ssl_mode=verify_identity&ssl_ca=PATH to the URL",
+            f"{whoever} can pass for the server, and grant locks",
+            "write ssl_mode=verify_identity&ssl_ca=PATH in the URL",
         )
     ]
 

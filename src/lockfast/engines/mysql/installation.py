@@ -26,7 +26,12 @@ BUSY = frozenset([1205, 1213])
 # this as a comment, because it has no such mode.
 NO_NEW_USER = "SET SESSION lock_wait_timeout = 1 /*M! , sql_mode = 'NO_AUTO_CREATE_USER' */"
 NOBODY = frozenset([1133, 1410])  # on MariaDB and on MySQL
-FIRST = "the user of `role` does not exist for that host: CREATE USER first"
+FIRST = (
+    "the user of `role` does not exist for that host: CREATE USER first, or pass role='USER@HOST'"
+)
+GIVING = (
+    "lockfast is installed, but your user may not give rights to others. Let an administrator run: "
+)
 LOCK, UNLOCK = "SELECT GET_LOCK('lockfast_install', 10)", "SELECT RELEASE_LOCK('lockfast_install')"
 EXISTING = (
     "SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE() "
@@ -88,7 +93,8 @@ async def _install(transport: ThreadTransport, address: Address, role: str | Non
             await session.run(statement)
         if role is not None:
             await session.run(NO_NEW_USER)
-            await session.run(f"GRANT EXECUTE ON {name(address.database)}.* TO {account(role)}")
+            grant = f"GRANT EXECUTE ON {name(address.database)}.* TO {account(role)}"
+            await session.run(grant, denied=GIVING + grant)
         await session.run(UNLOCK)
     finally:
         link.close()
@@ -102,21 +108,23 @@ class Session:
         self._transport = transport
         self._link = link
 
-    async def run(self, sql: str) -> list[Row]:
-        """Run a statement, and try again if something was in its way."""
+    async def run(self, sql: str, *, denied: str = OWNER) -> list[Row]:
+        """Run a statement, and try again if something was in its way. `denied`: what to do if the
+        user has no right to it.
+        """
         for left in reversed(range(TRIES)):
             deadline = self._transport.now() + 2 * REACHING
             try:
                 return await self._transport.exchange(self._link, sql.encode(), deadline)
             except ServerError as error:
                 if error.code not in BUSY or not left:
-                    raise self._failed(error) from error
+                    raise self._failed(error, denied) from error
                 time.sleep(PAUSE)  # noqa: ASYNC251  # driven, so it must block
         raise AssertionError  # the last try returns or raises
 
-    def _failed(self, error: ServerError) -> EngineError:
+    def _failed(self, error: ServerError, denied: str) -> EngineError:
         if error.code in DENIED:
-            return EngineRefused(f"{self._link.where}: {error} ({OWNER})")
+            return EngineRefused(f"{self._link.where}: {error} ({denied})")
         if error.code in NOBODY:
             return EngineRefused(f"{self._link.where}: {error} ({FIRST})")
         return failed(error.code, error.text, self._link.where)

@@ -28,8 +28,12 @@ CHUNK = 65536
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
 # A lock is waited for 2 seconds, not 50: a server does not notice that a client has given up. The
-# rest undoes what `init_connect` or a default may have set.
-SESSION = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, completion_type = 0"
+# rest undoes what `init_connect` or a default may have set. With sql_safe_updates or a small
+# max_join_size, the server would refuse the statements for a batch.
+SESSION = (
+    "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, completion_type = 0, "
+    "sql_safe_updates = 0, sql_big_selects = 1"
+)
 LIMITED = f"{SESSION}, max_statement_time = 8"  # MariaDB has a limit for CALL too
 
 
@@ -38,11 +42,13 @@ class Link:
 
     def __init__(self, address: Address, place: Place, found: str) -> None:
         """Open nothing yet. `found`: the address that was looked up for the host."""
-        self.where = f"MySQL at {place}/{address.database}"
+        self.where = f"MySQL at {address.at(place)}"
         self.greeting = UNKNOWN
         self.used = 0.0
         """When the last exchange ended."""
-        self._address, self.place, self._found = address, place, found
+        self.dialed = False
+        """Whether the server has accepted the connection."""
+        self._address, self.place, self.host = address, place, found
         self._packets = Packets()
         self._reply: Reply | None = None
         self._behind = 0  # statements that were sent behind the one that `_reply` answers
@@ -90,8 +96,8 @@ class Link:
             ) from error
 
     def _dial(self) -> Steps:
-        if self._found.startswith("/"):
-            code = self._socket.connect_ex(self._found)
+        if self.host.startswith("/"):
+            code = self._socket.connect_ex(self.host)
         else:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -99,12 +105,13 @@ class Link:
                 option = getattr(socket, name, None)  # some systems lack it
                 if option is not None:
                     self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
-            code = self._socket.connect_ex((self._found, self.place.port))
+            code = self._socket.connect_ex((self.host, self.place.port))
         if code in {errno.EINPROGRESS, errno.EAGAIN}:
             yield WRITE
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
+        self.dialed = True
 
     def _log_in(self, password: str | None) -> Steps:
         mode = self._address.mode_at(self.place.host)
@@ -119,7 +126,7 @@ class Link:
                 tls,
                 # By default, PREFERRED is for this machine only, where nobody can be in between.
                 trusted=mode is Mode.VERIFY_IDENTITY or self._address.mode is None,
-                private=self._found.startswith("/"),
+                private=self.host.startswith("/"),
             )
         )
         wanted = next(steps)
@@ -171,6 +178,15 @@ class Link:
             rows, events = self.receive()
             if rows is not None:
                 return rows
+
+    def limited(self, sql: bytes, seconds: float) -> bytes:
+        """Return a statement that the server ends after so many seconds. Otherwise it would wait
+        for its bucket and commit although its client has given up. On a busy server, such
+        statements would keep the others from being answered. MySQL has no such limit for CALL.
+        """
+        if not self.greeting.mariadb:
+            return sql
+        return b"SET STATEMENT max_statement_time = %.3f FOR %s" % (seconds, sql)
 
     # --- exchanges ------------------------------------------------------------------------------
 

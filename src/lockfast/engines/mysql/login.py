@@ -10,8 +10,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 
-from pymysql import _auth
-from pymysql.constants import CLIENT
+from lockfast.engines import missing
+
+try:
+    from pymysql import _auth
+    from pymysql.constants import CLIENT
+except ImportError as error:  # for who imports `install`, before `connect` has said it
+    raise missing(error, "mysql", "mysql") from error
 
 from lockfast.engines.mysql.packets import BrokenProtocol
 from lockfast.engines.mysql.results import END, ERROR, OK, error_of

@@ -6,7 +6,7 @@ schema.sql describes the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from zlib import crc32
 
@@ -16,6 +16,7 @@ from lockfast.port import Ask, Shape
 BUCKETS = 1024  # and as many slots of ears
 CLIENT = 22  # hexadecimal digits of an id that name the client
 ID = 32
+CLAIM_HEAD, HEAD = 110, 42  # bytes of a record, of a resignation too, without its name and payload
 LISTED = 2**16  # the longest payload, and what the five digits of its length can say
 
 
@@ -38,40 +39,76 @@ def slot(client: str) -> int:
     return crc32(bytes.fromhex(client)) % BUCKETS
 
 
+def claim_size(ask: Ask) -> int:
+    """Return how many bytes of the statement for claims are this one."""
+    return 2 * (CLAIM_HEAD + len(ask.payload)) + len(_name(ask.shape.name))
+
+
+def size(ask: Ask) -> int:
+    """Return how many bytes of a statement that renews or resigns are this claim, at most."""
+    return 2 * HEAD + len(_name(ask.shape.name))
+
+
 def claim(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
     """Return the statement for claims, in the order that they are given. `lates`: the latest time
     of each by the server's clock, in µs.
     """
-    records = "".join([_claim(ask, late) for ask, late in zip(asks, lates, strict=True)])
-    return f"CALL lockfast_claim_v1({base:d}, x'{records}')".encode()
-
-
-def _claim(ask: Ask, late: int) -> str:
-    waiting, resting, name = _shape(ask.shape)
-    payload = ask.payload
-    if len(payload) > LISTED:
-        raise ValueError("a payload of more than 65,536 bytes")
-    digits = b"%016d" % late
-    lengths = b"%05d" % len(payload)
-    first = waiting if ask.queue else resting
-    return f"{first}{digits.hex()}{name[:6]}{lengths.hex()}{_id(ask.id)}{name[6:]}{payload.hex()}"
+    records: list[str] = []
+    payloads: list[str] = []
+    names, at = Names(), 1
+    for ask, late in zip(asks, lates, strict=True):
+        payload = ask.payload
+        if len(payload) > LISTED:
+            raise ValueError("a payload of more than 65,536 bytes")
+        waiting, resting = _shape(ask.shape)
+        name = names.add(ask.shape.name)
+        first = waiting if ask.queue else resting
+        last = (b"%016d%05d%07d" % (late, len(payload), at)).hex()
+        records.append(f"{_id(ask.id)}{name}{first}{last}")
+        payloads.append(payload.hex())
+        at += len(payload)
+    text = f"x'{''.join(records)}', {names}, x'{''.join(payloads)}'"
+    return f"CALL lockfast_claim_v1({base:d}, {text})".encode()
 
 
 @lru_cache(4096)
-def _shape(shape: Shape) -> tuple[str, str, str]:
-    """Return what all claims of a lock have in common, in hexadecimal digits: the start of a claim
-    that may wait, that of one that may not, and the length of the name with the name.
+def _shape(shape: Shape) -> tuple[str, str]:
+    """Return what all claims of a lock have in common, in hexadecimal digits: for a claim that may
+    wait, and for one that may not.
     """
     sizes = b"%010d%010d" % (shape.capacity, shape.weight)
     times = b"%016d%016d" % (round(shape.ttl * 1e6), round(shape.wait_ttl * 1e6))
-    starts = [b"%03d%d" % (shape.kind, queue) + sizes + times for queue in (1, 0)]
-    return starts[0].hex(), starts[1].hex(), _name(shape.name)
+    first, second = (b"%03d%d" % (shape.kind, queue) + sizes + times for queue in (1, 0))
+    return first.hex(), second.hex()
+
+
+class Names:
+    """The names of a batch, one behind the other."""
+
+    __slots__ = ("_at", "_names")
+
+    def __init__(self) -> None:
+        """Start without names."""
+        self._names: list[str] = []
+        self._at = 1
+
+    def add(self, name: str) -> str:
+        """Add a name, and return its length and its place in hexadecimal digits."""
+        raw = _name(name)
+        self._names.append(raw)
+        size = len(raw) // 2
+        where = (b"%03d%07d" % (size, self._at)).hex()
+        self._at += size
+        return where
+
+    def __str__(self) -> str:
+        """Return them as a value of bytes."""
+        return f"x'{''.join(self._names)}'"
 
 
 @lru_cache(4096)
 def _name(name: str) -> str:
-    raw = name.encode()
-    return (b"%03d" % len(raw) + raw).hex()
+    return name.encode().hex()
 
 
 def _id(ident: str) -> str:
@@ -101,25 +138,50 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     """Return the statement that resigns claims, in the order that they are given. `untils`: in
     doubt, the server times until which their tombstones must stay.
     """
-    each = untils or [0] * len(asks)
+    names = Names()
     records = "".join(
         [
-            f"{(b'%016d' % until).hex()}{name[:6]}{_id(ask.id)}{name[6:]}"
-            for ask, until in zip(asks, each, strict=True)
-            for name in (_name(ask.shape.name),)
+            f"{_id(ask.id)}{names.add(ask.shape.name)}{(b'%016d' % until).hex()}"
+            for ask, until in zip(asks, untils or [0] * len(asks), strict=True)
         ]
     )
-    return f"CALL lockfast_resign_v1(x'{records}')".encode()
+    return f"CALL lockfast_resign_v1(x'{records}', {names})".encode()
 
 
 def hold_ear(client: str) -> bytes:
     """Return the statement by which the connection of a client's ear becomes known."""
-    return f"SELECT GET_LOCK('lockfast_{bytes.fromhex(client).hex()}', 0)".encode()
+    return f"SELECT GET_LOCK({_lock(client)}, 0)".encode()
 
 
 def ear(client: str, seen: int) -> bytes:
     """Return the statement that waits for notes to a client, after the first `seen`."""
     return f"CALL lockfast_ear_v1({slot(client):d}, {seen:d})".encode()
+
+
+def hold_ears(clients: Iterable[str]) -> bytes:
+    """Return the statement that does the same for many clients, and tells for each with a digit
+    whether it is known. It can be repeated: a lock that is taken twice must be given back twice.
+    """
+    each = [
+        f"IF(IS_USED_LOCK({lock}) = CONNECTION_ID(), 1, IFNULL(GET_LOCK({lock}, 0), 0))"
+        for lock in map(_lock, clients)
+    ]
+    return f"SELECT CONCAT({', '.join(each)})".encode()
+
+
+def leave_ears(clients: Iterable[str]) -> bytes:
+    """Return the statement after which the connection is not that of these clients."""
+    return f"DO {', '.join([f'RELEASE_LOCK({_lock(client)})' for client in clients])}".encode()
+
+
+def _lock(client: str) -> str:
+    return f"'lockfast_{bytes.fromhex(client).hex()}'"
+
+
+def ears(seen: Mapping[int, int]) -> bytes:
+    """Return the statement that waits for notes in several slots, after so many in each."""
+    pairs = ",".join([f"[{place:d},{count:d}]" for place, count in seen.items()])
+    return f"CALL lockfast_ears_v1('[{pairs}]')".encode()
 
 
 def wake(client: str) -> bytes:

@@ -11,10 +11,10 @@ LEFT(USER(), CHAR_LENGTH(USER()) - LOCATE('@', REVERSE(USER())))
 LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - LOCATE('@', REVERSE(CURRENT_USER())))
 
 -- part LINE: names the server that mints tickets. A replica that was promoted has another one.
-CONCAT(@@server_id)
+CONCAT(@@global.server_id)
 
 -- part MARIADB_LINE: the same on MariaDB. All nodes of a Galera cluster have all tickets, so they are one server.
-IF(@@wsrep_on AND @@wsrep_provider <> 'none', 'galera', CONCAT(@@server_id))
+IF(@@wsrep_on AND @@wsrep_provider <> 'none', 'galera', CONCAT(@@global.server_id))
 
 -- part PAUSE: sleeps for half a second, or until the query is killed.
 SLEEP(0.5)
@@ -40,14 +40,97 @@ BEGIN
   IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'lockfast: the server is read-only';
   END IF;
+  -- With 0, no handler for NOT FOUND runs: totals of another queue would be taken for those of an empty one.
+  SET SESSION max_error_count = 64;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
 
--- part WHOLE: refuses a record of a renewal or resignation that was cut, or whose name has a negative length. With
--- that, a user who may only execute could read the same record for ever, and hold the rows of all buckets.
+-- part LOOK: what a procedure begins with that only reads. A session that is SERIALIZABLE and not in autocommit would
+-- lock all that it reads, and renewals would wait for it. In a transaction this is an error.
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+-- part RENEWAL: refuses a record of a renewal that was cut, or whose name has a negative length. With that, a user
+-- who may only execute could read the same record for ever, and hold the rows of all buckets.
 IF NOT (v_names BETWEEN 1 AND 512 AND i <= LENGTH(p_asks) + 1) THEN
       SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
     END IF;
+
+-- part EACH: the records of a batch in their order: the place of each, and where it begins. LIMIT makes a table of
+-- them, of which a statement that locks its rows locks none.
+(SELECT n.n, n.n * v_size AS at FROM lockfast_number n WHERE n.n < v_count ORDER BY n.n LIMIT 1024) r
+
+-- part ID: of the record r. So are the next parts, up to PAYLOAD.
+SUBSTR(p_asks, r.at + 1, 16)
+
+-- part NAME:
+SUBSTR(p_names, SUBSTR(p_asks, r.at + 20, 7), SUBSTR(p_asks, r.at + 17, 3))
+
+-- part BUCKET:
+CRC32({NAME}) % 1024
+
+-- part UNTIL:
+CAST(SUBSTR(p_asks, r.at + 27, 16) AS SIGNED)
+
+-- part KIND:
+CAST(SUBSTR(p_asks, r.at + 27, 3) AS SIGNED)
+
+-- part CAPACITY:
+CAST(SUBSTR(p_asks, r.at + 31, 10) AS SIGNED)
+
+-- part WEIGHT:
+CAST(SUBSTR(p_asks, r.at + 41, 10) AS SIGNED)
+
+-- part TTL:
+CAST(SUBSTR(p_asks, r.at + 51, 16) AS SIGNED)
+
+-- part WAIT_TTL:
+CAST(SUBSTR(p_asks, r.at + 67, 16) AS SIGNED)
+
+-- part LATE:
+CAST(SUBSTR(p_asks, r.at + 83, 16) AS SIGNED)
+
+-- part PAYLOAD:
+SUBSTR(p_payloads, SUBSTR(p_asks, r.at + 104, 7), SUBSTR(p_asks, r.at + 99, 5))
+
+-- part CLAIM: reads the record i of a claim. Our clients send no values that it refuses. But a user who may only
+-- execute could otherwise overfill a lock by a negative weight, or use up the tickets.
+SET v_head = SUBSTR(p_asks, i * 110 - 109, 110);
+    SET v_id = SUBSTR(v_head, 1, 16), v_names = SUBSTR(v_head, 17, 3), v_kind = SUBSTR(v_head, 27, 3),
+      v_queue = SUBSTR(v_head, 30, 1), v_capacity = SUBSTR(v_head, 31, 10), v_weight = SUBSTR(v_head, 41, 10),
+      v_ttl = SUBSTR(v_head, 51, 16), v_wait_ttl = SUBSTR(v_head, 67, 16), v_late = SUBSTR(v_head, 83, 16),
+      v_payloads = SUBSTR(v_head, 99, 5), v_name = SUBSTR(p_names, SUBSTR(v_head, 20, 7), v_names),
+      v_payload = SUBSTR(p_payloads, SUBSTR(v_head, 104, 7), v_payloads);
+    IF NOT (v_weight BETWEEN 1 AND v_capacity AND v_ttl BETWEEN 1 AND 4503599627370495
+      AND v_wait_ttl BETWEEN 1 AND 4503599627370495 AND p_base BETWEEN 0 AND 4503599627370495
+      AND LENGTH(v_name) = v_names AND v_names BETWEEN 1 AND 512
+      AND LENGTH(v_payload) = v_payloads AND v_payloads BETWEEN 0 AND 65536 AND LENGTH(p_asks) = v_count * 110
+      AND CASE v_kind
+        WHEN 1 THEN v_capacity = 1
+        WHEN 2 THEN v_capacity = 2147483647 AND v_weight IN (1, 2147483647)
+        WHEN 3 THEN v_capacity < 2147483647
+        ELSE FALSE
+      END) OR p_base IS NULL OR p_names IS NULL OR p_payloads IS NULL THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
+    END IF;
+
+-- part RESIGNATION: reads the record i of a resignation.
+SET v_head = SUBSTR(p_asks, i * 42 - 41, 42);
+    SET v_id = SUBSTR(v_head, 1, 16), v_names = SUBSTR(v_head, 17, 3), v_until = SUBSTR(v_head, 27, 16),
+      v_name = SUBSTR(p_names, SUBSTR(v_head, 20, 7), v_names);
+    IF NOT (LENGTH(v_name) = v_names AND v_names BETWEEN 1 AND 512 AND LENGTH(p_asks) = v_count * 42)
+      OR p_names IS NULL THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
+    END IF;
+
+-- part LOCK: locks the buckets of all records, in the order of these. Nothing else may be read in this statement: it
+-- sees what was committed before it began to wait. No LEFT JOIN: the server leaves out a table of which it needs no
+-- column, and locks nothing.
+FROM {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET} FOR UPDATE;
+
+-- part QUIET: whether nothing needs to be done first in the bucket k, where v_now was read after it was locked.
+k.seen <= v_now AND NOT EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = k.b)
+        AND IFNULL((SELECT e.expires FROM lockfast_claim e FORCE INDEX (expiry)
+          WHERE e.b = k.b ORDER BY e.expires LIMIT 1) > v_now, TRUE)
 
 -- part CLOCK: reads the clock in a bucket that was locked just before, and removes what has expired.
 IF v_none THEN
@@ -67,6 +150,12 @@ IF v_none THEN
       IF v_found THEN
         CALL lockfast_sweep_v1(v_b, v_now, v_notes);
       END IF;
+
+-- part SEEN: notes the clock in a bucket of which no ticket is minted. A claim after a promotion raises tokens by
+-- the time since then, and the time before that must not be forgotten. The server before may have used it to raise
+-- tokens, and have died before this one heard of it.
+UPDATE lockfast_bucket SET last = last + IF(line = v_line, 0, GREATEST(v_now - v_seen, 0)), seen = v_now
+      WHERE b = v_b;
 
 -- part GRANT: updates the totals of a queue after claims were deleted from it. Then it grants waiters in the order
 -- of tickets, up to the first one that does not fit, and appends a note for each to v_notes. A waiter fits if its

@@ -37,7 +37,7 @@ def text(*, mariadb: bool) -> str:
     if mariadb:
         own = {name: piece for name, piece in pieces.items() if name.startswith(MARIADB)}
         pieces |= {name.removeprefix(MARIADB): piece for name, piece in own.items()}
-    for _ in range(2):  # parts contain parts
+    for _ in range(4):  # parts contain parts
         for name, piece in pieces.items():
             raw = raw.replace("{" + name + "}", piece)
     return raw.replace(CREATE, REPLACE) if mariadb else _dropping(raw)

@@ -8,6 +8,7 @@
 -- ear        1,024 rows. A client looks into the row of its own slot for its grants: see the part KILL.
 -- broken     records of claims that were broken, for a day.
 -- operator   users who may end the claims of others. Its owner writes it: no procedure does.
+-- number     the numbers from 0 to 1,023, to read the records of a batch in one statement. Nobody writes it.
 --
 -- Each operation is one procedure and one transaction, in READ COMMITTED. Only at that level does every
 -- statement see what was committed before the bucket's row was locked. A function cannot do this: all of it
@@ -18,9 +19,13 @@
 -- Every operation writes the bucket's row, also if it only reads the claims. Galera finds conflicts between
 -- two nodes by the rows that were written, and does not know of rows that were only locked.
 --
--- A batch is one value of bytes, because there are no arrays: records one after the other, each with fields of
--- fixed width and then its name. Clients sort a batch by bucket, so that two batches cannot deadlock. No lock
--- is taken after a row of `ear`, and no transaction locks two of these.
+-- A batch is a value of bytes, because there are no arrays: records one after the other, with fields of fixed
+-- width. Clients sort a batch by bucket, so that two batches cannot deadlock. No lock is taken after a row of
+-- `ear`, and no transaction locks two of these.
+--
+-- Statements for each record cost most of a batch's time. So a batch of three or more locks all of its buckets in
+-- one statement, and one more finds the claims and resignations that concern nobody else: on free names, and of
+-- sole claims. These are applied together. The others go one by one, in the same transaction.
 --
 -- Nothing but the bucket's row keeps others out, so queries lock nothing. A query in the condition of an IF is not
 -- a SELECT to InnoDB, which locks all that it reads there, and the first row behind it, of another bucket. So a
@@ -91,6 +96,10 @@ CREATE TABLE IF NOT EXISTS lockfast_ear (
                                              -- Others can make a claim of the same id in another bucket
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
+CREATE TABLE IF NOT EXISTS lockfast_number (
+  n SMALLINT UNSIGNED NOT NULL PRIMARY KEY -- from 0 to 1,023: the places of records in a batch
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
 CREATE TABLE IF NOT EXISTS lockfast_broken (
   id     BINARY(16)      NOT NULL PRIMARY KEY, -- of the claim that was broken
   name   VARBINARY(512)  NOT NULL,
@@ -115,6 +124,8 @@ JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) u
 JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) v//
 
 INSERT IGNORE INTO lockfast_ear (slot) SELECT b FROM lockfast_bucket//
+
+INSERT IGNORE INTO lockfast_number (n) SELECT b FROM lockfast_bucket//
 
 -- Raise an error if the user who logged in may not end a claim of this owner. The owner of the claim may, and so
 -- may the user who installed these procedures, and operators.
@@ -277,42 +288,50 @@ BEGIN
     WHILE SUBSTR(p_notes, i, 11) = v_client DO
       SET v_run = CONCAT(v_run, SUBSTR(p_notes, i, 28)), i = i + 28;
     END WHILE;
+    -- Also if the session is read-only. Without autocommit, the row would stay locked, and releases of others wait.
+    START TRANSACTION READ WRITE;
     UPDATE lockfast_ear SET n = n + LENGTH(v_run) DIV 28, notes = LEFT(CONCAT(v_run, notes), 1344)
     WHERE slot = CRC32(v_client) % 1024;
+    COMMIT AND NO CHAIN NO RELEASE;
     {KILL}
   END WHILE;
 END//
 
 -- Append claims, or find them by their ids, and return the time and the standing of each.
 --
--- p_base  added to the clock in new tickets
--- p_asks  records of 96 bytes, each followed by the name and the payload: kind (3 digits), whether it may wait
---         (1), capacity (10), weight (10), ttl (16), wait_ttl (16), its latest time by this server's clock (16),
---         the lengths of the name (3) and of the payload (5), and 16 bytes of the id
+-- p_base      added to the clock in new tickets
+-- p_asks      records of 110 bytes: the id (16), length (3 digits) and place (7) of the name, kind (3), whether it may
+--             wait (1), capacity (10), weight (10), ttl (16), wait_ttl (16), its latest time by this server's clock
+--             (16), length (5) and place (7) of the payload
+-- p_names     the names
+-- p_payloads  the payloads
 --
--- Returns a line of words for each: the time, and the standing. Ticket 0 means that the claim did not fit and
--- was not to wait. The time alone means that the id is dead. The time and one number mean that the queue is of
--- that kind, and not of the kind of the claim.
-CREATE PROCEDURE lockfast_claim_v1(p_base BIGINT, p_asks LONGBLOB)
+-- Returns a line with the time and 16 characters for each claim. If these are digits, they are its ticket: it was
+-- granted at once, nobody else is in its queue, and it has all of its ttl. If the last one is a minus, it has a line
+-- of its own: the time, and the standing. Ticket 0 means that the claim did not fit and was not to wait. The time
+-- alone means that the id is dead. The time and one number mean that the queue is of that kind, and not of the kind
+-- of the claim.
+CREATE PROCEDURE lockfast_claim_v1(p_base BIGINT, p_asks LONGBLOB, p_names LONGBLOB, p_payloads LONGBLOB)
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
-  DECLARE v_head VARBINARY(96);
+  DECLARE v_head VARBINARY(110);
   DECLARE v_name VARBINARY(999);
+  DECLARE v_who VARBINARY(512) DEFAULT {WHO};
   DECLARE v_payload MEDIUMBLOB;
   DECLARE v_id, t_id, h_id BINARY(16);
   DECLARE v_kind, t_kind SMALLINT;
   DECLARE v_queue, v_fits, t_waits TINYINT;
   DECLARE v_capacity, v_weight, v_ttl, v_wait_ttl, v_late, v_payloads BIGINT;
-  DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_b, v_locked, v_names, i INT;
+  DECLARE v_size INT DEFAULT 110;
+  DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 110;
   DECLARE v_last, v_seen, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
   DECLARE t_claims, t_waiting INT;
   DECLARE v_line, v_was VARBINARY(64);
-  DECLARE v_dead BOOLEAN;
-  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_dead, v_found, v_told, v_distinct BOOLEAN;
   DECLARE v_client BINARY(11);
   DECLARE v_connection BIGINT;
-  DECLARE v_notes, v_answer, v_standing LONGBLOB;
-  DECLARE i INT DEFAULT 1;
+  DECLARE v_notes, v_answer, v_standing, v_tickets LONGBLOB;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
   -- A lock wait that timed out would else roll back one statement only.
@@ -322,27 +341,44 @@ BEGIN
     RESIGNAL;
   END;
   {ENTER}
-  SET v_line = {LINE}, v_notes = '', v_answer = '';
-  WHILE i <= LENGTH(p_asks) DO
-    SET v_head = SUBSTR(p_asks, i, 96);
-    SET v_kind = SUBSTR(v_head, 1, 3), v_queue = SUBSTR(v_head, 4, 1), v_capacity = SUBSTR(v_head, 5, 10),
-      v_weight = SUBSTR(v_head, 15, 10), v_ttl = SUBSTR(v_head, 25, 16), v_wait_ttl = SUBSTR(v_head, 41, 16),
-      v_late = SUBSTR(v_head, 57, 16), v_names = SUBSTR(v_head, 73, 3), v_payloads = SUBSTR(v_head, 76, 5),
-      v_id = SUBSTR(v_head, 81, 16), v_name = SUBSTR(p_asks, i + 96, v_names),
-      v_payload = SUBSTR(p_asks, i + 96 + v_names, v_payloads), i = i + 96 + v_names + v_payloads;
-    -- Our clients send no such values. But a user who may only execute could otherwise overfill a lock by a
-    -- negative weight, or use up the tickets.
-    IF NOT (v_weight BETWEEN 1 AND v_capacity AND v_ttl BETWEEN 1 AND 4503599627370495
-      AND v_wait_ttl BETWEEN 1 AND 4503599627370495 AND p_base BETWEEN 0 AND 4503599627370495
-      AND v_names BETWEEN 1 AND 512 AND v_payloads BETWEEN 0 AND 65536 AND i <= LENGTH(p_asks) + 1
-      AND CASE v_kind
-        WHEN 1 THEN v_capacity = 1
-        WHEN 2 THEN v_capacity = 2147483647 AND v_weight IN (1, 2147483647)
-        WHEN 3 THEN v_capacity < 2147483647
-        ELSE FALSE
-      END) OR p_base IS NULL THEN
-      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
-    END IF;
+  SET v_line = {LINE}, v_notes = '';
+  IF v_count BETWEEN 3 AND 1024 THEN
+    SET SESSION group_concat_max_len = 16384;
+    SET i = 1;
+    WHILE i <= v_count DO
+      {CLAIM}
+      SET i = i + 1;
+    END WHILE;
+    -- Claims on names without claims are appended together, because statements for each cost several times as much.
+    -- For two or fewer, these statements would cost more.
+    SELECT COUNT(DISTINCT CRC32({NAME})) = v_count AND COUNT(DISTINCT {ID}) = v_count INTO v_distinct {LOCK}
+    SET v_now = {NOW};
+    SELECT GROUP_CONCAT(
+      IF(v_distinct AND k.line = v_line AND v_now <= {LATE} AND c.id IS NULL
+        AND NOT EXISTS (SELECT 1 FROM lockfast_claim o FORCE INDEX (queue) WHERE o.name = {NAME})
+        AND GREATEST(k.last + 1, v_now + p_base) + v_count <= 9007199254740992 AND {QUIET},
+        LPAD(GREATEST(k.last + 1, v_now + p_base) + r.n, 16, '0'), '000000000000000-')
+      ORDER BY r.n SEPARATOR '') INTO v_tickets
+    FROM {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET}
+    LEFT JOIN lockfast_claim c ON c.b = k.b AND c.id = {ID};
+  END IF;
+  IF LENGTH(v_tickets) <=> v_count * 16 THEN
+    UPDATE {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET}
+    SET k.last = GREATEST(k.last + 1, v_now + p_base) + v_count - 1, k.seen = v_now
+    WHERE SUBSTR(v_tickets, r.n * 16 + 16, 1) <> '-';
+    INSERT INTO lockfast_claim
+      (b, id, name, ticket, waits, kind, capacity, weight, ttl, wait_ttl, expires, place, claims, waiting, held,
+       payload, owner)
+    SELECT {BUCKET}, {ID}, {NAME}, CAST(SUBSTR(v_tickets, r.n * 16 + 1, 16) AS SIGNED), 0, {KIND}, {CAPACITY},
+      {WEIGHT}, {TTL}, {WAIT_TTL}, v_now + {TTL}, 1, 1, 0, {WEIGHT}, {PAYLOAD}, v_who
+    FROM {EACH} WHERE SUBSTR(v_tickets, r.n * 16 + 16, 1) <> '-';
+  ELSE -- also if a row of the buckets is missing
+    SET v_tickets = REPEAT('000000000000000-', v_count);
+  END IF;
+  SET v_answer = CONCAT(IFNULL(v_now, 0), ' ', v_tickets, '\n'), i = LOCATE('-', v_tickets) DIV 16;
+  WHILE i > 0 DO
+    {CLAIM}
+    SET i = LOCATE('-', v_tickets, i * 16 + 1) DIV 16;
     SET v_b = CRC32(v_name) % 1024;
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
@@ -361,7 +397,7 @@ BEGIN
     SET v_standing = NULL;
     one: BEGIN
       SELECT COUNT(*) INTO v_dead FROM lockfast_tombstone t
-      WHERE t.b = v_b AND t.id = v_id AND t.owner = {WHO} AND t.until > v_now;
+      WHERE t.b = v_b AND t.id = v_id AND t.owner = v_who AND t.until > v_now;
       SELECT COUNT(*) INTO v_found FROM lockfast_claim c WHERE c.b = v_b AND c.id = v_id;
       IF v_dead OR v_now > v_late THEN
         LEAVE one;
@@ -379,7 +415,7 @@ BEGIN
         IF v_found THEN
           -- A claim that another user has made of the same id is not taken for this one.
           SELECT COUNT(*) INTO v_found FROM lockfast_claim c
-          WHERE c.b = v_b AND c.id = v_id AND c.owner = {WHO};
+          WHERE c.b = v_b AND c.id = v_id AND c.owner = v_who;
           IF v_found THEN
             CALL lockfast_standing_v1(v_b, v_name, v_id, v_now, {ROOM}, v_notes, v_standing);
           END IF;
@@ -410,7 +446,7 @@ BEGIN
       VALUES
         (v_b, v_id, v_name, v_ticket, 1 - v_fits, v_kind, v_capacity, v_weight, v_ttl, v_wait_ttl,
          v_now + IF(v_fits, v_ttl, v_wait_ttl), t_place + 1, t_claims + 1, t_waiting + 1 - v_fits,
-         t_held + IF(v_fits, v_weight, 0), v_payload, {WHO});
+         t_held + IF(v_fits, v_weight, 0), v_payload, v_who);
       IF t_id IS NULL THEN
         SET v_standing = CONCAT_WS(' ', v_ticket, 't', v_ttl, 0, 0, v_ticket);
       ELSE
@@ -434,6 +470,7 @@ BEGIN
   DECLARE v_name VARBINARY(999);
   DECLARE v_id, t_id BINARY(16);
   DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_line VARBINARY(64);
   DECLARE v_seen, v_now, t_ticket, t_expires BIGINT;
   DECLARE t_kind SMALLINT;
   DECLARE t_waits TINYINT;
@@ -451,16 +488,16 @@ BEGIN
     RESIGNAL;
   END;
   {ENTER}
-  SET v_notes = '', v_answer = '';
+  SET v_line = {LINE}, v_notes = '', v_answer = '';
   WHILE i <= LENGTH(p_asks) DO
     SET v_names = SUBSTR(p_asks, i, 3), v_id = SUBSTR(p_asks, i + 3, 16),
       v_name = SUBSTR(p_asks, i + 19, v_names), i = i + 19 + v_names, v_b = CRC32(v_name) % 1024;
-    {WHOLE}
+    {RENEWAL}
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
       SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
       {CLOCK}
-      UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;
+      {SEEN}
     END IF;
     UPDATE lockfast_claim SET expires = GREATEST(expires, v_now + IF(waits, wait_ttl, ttl))
     WHERE b = v_b AND id = v_id AND name = v_name AND kind BETWEEN 1 AND 3;
@@ -482,20 +519,26 @@ END//
 -- Remove claims for good, and wake the waiters that this lets in. A claim of another format stays, and counts as
 -- not there. Raises an error for a claim that permit_v1 does not let the user end.
 --
--- p_asks  records of 35 bytes, each followed by the name: 16 digits, the length of the name (3 digits), and the
---         id. The digits are 0 or, if a copy may still be under way, the time until which its tombstone must
---         stay, by this server's clock. The tombstone stays for at least 11 seconds, for at most a day, and is
---         never shortened. No copy may be applied later than 10 seconds, the longest wait, after it was sent. A
---         client that breaks another's claim knows neither when that was, nor the clock at that time
+-- p_asks   records of 42 bytes: the id (16), length (3 digits) and place (7) of the name, and 16 digits. These are 0 or,
+--          if a copy may still be under way, the time until which its tombstone must stay, by this server's clock.
+--          The tombstone stays for at least 11 seconds, for at most a day, and is never shortened. No copy may be
+--          applied later than 10 seconds, the longest wait, after it was sent. A client that breaks another's claim
+--          knows neither when that was, nor the clock at that time
+-- p_names  the names
 --
 -- Returns whether each claim was there, as letters t and f.
-CREATE PROCEDURE lockfast_resign_v1(p_asks LONGBLOB)
+CREATE PROCEDURE lockfast_resign_v1(p_asks LONGBLOB, p_names LONGBLOB)
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE v_name VARBINARY(999);
+  DECLARE v_head VARBINARY(42);
   DECLARE v_owner VARBINARY(512);
+  DECLARE v_who VARBINARY(512) DEFAULT {WHO};
   DECLARE v_id BINARY(16);
-  DECLARE v_b, v_locked, v_names INT;
+  DECLARE v_b, v_locked, v_names, i INT;
+  DECLARE v_size INT DEFAULT 42;
+  DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 42;
+  DECLARE v_line VARBINARY(64);
   DECLARE v_until, v_seen, v_now BIGINT;
   DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
   DECLARE d_held, l_ticket, l_held BIGINT;
@@ -505,11 +548,10 @@ BEGIN
   DECLARE t_kind, w_kind SMALLINT;
   DECLARE t_waits TINYINT;
   DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
-  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_found, v_told, v_distinct BOOLEAN;
   DECLARE v_client BINARY(11);
   DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer LONGBLOB;
-  DECLARE i INT DEFAULT 1;
   DECLARE v_none BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -518,22 +560,50 @@ BEGIN
     RESIGNAL;
   END;
   {ENTER}
-  SET v_notes = '', v_answer = '';
-  WHILE i <= LENGTH(p_asks) DO
-    SET v_until = SUBSTR(p_asks, i, 16), v_names = SUBSTR(p_asks, i + 16, 3), v_id = SUBSTR(p_asks, i + 19, 16),
-      v_name = SUBSTR(p_asks, i + 35, v_names), i = i + 35 + v_names, v_b = CRC32(v_name) % 1024;
-    {WHOLE}
+  SET v_line = {LINE}, v_notes = '';
+  IF v_count BETWEEN 3 AND 1024 THEN
+    SET SESSION group_concat_max_len = 16384;
+    SET i = 1;
+    WHILE i <= v_count DO
+      {RESIGNATION}
+      SET i = i + 1;
+    END WHILE;
+    -- Claims that are alone in their queues are removed together: nobody is to be granted then.
+    SELECT COUNT(DISTINCT {ID}) = v_count INTO v_distinct {LOCK}
+    SET v_now = {NOW};
+    SELECT GROUP_CONCAT(
+      IF(v_distinct AND k.line = v_line AND {UNTIL} = 0 AND c.owner = v_who
+        AND c.name = {NAME} AND c.kind BETWEEN 1 AND 3
+        AND NOT EXISTS (
+          SELECT 1 FROM lockfast_claim o FORCE INDEX (queue) WHERE o.name = c.name AND o.id <> c.id)
+        AND {QUIET}, 't', '-')
+      ORDER BY r.n SEPARATOR '') INTO v_answer
+    FROM {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET}
+    LEFT JOIN lockfast_claim c ON c.b = k.b AND c.id = {ID};
+  END IF;
+  IF LENGTH(v_answer) <=> v_count THEN
+    UPDATE {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET} SET k.seen = v_now
+    WHERE SUBSTR(v_answer, r.n + 1, 1) = 't';
+    DELETE c FROM {EACH} STRAIGHT_JOIN lockfast_claim c ON c.b = {BUCKET} AND c.id = {ID}
+    WHERE SUBSTR(v_answer, r.n + 1, 1) = 't';
+  ELSE -- also if a row of the buckets is missing
+    SET v_answer = REPEAT('-', v_count);
+  END IF;
+  SET i = LOCATE('-', v_answer);
+  WHILE i > 0 DO
+    {RESIGNATION}
+    SET v_b = CRC32(v_name) % 1024;
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
       SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
       {CLOCK}
-      UPDATE lockfast_bucket SET seen = v_now WHERE b = v_b;
+      {SEEN}
     END IF;
-    SET v_none = FALSE, v_owner = {WHO};
+    SET v_none = FALSE, v_owner = v_who;
     SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held, c.owner
     INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held, v_owner FROM lockfast_claim c
     WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
-    IF v_owner <> {WHO} THEN
+    IF v_owner <> v_who THEN
       CALL lockfast_permit_v1(v_owner);
     END IF;
     -- It refuses the claims of one user only, or others could forbid a client the id of its own claim.
@@ -543,13 +613,14 @@ BEGIN
       ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
     END IF;
     IF v_none THEN
-      SET v_answer = CONCAT(v_answer, 'f');
+      SET v_answer = INSERT(v_answer, i, 1, 'f');
     ELSE
       DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
       SET d_claims = 1;
       {GRANT}
-      SET v_answer = CONCAT(v_answer, 't');
+      SET v_answer = INSERT(v_answer, i, 1, 't');
     END IF;
+    SET i = LOCATE('-', v_answer);
   END WHILE;
   {LEAVE}
 END//
@@ -559,7 +630,25 @@ END//
 CREATE PROCEDURE lockfast_ear_v1(p_slot SMALLINT UNSIGNED, p_seen BIGINT)
 SQL SECURITY DEFINER READS SQL DATA
 BEGIN
+  {LOOK}
   SELECT e.n, e.notes, CRC32({WHO}), IF(e.n = p_seen, {PAUSE}, 0) FROM lockfast_ear e WHERE e.slot = p_slot;
+END//
+
+-- The same for an engine that hears many clients, which returns only the rows that have changed.
+--
+-- p_seen  a JSON array with an array of two numbers for each slot: the slot, and how many of its notes were read
+CREATE PROCEDURE lockfast_ears_v1(p_seen LONGTEXT CHARACTER SET utf8mb4)
+SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+  DECLARE v_pause INT;
+  SELECT IF(EXISTS (
+    SELECT 1
+    FROM JSON_TABLE(p_seen, '$[*]' COLUMNS (slot SMALLINT UNSIGNED PATH '$[0]', n BIGINT PATH '$[1]')) s
+    JOIN lockfast_ear e ON e.slot = s.slot WHERE e.n <> s.n
+  ), 0, {PAUSE}) INTO v_pause;
+  SELECT e.slot, e.n, e.notes, CRC32({WHO})
+  FROM JSON_TABLE(p_seen, '$[*]' COLUMNS (slot SMALLINT UNSIGNED PATH '$[0]', n BIGINT PATH '$[1]')) s
+  JOIN lockfast_ear e ON e.slot = s.slot WHERE e.n <> s.n LIMIT 1024;
 END//
 
 -- Wake a client as a grant does, and return an empty text. If the user who installed these procedures may not do
@@ -568,7 +657,7 @@ CREATE PROCEDURE lockfast_wake_v1(p_client BINARY(11)) SQL SECURITY DEFINER READ
 BEGIN
   DECLARE v_connection BIGINT DEFAULT IS_USED_LOCK(CONCAT('lockfast_', LOWER(HEX(p_client))));
   DECLARE EXIT HANDLER FOR 1095 SELECT CURRENT_USER();
-  IF v_connection <> CONNECTION_ID() THEN
+  IF v_connection <> CONNECTION_ID() AND @@thread_handling <> 'pool-of-threads' THEN
     KILL QUERY v_connection;
   END IF;
   SELECT '';
@@ -610,6 +699,7 @@ END//
 CREATE PROCEDURE lockfast_records_v1(p_name VARBINARY(999))
 SQL SECURITY DEFINER READS SQL DATA
 BEGIN
+  {LOOK}
   SELECT k.record FROM lockfast_broken k
   WHERE k.name = p_name AND k.at > {NOW} - 86400000000 ORDER BY k.at DESC LIMIT 16;
 END//
@@ -622,6 +712,7 @@ CREATE PROCEDURE lockfast_show_v1(
 ) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
   DECLARE v_now BIGINT DEFAULT {NOW};
+  {LOOK}
   SET p_most = LEAST(p_most, 1000);
   IF p_below IS NULL THEN
     SELECT c.name, LOWER(HEX(c.id)), c.ticket, IF(c.waits, 'f', 't'), c.kind, c.weight, c.capacity,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from lockfast.engines.hosts import is_name
-from lockfast.engines.mysql.failures import ALONE, failed
+from lockfast.engines.mysql.attempts import Attempt, Attempts
+from lockfast.engines.mysql.failures import ALONE, PRIMARY, failed
 from lockfast.engines.mysql.link import Link
+from lockfast.engines.mysql.packing import LEAST
+from lockfast.engines.mysql.pool import Pool
 from lockfast.engines.mysql.results import Row, ServerError
 from lockfast.engines.mysql.url import Address, Place
 from lockfast.engines.server_clock import ServerClock
@@ -22,9 +24,7 @@ Read = Callable[[list[Row]], Reply]
 UNITS = 10**6  # in a second: the server's times are in µs
 IO = 5.0  # seconds after which an attempt to connect is given up
 GRACE = 0.05  # seconds for work that remains when a deadline is over
-FRESH = 30.0
-"""Seconds after which an idle connection is replaced: a NAT may have dropped it without notice."""
-RECENT = 1.0  # seconds after which the socket of an idle connection is checked before its next use
+SOON = 2.0  # seconds in which a heart that got no connection tries again
 
 
 class Transport(ABC):
@@ -36,13 +36,18 @@ class Transport(ABC):
         self.address = address
         self.clock: ServerClock | None = None
         """Estimates the server's clock, never ahead of it; None before the first connection."""
+        self.packet = LEAST
+        """The largest packet in bytes that the server accepts to which it connected last."""
         self._turns = turns
         self.now = clock
-        self._idle: list[Link] = []
-        self._hearts: list[Link] = []
+        self._idle = Pool(clock)
+        self._hearts = Pool(clock)
         """Those of the heart. It has two if two of its calls are under way at once."""
+        self._attempts = Attempts()
         self._good: tuple[Place, str] | None = None
         """The server that answered last, and its address."""
+        self._heart_first = 0.0
+        """Until when a connection that becomes free is for the heart, which could open none."""
         self._closed = False
         self._alone: Place | None = None
         """The Galera node that was last found without a majority. It still accepts logins."""
@@ -69,60 +74,80 @@ class Transport(ABC):
         except Crowded:
             raise EngineUnavailable("no connection was free in time", sent=False) from None
 
-    async def _call(
-        self, sql: bytes, deadline: float, read: Read[Reply], pool: list[Link]
-    ) -> Reply:
+    async def _call(self, sql: bytes, deadline: float, read: Read[Reply], pool: Pool) -> Reply:
         """Run a statement on a connection of a pool, or on a new one."""
-        link = self._take(pool) or await self.open(deadline)
+        link, pool = await self._link(pool, deadline)
+        began = self.now()
         try:
-            return _read(link, await self.exchange(link, sql, deadline), read)
+            limited = link.limited(sql, max(deadline - began, 0.0) + GRACE)
+            return _read(link, await self.exchange(link, limited, deadline), read)
+        except EngineUnavailable:
+            self._doubt(pool, began)
+            raise
         except ServerError as error:
             if error.code == ALONE:
                 self._alone, self._good = link.place, None  # the others first, next time
+            if not link.idle:  # the server is read-only, for example, and the others lead to it too
+                self._doubt(pool, began)
             raise failed(error.code, error.text, link.where) from error
         finally:
             self._put_back(link, pool)
+
+    def _doubt(self, pool: Pool, began: float) -> None:
+        """Note that a call failed that began then, other than by the cancellation of its caller.
+        The callers' calls say nothing about the heart's connection: a renewal has a sixth of a ttl,
+        and a busy server needs longer for a login. If it is broken, its own call will show that.
+        """
+        pool.doubt(began)
+        self._idle.doubt(began)
 
     async def exchange(self, link: Link, sql: bytes, deadline: float) -> list[Row]:
         """Run a statement on a connection, and return its rows."""
         events = link.send(sql)
         while True:
-            await self._wait(link, events, deadline)
+            if not await self._in_time(link, events, deadline):
+                raise late(link)
             rows, events = link.receive()
             if rows is not None:
                 return rows
 
-    async def _wait(self, link: Link, events: int, deadline: float) -> None:
+    async def _in_time(self, link: Link, events: int, deadline: float) -> bool:
         """Wait for a socket. One that is always ready does not extend the deadline either: a server
         that sends rows without end would keep a caller for as long as it likes.
         """
-        if self.now() > deadline or not await self._ready(link, events, deadline):
-            raise late(link)
+        return self.now() <= deadline and await self._ready(link, events, deadline)
 
-    def _take(self, pool: list[Link]) -> Link | None:
-        """Take an idle connection that can be used. Close those that cannot."""
-        while True:
+    async def _link(self, pool: Pool, deadline: float) -> tuple[Link, Pool]:
+        """Return a connection, and the pool to which it belongs. If the server gives no other one,
+        the heart and the callers lend each other theirs. The heart goes first, because a late
+        renewal costs a lease.
+        """
+        heart = pool is self._hearts
+        link = pool.take()
+        if link is None:
             try:
-                link = pool.pop()  # one operation, because threads share the pool
-            except IndexError:
-                return None
-            age = self.now() - link.used
-            if age < RECENT or (age < FRESH and link.alive()):
-                return link
-            link.close()
+                link = await self.open(deadline)
+            except EngineUnavailable:
+                pool = self._idle if heart else self._hearts
+                link = pool.take() if heart or self.now() > self._heart_first else None
+                if link is None:
+                    if heart:
+                        self._heart_first = self.now() + SOON
+                    raise
+        if heart:
+            self._heart_first = 0.0
+        return link, pool
 
-    def _put_back(self, link: Link, pool: list[Link]) -> None:
+    def _put_back(self, link: Link, pool: Pool) -> None:
         """Keep a connection. Close it if it is broken, or if its caller left before the answer."""
-        if link.idle:
-            link.used = self.now()
-            pool.append(link)
-            if not self._closed:  # read after the link is in the pool: `close` empties it once
-                return
-        else:
+        if not link.idle:
             link.close()
-        # The server may be down. Then the idle connections would only fail one by one.
-        for each in self._links():
-            each.close()
+            return
+        if self.now() < self._heart_first and self._hearts.empty:
+            pool = self._hearts
+        pool.put(link)
+        if self._closed:  # read after the link is in the pool: `close` empties it once
+            self._close_idle()
 
     async def open(self, deadline: float) -> Link:
         """Connect to the server that answered last, or else to the others one by one. Each has its
@@ -137,7 +162,9 @@ class Transport(ABC):
             until = self._share(deadline, len(places) - tried)
             hosts = await self._hosts(place, until)
             if not hosts:
-                found.append(f"no address of MySQL at {place}")
+                found.append(
+                    f"the host of MySQL at {place} has no address: its name cannot be resolved"
+                )
             for nth, host in enumerate(hosts):
                 try:
                     link = await self._connect(place, host, self._share(until, len(hosts) - nth))
@@ -164,18 +191,38 @@ class Transport(ABC):
         return sorted(found, key=lambda each: (place, each) != self._good)
 
     async def _connect(self, place: Place, host: str, deadline: float) -> Link:
-        link = Link(self.address, place, host)
+        attempt = self._attempts.take(place, host)
+        if attempt is None:
+            password = self.address.secret()
+            link = Link(self.address, place, host)
+            attempt = Attempt(link, link.connect(password), self.now)
+        link = attempt.link
         try:
-            for events in link.connect(self.address.secret()):
-                await self._wait(link, events, deadline)
-            if link.greeting.read_only:
-                raise EngineUnavailable(f"{link.where}: the server is read-only", sent=False)
+            in_time = await self._log_in(attempt, deadline)
+            if in_time and link.greeting.read_only:
+                raise EngineUnavailable(
+                    f"{link.where}: the server is read-only: {PRIMARY}", sent=False
+                )
         except BaseException:
             link.close()
             raise
+        if not in_time:
+            self._attempts.keep(attempt)
+            if self._closed:  # read after that: `close` takes them once
+                self._close_idle()
+            raise late(link)
         link.used = self.now()
+        self.packet = link.greeting.packet
         self.clock = ServerClock(link.greeting.micros, link.used, UNITS)
         return link
+
+    async def _log_in(self, attempt: Attempt, deadline: float) -> bool:
+        """Go on with a login; False if the deadline comes before its end."""
+        while not attempt.done:
+            if attempt.events and not await self._in_time(attempt.link, attempt.events, deadline):
+                return False
+            attempt.step()
+        return True
 
     def reset(self) -> None:
         """Forget all connections, in a forked child."""
@@ -186,18 +233,16 @@ class Transport(ABC):
     async def close(self) -> None:
         """Close all connections. One that is in use is closed after its answer."""
         self._closed = True
-        for link in self._links():
-            link.close()
+        self._close_idle()
         self.bell.close()
 
+    def _close_idle(self) -> None:
+        for link in self._links():
+            link.close()
+
     def _links(self) -> list[Link]:
-        """Take all idle connections out of the pools."""
-        links = []
-        for pool in (self._idle, self._hearts):
-            with suppress(IndexError):  # not `while pool`, because another thread may take the last
-                while True:
-                    links.append(pool.pop())
-        return links
+        """Take all connections that nobody uses."""
+        return [*self._idle.emptied(), *self._hearts.emptied(), *self._attempts.emptied()]
 
 
 def _read(link: Link, rows: list[Row], read: Read[Reply]) -> Reply:

@@ -122,9 +122,12 @@ class Address:
         modes = [self.mode_at(place.host) for place in self.places if not is_local(place.host)]
         return next((mode for mode in modes if mode is not Mode.VERIFY_IDENTITY), None)
 
-    def __str__(self) -> str:
-        """Return the servers and the database, without the password."""
-        return f"{','.join(map(str, self.places))}/{self.database}"
+    def at(self, place: Place) -> str:
+        """Return one server and the database for messages. An installation names no database."""
+        if not self.database:
+            return str(place)
+        # Behind the path of a socket, a slash would make the database a part of the path.
+        return f"{place}{' database ' if place.host.startswith('/') else '/'}{self.database}"
 
 
 class _Contexts:
