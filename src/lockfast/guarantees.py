@@ -89,7 +89,12 @@ class Guarantees:
     @property
     def sentence(self) -> str:
         """The engine, its level and what it promises, in one sentence."""
-        return f"{self.engine}, gives {self.level.name.lower()}: {self.promise}."
+        return f"{self.subject} gives {self.level.name.lower()}: {self.promise}."
+
+    @property
+    def subject(self) -> str:
+        """The engine as the subject of a sentence: `Redis 7.0.15, standalone,`."""
+        return f"{self.engine}," if ", " in self.engine else self.engine
 
     def __str__(self) -> str:
         """Return the sentence, followed by one line for each finding."""

@@ -90,7 +90,7 @@ def _fields(found: Guarantees, stored: set[int], *, good: bool) -> dict[str, obj
 
 def _show(found: Guarantees, stored: set[int], required: Level | None) -> None:
     level = found.level.name.lower()
-    show(Text.assemble(f"{plain(found.engine)}, gives ", (level, "bold"), "."))
+    show(Text.assemble(f"{plain(found.subject)} gives ", (level, "bold"), "."))
     show(Text(f"That means: {plain(found.promise)}."))
     formats_ = ", ".join(map(str, sorted(stored))) or "none, because no lock is in use"
     show(f"Stored format: {formats_}. This version reads and writes {FORMAT}.")

@@ -1,4 +1,4 @@
-"""`lockfast install`: prepare PostgreSQL, MySQL or Redlock for the first lock."""
+"""`lockfast install`: prepare PostgreSQL, MySQL, MariaDB or Redlock for the first lock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from lockfast.url import parse
 
 
 def install(context: typer.Context) -> None:
-    """Prepare an engine: the schema on PostgreSQL and MySQL, the membership of Redlock's nodes.
+    """Prepare PostgreSQL, MySQL, MariaDB or Redlock for the first lock.
 
-    The other engines need no preparation, and the command does nothing there. You can run it
-    again, also while locks are held, and from several machines at once. It updates an older
-    schema, and changes no lock.
+    It creates the schema in PostgreSQL, the tables and procedures in MySQL and MariaDB, and the
+    membership of Redlock's nodes. The other engines need no preparation, and the command does
+    nothing there. You can run it again, also while locks are held, and from several machines at
+    once. It updates an older schema, and changes no lock.
 
     For example:
       lockfast --url postgresql://localhost/app install
