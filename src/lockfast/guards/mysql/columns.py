@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockfast.errors import StaleToken, Unguarded
+from lockfast.guards.columns import only, parameters
 from lockfast.guards.mark import Holder, Mark, admit, refused, shown
 from lockfast.guards.mysql.installation import rows
 from lockfast.guards.mysql.trigger import quoted
@@ -98,13 +99,7 @@ class Columns:
         Raises:
             TypeError: The lease is a permit of a semaphore.
         """
-        at = shown(lease)
-        return {
-            "lockfast_token": at.token,
-            "lockfast_id": at.id,
-            "lockfast_floor": at.floor,
-            "lockfast_shared": at.shared,
-        }
+        return parameters(lease)
 
     def update(
         self,
@@ -148,7 +143,7 @@ class Columns:
             f"UPDATE {name} SET {', '.join([*changes, self.set])} "  # noqa: S608  # quoted
             f"WHERE {which} AND {self.where} AND (SELECT n FROM "
             f"(SELECT COUNT(*) AS n FROM {name} WHERE {which}) AS lockfast_rows) = 1",
-            new | self.shown(lease),
+            new | parameters(lease),
         )
         where = f"WHERE {which}", given
         if not cursor.rowcount:
@@ -191,18 +186,11 @@ class Columns:
         with a lock: a plain read would find the mark of an older snapshot. A mark never falls, so
         what it admits now, the UPDATE has admitted too.
         """
-        found = self._marks(cursor, table, where)
-        if not found:
-            raise LookupError(f"no row of {table} has {dict(key)}: there is nothing to guard")
-        if len(found) > 1:
-            raise LookupError(
-                f"{len(found)} rows of {table} have {dict(key)}: nothing was changed. Each row has "
-                "a mark of its own: update them one by one, by a unique key."
-            )
+        mark = only(self._marks(cursor, table, where), table, key)
         try:
-            admit(found[0], shown(lease))
+            admit(mark, shown(lease))
         except StaleToken:
-            raise refused(lease, found[0].token) from None
+            raise refused(lease, mark.token) from None
 
     def _marks(
         self,

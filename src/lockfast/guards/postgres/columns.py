@@ -13,7 +13,8 @@ from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from lockfast.guards.mark import Holder, refused, shown
+from lockfast.guards.columns import only, parameters
+from lockfast.guards.mark import Holder, refused
 from lockfast.runtime.drive import drive
 
 # Operators and types are qualified with pg_catalog, because the caller's search_path is not known:
@@ -79,13 +80,7 @@ class ColumnsCore:
         Raises:
             TypeError: The lease is a permit of a semaphore.
         """
-        at = shown(lease)
-        return {
-            "lockfast_token": at.token,
-            "lockfast_id": at.id,
-            "lockfast_floor": at.floor,
-            "lockfast_shared": at.shared,
-        }
+        return parameters(lease)
 
     async def _write(
         self,
@@ -115,18 +110,11 @@ class ColumnsCore:
             "(SELECT pg_catalog.count(*) FROM {0} WHERE {2}) OPERATOR(pg_catalog.=) 1 "
             "RETURNING true"
         ).format(name, SQL(", ").join([*new, self.set]), which, self.where)
-        if await line.rows(update, given | self.shown(lease)):
+        if await line.rows(update, given | parameters(lease)):
             return
         look = SQL("SELECT {} FROM {} WHERE {}").format(self._token, name, which)
-        found = await line.rows(look, given)
-        if not found:
-            raise LookupError(f"no row of {table} has {dict(key)}: there is nothing to guard")
-        if len(found) > 1:
-            raise LookupError(
-                f"{len(found)} rows of {table} have {dict(key)}: nothing was changed. Each row has "
-                "a mark of its own: update them one by one, by a unique key."
-            )
-        raise refused(lease, found[0][0])
+        (token,) = only(await line.rows(look, given), table, key)
+        raise refused(lease, token)
 
 
 class ThreadLine:
