@@ -94,7 +94,8 @@ faults: ## Every model, 5,000 seeds of the simulation, real faults on every engi
 	@{ $(SPARE) $(BIN)/python -m spec && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --seeds 5000 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --redlock --seeds 100 && \
-	$(SPARE) $(BIN)/python -m tests.robustness.simulation --batched --seeds 400; } >$(COMPUTED) 2>&1 & \
+	$(SPARE) $(BIN)/python -m tests.robustness.simulation --batched --seeds 400 && \
+	$(SPARE) $(BIN)/python -m tests.robustness.simulation --replicas --seeds 500; } >$(COMPUTED) 2>&1 & \
 	computed=$$!; $(BIN)/python -m tests.robustness ci && $(BIN)/python -m tests.robustness killed; \
 	real=$$?; wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0
 	$(BIN)/python -m tests.robustness controls

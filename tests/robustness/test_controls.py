@@ -13,7 +13,7 @@ from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.patches import PATCHES
 from tests.robustness.controls.run import SIMULATED, in_the_harness
 from tests.robustness.history import Kind, Outcome, Record
-from tests.robustness.simulation import batched
+from tests.robustness.simulation import batched, replicas
 from tests.robustness.simulation.mutants import MUTANTS
 from tests.robustness.traffic.process import ROOT
 
@@ -44,7 +44,7 @@ def test_every_control_has_its_mutant() -> None:
     known = {"", *texts.EDITS, *PATCHES}
     assert {name for each in CONTROLS for name in (each.mutant, *each.given)} <= known
     assert known - {name for each in CONTROLS for name in (each.mutant, *each.given)} == set()
-    assert set(SIMULATED) <= {*MUTANTS, *batched.MUTANTS}
+    assert set(SIMULATED) <= {*MUTANTS, *batched.MUTANTS, *replicas.MUTANTS}
 
 
 def test_the_rules_of_the_procedures_are_among_the_controls() -> None:

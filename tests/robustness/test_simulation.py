@@ -1,4 +1,4 @@
-"""Seeds of the simulation: 200 here, more in `make faults`. And its controls."""
+"""Seeds of the simulation: some here, thousands in `make faults`. And its controls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from unittest.mock import patch
 import pytest
 
 from lockfast.runtime import base
-from tests.robustness.simulation import ballots, batched, redlock
+from tests.robustness.simulation import ballots, batched, redlock, replicas
 from tests.robustness.simulation.many import run_many
 from tests.robustness.simulation.mutants import MUTANTS, switched_in
 from tests.robustness.simulation.run import Outcome, run
 
-SEEDS = 200
+SEEDS = 100
 ENOUGH = 400  # seeds in which every mutant must have been found
 HAPPENS = (
     "grants",
@@ -73,7 +73,7 @@ def test_a_broken_way_of_building_it_is_found(mutant: str) -> None:
 
 def test_no_rule_is_broken_on_redlock() -> None:
     seen: Counter[str] = Counter()
-    for batch in run_many(0, SEEDS // 20, 1, redlock.run):
+    for batch in run_many(0, SEEDS // 25, 1, redlock.run):
         assert batch.broken == {}, "python -m tests.robustness.simulation --redlock --seed N"
         seen += batch.seen
     assert [what for what in ("grants", "writes", "wipe", "pause") if not seen[what]] == []
@@ -90,7 +90,7 @@ def test_a_broken_way_of_building_redlock_is_found(mutant: str) -> None:
 
 def test_no_rule_is_broken_by_clients_that_batch() -> None:
     seen: Counter[str] = Counter()
-    for batch in run_many(0, SEEDS // 4, 1, batched.run):
+    for batch in run_many(0, SEEDS // 5, 1, batched.run):
         assert batch.broken == {}, "python -m tests.robustness.simulation --batched --seed N"
         seen += batch.seen
     assert [what for what in ("grants", "claims made together", "wipe") if not seen[what]] == []
@@ -102,6 +102,23 @@ def test_a_broken_way_of_batching_is_found(mutant: str) -> None:
     with batched.switched_in(mutant):
         seeds = range(first, first + ENOUGH)
         assert any(batched.run(seed).broken for seed in seeds), "the simulation cannot tell"
+
+
+def test_no_rule_is_broken_by_clients_that_move_between_replicas() -> None:
+    seen: Counter[str] = Counter()
+    for batch in run_many(0, SEEDS // 2, 1, replicas.run):
+        assert batch.broken == {}, "python -m tests.robustness.simulation --replicas --seed N"
+        seen += batch.seen
+    happens = (*HAPPENS[:3], "moves", "calm runs", "wipe", *replicas.FAULTS)
+    assert [what for what in happens if not seen[what]] == []
+
+
+@pytest.mark.parametrize("mutant", replicas.MUTANTS)
+def test_a_broken_way_of_moving_between_replicas_is_found(mutant: str) -> None:
+    first = replicas.FOUND[mutant]
+    with replicas.switched_in(mutant):
+        seeds = range(first, first + ENOUGH)
+        assert any(replicas.run(seed).broken for seed in seeds), "the simulation cannot tell"
 
 
 @contextmanager
@@ -126,7 +143,7 @@ def _racing(clock: Callable[[], float], began: float) -> float:
     return began + (clock() - began) * 10_000
 
 
-@pytest.mark.parametrize("once", [run, redlock.run, batched.run])
+@pytest.mark.parametrize("once", [run, redlock.run, batched.run, replicas.run])
 def test_a_seed_replays_to_the_last_message(once: Callable[..., Outcome]) -> None:
     first = once(11, tracing=True).trace
     assert len(first) > 100

@@ -15,7 +15,7 @@ from tests.robustness.controls import rules
 from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.trial import SEED, Control, Trial
 from tests.robustness.run import version
-from tests.robustness.simulation import batched
+from tests.robustness.simulation import batched, replicas
 from tests.robustness.simulation.mutants import switched_in
 from tests.robustness.simulation.run import run as simulated
 
@@ -23,10 +23,11 @@ AT_ONCE = 2  # on two cores
 PATIENCE = 240.0  # seconds in which a mutant must be found; on a quiet machine luck is rarer
 HEALTHY = 4.0  # seconds in which nothing may be found without it
 SEEDS = 400
-SIMULATED = ("expiry as a filter", *batched.MUTANTS)
+SIMULATED = ("expiry as a filter", *batched.MUTANTS, *replicas.MUTANTS)
 """Redis deletes what has expired by itself, and an engine that only filters would be another
 engine: so the reference model is mutated, in the simulation. `spec/Expiry-filters.cfg` has it too.
 The errors of batching need many requests at once and lost replies: there is more of both there.
+Those of replicas have only replicas there.
 """
 
 
@@ -95,10 +96,10 @@ def in_the_harness(control: Control, seconds: float, *, mutated: bool) -> Verdic
 def in_the_simulation(mutant: str) -> Verdict:
     """Try one on the reference model."""
     began = time.monotonic()
-    together = mutant in batched.MUTANTS
-    first = batched.FOUND[mutant] if together else 0
-    run_one = batched.run if together else simulated
-    with batched.switched_in(mutant) if together else switched_in(mutant):
+    kind = next((each for each in (batched, replicas) if mutant in each.MUTANTS), None)
+    first = kind.FOUND[mutant] if kind else 0
+    run_one = kind.run if kind else simulated
+    with kind.switched_in(mutant) if kind else switched_in(mutant):
         broken = ((seed, run_one(seed).broken) for seed in range(first, first + SEEDS))
         seed, said = next(((seed, said) for seed, said in broken if said), (first + SEEDS, None))
     spent = time.monotonic() - began

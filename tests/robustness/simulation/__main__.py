@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.robustness.simulation import batched, redlock
+from tests.robustness.simulation import batched, redlock, replicas
 from tests.robustness.simulation import run as one
 from tests.robustness.simulation.many import cores, run_many
 
@@ -21,8 +21,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=cores(), help="how many at once")
     parser.add_argument("--redlock", action="store_true", help="on Redlock's five nodes")
     parser.add_argument("--batched", action="store_true", help="with clients that batch")
+    parser.add_argument("--replicas", action="store_true", help="through replicas of the service")
     asked = parser.parse_args()
-    run = redlock.run if asked.redlock else batched.run if asked.batched else one.run
+    chosen = (asked.redlock, redlock), (asked.batched, batched), (asked.replicas, replicas)
+    run = next((module.run for wanted, module in chosen if wanted), one.run)
     if asked.seed is not None:
         outcome = run(asked.seed, tracing=True)
         print(*outcome.trace, sep="\n")

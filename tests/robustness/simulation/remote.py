@@ -6,28 +6,48 @@ Deadlines, the learning of the engine's clock and tombstones are done as the Red
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from lockfast.errors import EngineUnavailable, KindMismatch
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Entry, Page, ServerTime, Standing, Wake
-from tests.robustness.simulation.server import Request, Result, Server
+from tests.robustness.simulation.server import Answer, Push, Request, Result
+from tests.robustness.simulation.witness import Witness
 from tests.robustness.simulation.world import Process
 
 LOOKING = 0.6  # seconds for an answer to who looks at a queue
 
 
+class Side(Protocol):
+    """What answers the requests of a client's engine: the server, or a way to it."""
+
+    witness: Witness
+
+    def hear(self, prefix: str, process: Process, push: Push) -> None:
+        """Send the wakes of a client to its process."""
+
+    def request(
+        self,
+        client: Process,
+        request: Request,
+        answer: Answer | None = None,
+        cut: Callable[[], object] | None = None,
+    ) -> None:
+        """Send a request. `cut` is called instead of `answer` if it is unknown what came of it."""
+
+
 class Remote:
     """One client's engine."""
 
-    def __init__(self, process: Process, server: Server, prefix: str) -> None:
+    def __init__(self, process: Process, server: Side, prefix: str) -> None:
         self._process = process
         self._server = server
         self._offset: float | None = None
         self._pushes: list[Wake] = [EVERYONE]
         self._roused = False
         self._sleeper: asyncio.Future[None] | None = None
-        server.listeners[prefix] = (process, self._push)
+        server.hear(prefix, process, self._push)
 
     async def _call(self, request: Request, deadline: float) -> Result:
         process = self._process
@@ -75,7 +95,7 @@ class Remote:
         self._server.witness.claiming(asks, self._process)
         copies = []
         for ask in asks:
-            copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after + offset, ask.payload)
+            copy = copied(ask, ask.not_after + offset)
             ask.late = max(ask.late, ServerTime(int(copy.not_after * 1e6)))
             copies.append(copy)
         result = await self._call(Request("claim", tuple(copies)), deadline)
@@ -87,7 +107,9 @@ class Remote:
         result = await self._call(Request("renew", _copies(asks, 0.0)), deadline)
         return [each if isinstance(each, Standing) else None for each in result]
 
-    async def resign(self, asks: Sequence[Ask], deadline: float, *, doubt: bool) -> list[bool]:
+    async def resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         await self._meet(deadline)
         result = await self._call(self._resignation(asks, doubt=doubt), deadline)
         return [each is True for each in result]
@@ -100,6 +122,9 @@ class Remote:
     def abandon(self, asks: Sequence[Ask]) -> None:
         if self._offset is not None:
             self._server.request(self._process, self._resignation(asks, doubt=True))
+
+    def hear(self, client: str, *, on: bool) -> None:
+        pass  # the constructor has the client's prefix
 
     async def listen(self, deadline: float | None) -> list[Wake]:
         process = self._process
@@ -154,6 +179,11 @@ class Remote:
 def _copies(asks: Sequence[Ask], now: float, offset: float = 0.0) -> tuple[Ask, ...]:
     """Copy what goes over the wire, with the last moment of any copy in the engine's time."""
     lasts = (max(max(ask.not_after, now) + offset, ask.late / 1e6) for ask in asks)
-    return tuple(
-        Ask(ask.id, ask.shape, ask.queue, last, b"") for ask, last in zip(asks, lasts, strict=True)
-    )
+    return tuple(copied(ask, last) for ask, last in zip(asks, lasts, strict=True))
+
+
+def copied(ask: Ask, not_after: float) -> Ask:
+    """Copy what goes over the wire."""
+    copy = Ask(ask.id, ask.shape, ask.queue, not_after, ask.payload)
+    copy.ticket, copy.granted = ask.ticket, ask.granted
+    return copy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from lockfast.core.queue import Queues
@@ -20,6 +21,7 @@ HOUR = 3600.0
 Result = Sequence[Standing | Entry | Exception | bool | int | None]
 Answer = Callable[[Result | None, float], None]
 """Takes the result (None: nothing was done) and the engine's time."""
+Push = Callable[[Wake], object]
 
 
 class Request(NamedTuple):
@@ -45,7 +47,8 @@ class Server:
         self.network = network
         self.witness = witness
         self.queues = Queues()
-        self.listeners: dict[str, tuple[Process, Callable[[Wake], object]]] = {}
+        self._listeners: dict[str, dict[Process, Push]] = {}
+        """Where wakes go, by the client that they are for: to it, or to replicas."""
         self.up = True
         self._shift = 0.0
         if plan.ahead:
@@ -55,6 +58,10 @@ class Server:
     def clock(self) -> float:
         """Tell the engine's time."""
         return EPOCH + self.world.now + self._shift
+
+    def hear(self, prefix: str, process: Process, push: Push) -> None:
+        """Send the wakes of a client to a process too."""
+        self._listeners.setdefault(prefix, {})[process] = push
 
     def request(
         self,
@@ -84,6 +91,7 @@ class Server:
         if not self.up:
             return None
         now, queues = self.clock(), self.queues
+        self.witness.told(request.asks)
         present = self.witness.before(queues, request)
         result: list[Standing | Entry | Exception | bool | int | None] = []
         if request.kind == "claim":
@@ -108,8 +116,8 @@ class Server:
         return result
 
     def _push(self, prefix: str, wake: Wake) -> None:
-        process, push = self.listeners[prefix]
-        self.network.send(process, f"push {wake.id[20:]}", lambda: push(wake))
+        for process, push in self._listeners[prefix].items():
+            self.network.send(process, f"push {wake.id[20:]}", partial(push, wake))
 
     # --- faults -------------------------------------------------------------------------------
 
@@ -124,7 +132,10 @@ class Server:
 
     def _return(self) -> None:
         self.up = True
-        for process, push in self.listeners.values():
+        everyone = {
+            process: push for each in self._listeners.values() for process, push in each.items()
+        }
+        for process, push in everyone.items():
             process.call_later(0.02, push, EVERYONE)
 
     def wipe(self, seconds: float) -> None:

@@ -32,6 +32,8 @@ class Witness:
         """What happened how often: a run in which nothing happens shows nothing."""
         self.amnesia = False
         """Whether the engine has lost data."""
+        self.calm = False
+        """Whether nothing fails in this run that could cost a lease."""
         self._highest: dict[str, int] = {}  # ticket that was given, by name
         self._let_in: dict[str, int] = {}  # highest ticket that was let in, by name
         self._tickets: dict[str, set[int]] = {}  # of each id: one, unless the engine lost it
@@ -45,6 +47,14 @@ class Witness:
         self._writers: dict[str, Shown] = {}  # whose write came last
 
     # --- the engine ---------------------------------------------------------------------------
+
+    def told(self, asks: Iterable[Ask]) -> None:
+        """Check that a client tells the engine only what the engine has told the client."""
+        for ask in asks:
+            if ask.ticket and ask.ticket not in self._tickets.get(ask.id, ()):
+                raise Broken(f"{ask.id[20:]} is sent with {ask.ticket}, which is not its ticket")
+            if ask.granted and ask.id not in self._order:
+                raise Broken(f"{ask.id[20:]} is sent as granted, and was not granted")
 
     def before(self, queues: Queues, request: Request) -> set[str]:
         """Note who is there before a request."""
@@ -124,6 +134,8 @@ class Witness:
         has newly come to believe, or of all, after something has changed in the engine.
         """
         for claim in party.session.table._by_id.values():
+            if self.calm and claim.loss not in {None, Loss.RELEASED}:
+                raise Broken(f"{party.process.name} lost {claim.shape.name} for no reason")
             if claim.phase is HELD and (changed or party.believed.get(claim.id) != claim.until):
                 party.believed[claim.id] = claim.until
                 if claim.loss is None and claim.id not in self._excused:
