@@ -9,16 +9,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-# Files that take more than 90 s, the longest first. One that is missing here costs some time when
-# it comes last, and nothing else.
+# Files that take long, or have a test or a class that does, about in that order. One that is
+# missing here costs some time when it comes last, and nothing else.
 LONG = (
-    "tests/contract/test_package.py",
     "tests/docs/test_pages.py",
-    "tests/contract/test_deadlines.py",
-    "tests/contract/test_zookeeper_faults.py",
-    "tests/guards/test_postgres_hammer.py",
-    "tests/contract/test_redlock_faults.py",
     "tests/previous/test_previous.py",
+    "tests/docs/test_engine_pages.py",
+    "tests/robustness/test_simulation.py",
+    "tests/contract/test_deadlines.py",
+    "tests/contract/test_package.py",
+    "tests/docs/test_snippets.py",
+    "tests/contract/test_zookeeper_faults.py",
+    "tests/robustness/test_sites.py",
+    "tests/contract/test_mysql_rules.py",
+    "tests/contract/test_redlock_faults.py",
+    "tests/migration/test_cut_over.py",
+    "tests/unit/engines/test_redis_reply_parser.py",
+    "tests/migration/test_crowd.py",
+    "tests/contract/test_mysql_failovers.py",
+    "tests/docs/test_tutorial.py",
+    "tests/contract/test_postgres_batches.py",
+    "tests/traps/test_databases.py",
+    "tests/contract/test_redlock_formats.py",
+    "tests/contract/test_mysql.py",
+    "tests/contract/test_postgres.py",
+    "tests/contract/test_sqlite.py",
+    "tests/contract/test_redis.py",
+    "tests/workloads/test_many_at_once.py",
+    "tests/guards/test_postgres_hammer.py",
+    "tests/guards/test_objects_hammer.py",
+    "tests/guards/test_sqlalchemy_sqlite_hammer.py",
 )
 
 

@@ -68,7 +68,7 @@ def test_a_message_is_short_however_much_a_server_says() -> None:
     error = EngineUnavailable("etcd at h: " + "\x07" * 2_000_000, sent=True)
     began = time.monotonic()
     assert len(str(error)) < 20_000
-    assert time.monotonic() - began < 0.05
+    assert time.monotonic() - began < 0.5
     assert len(pickle.dumps(error)) < 20_000
     assert str(error).startswith("etcd at h: ")
     assert error.message.endswith("...")
