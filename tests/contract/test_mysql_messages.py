@@ -65,6 +65,16 @@ def test_a_role_that_exists_for_another_host_only_learns_how_to_name_it(server: 
     install(server.url, role="near@10.0.0.%")  # as it says
 
 
+def test_a_user_without_rights_learns_that_the_database_may_be_misspelt(server: MariaDB) -> None:
+    # The server answers with the same error if the database does not exist. The message told users
+    # who had the right that they lacked it.
+    server.command("CREATE OR REPLACE USER speller@'%'")
+    server.command("GRANT EXECUTE ON lockfast.* TO speller@'%'")
+    said = refusal(server.address("speller").replace("/lockfast", "/lokfast"))
+    assert "to database 'lokfast'" in said
+    assert "or the database does not exist" in said
+
+
 def test_the_command_that_installs_is_named_too(server: MariaDB) -> None:
     said = refusal(server.url.replace("/lockfast", "/nowhere"))
     assert "lockfast.engines.mysql.install(url)" in said

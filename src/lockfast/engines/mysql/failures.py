@@ -14,6 +14,10 @@ GRANT = (
     "the user has no right to use locks in this database: GRANT EXECUTE ON DATABASE.* TO "
     "'USER'@'HOST'"
 )
+DATABASE = (
+    "the user has no right to use locks in this database, or the database does not exist: check "
+    "its name in the URL, and GRANT EXECUTE ON DATABASE.* TO 'USER'@'HOST'"
+)
 ACCOUNT = (
     "check the user and the password in the URL, and that the account exists for the host you "
     "connect from. An account with REQUIRE SSL needs TLS"
@@ -43,7 +47,7 @@ BREAK = (
 )
 HINTS = {
     1040: FULL,
-    1044: GRANT,
+    1044: DATABASE,
     1045: ACCOUNT,
     1049: INSTALL,
     1142: GRANT,
