@@ -222,10 +222,7 @@ class Session:
                     "the client was closed, but the engine did not confirm the release: %s may "
                     "stay taken for up to %.3g s, until the ttl is over: %s",
                     named(left),
-                    max(
-                        0.0,
-                        *(claim.until - now if claim.until else claim.shape.ttl for claim in left),
-                    ),
+                    max(_longest(claim, now) for claim in left),
                     errors[0],
                 )
                 return
@@ -239,3 +236,11 @@ class Session:
         if self.stand_in is not None:
             self.stand_in.forget()
         self._begin()
+
+
+def _longest(claim: Claim, now: float) -> float:
+    """Return for how many seconds the engine can keep the claim. A request that was not answered
+    may have renewed it.
+    """
+    known = not claim.unsure and claim.until > now
+    return claim.until - now if known else claim.shape.ttl

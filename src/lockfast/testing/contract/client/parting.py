@@ -8,9 +8,9 @@ import pytest
 
 from lockfast.core.validity import State
 from lockfast.errors import EngineRefused, EngineUnavailable
-from lockfast.testing.contract.client.times import LONG
+from lockfast.testing.contract.client.times import LONG, SLACK, TTL
 from lockfast.testing.harness.stage import Contract, Stage, driven
-from lockfast.testing.harness.verbs import acquire, close, queue, release
+from lockfast.testing.harness.verbs import acquire, close, queue, release, wait_lost
 
 
 class PartingContract(Contract):
@@ -47,3 +47,18 @@ class PartingContract(Contract):
             await close(client)
         assert f"'invoice:42' (token {kept.token}) may stay taken" in caplog.text
         assert "not allowed" in caplog.text
+
+    @driven
+    async def test_close_counts_a_renewal_that_was_not_answered(
+        self, stage: Stage, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        # The engine has applied the renewal, so it keeps the lock for longer than the client's
+        # own clock says. The message said "for up to 0 s".
+        client, way = stage.shaky_client()
+        lease = await acquire(client.lock("invoice:42", ttl=TTL))
+        way.mute = True
+        assert await wait_lost(lease, TTL + SLACK)
+        way.refusal = EngineRefused("not allowed, says the test")
+        with caplog.at_level(logging.WARNING, "lockfast"):
+            await close(client)
+        assert f"may stay taken for up to {TTL:g} s" in caplog.text
