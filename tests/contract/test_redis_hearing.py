@@ -166,6 +166,39 @@ def test_a_channel_that_is_not_allowed_does_not_silence_the_others(
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_login_that_is_refused_is_not_tried_again_without_a_pause(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heart lost its connection, and the password was changed meanwhile."""
+    monkeypatch.setattr(refusals, "AGAIN", 1.0)
+    with Redis() as server:
+        rules = ("~lockfast:*", "&lockfast:*", "+@all")
+        server.command("ACL", "SETUSER", "app", "on", f">{SECRET}", *rules)
+        bench = RedisBench(f"redis://app:{SECRET}@{server.address}", server)
+        stage = Stage(bench, MODES[mode]())
+
+        async def play() -> None:
+            actor = stage.actor()
+            actor.engine.hear(actor.client, on=True)
+            await actor.claim(actor.ask())
+            await actor.engine.listen(stage.bench.now() + 0.1)
+            server.command("ACL", "SETUSER", "app", "resetpass", ">another")
+            server.command("CLIENT", "KILL", "TYPE", "pubsub")
+            server.command("CLIENT", "KILL", "TYPE", "normal")
+            server.command("CONFIG", "RESETSTAT")
+            end = stage.bench.now() + 0.8
+            while stage.bench.now() < end:
+                await actor.engine.listen(end)
+            assert _calls(server, "hello") <= 3
+            server.command("ACL", "SETUSER", "app", "resetpass", f">{SECRET}")
+            assert EVERYONE in await _told(actor, stage, EVERYONE)
+
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
 def test_without_the_right_to_unsubscribe_everything_else_works(mode: str) -> None:
     with Redis() as server:
         rules = ("~lockfast:*", "&lockfast:*", "+@all", "-unsubscribe")

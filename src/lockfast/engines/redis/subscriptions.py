@@ -96,7 +96,8 @@ class Subscriptions:
         return self._refusals.until(address)
 
     def refuse(self, address: Address, error: EngineRefused) -> None:
-        """Note that a server has refused the login, and so all channels."""
+        """Note that a server has refused the login, and so all channels. There is no connection."""
+        self._ear, self._there, self._refused = None, set(), list(self._heard)
         named = next(iter(self._heard), "")
         self._refusals.note(address, self._prefix + named, error)
 
