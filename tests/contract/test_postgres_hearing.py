@@ -179,6 +179,38 @@ def test_clients_whose_subscription_failed_are_subscribed_later(
     assert heard(engine) == [wake]
 
 
+def test_a_client_that_comes_while_many_leave_is_heard(
+    server: Postgres, engine: PostgresEngine
+) -> None:
+    """One statement carries CHUNK changes, so what is left follows without waiting for a wake."""
+    late, *gone = clients(2 * CHUNK + 1)
+    for client in gone:
+        engine.hear(client, on=True)
+    assert heard(engine) == [EVERYONE]
+    engine.hear(late, on=True)
+    for client in gone:
+        engine.hear(client, on=False)
+    began = now()
+    assert heard(engine) == [everyone_of(late)]
+    assert now() < began + 4.0
+    wake = notify(server, late)
+    assert heard(engine) == [wake]
+
+
+def test_wakes_arrive_while_clients_come_without_a_pause(
+    server: Postgres, engine: PostgresEngine
+) -> None:
+    first, *later = clients(50)
+    engine.hear(first, on=True)
+    assert heard(engine) == [EVERYONE]
+    wake = notify(server, first)
+    found: list[Wake] = []
+    for client in later:  # each `listen` has one more client to subscribe to
+        engine.hear(client, on=True)
+        found += drive(engine.listen(now() + 0.1))
+    assert wake in found
+
+
 def test_one_claim_that_may_not_be_resigned_does_not_fail_its_neighbours(server: Postgres) -> None:
     mine, theirs = (server.url.replace("postgres@", f"{role}@", 1) for role in ("app", "other"))
 

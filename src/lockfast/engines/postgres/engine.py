@@ -141,14 +141,15 @@ class PostgresEngine:
                 soon = self._now() + GLANCE
                 await transport.bell.wait(before(deadline, soon))
                 return [EVERYONE] if self._now() >= soon else []
-            wakes = await transport.subscribe(deadline)
-            if wakes:
-                return wakes
-            notes = await transport.notified(deadline)
+            told = await transport.subscribe(deadline)
+            # Notifications are read in any case: clients may come without a pause.
+            until = self._now() if told or transport.hearing.changed else deadline
+            notes = await transport.notified(until)
         except EngineError:
             await transport.bell.wait(before(deadline, self._now() + CALM))
             return []
-        return [wake for wake in self._pushes.read(notes) if wake.id[:CLIENT] in transport.hearing]
+        wakes = self._pushes.read(notes)
+        return told + [wake for wake in wakes if wake.id[:CLIENT] in transport.hearing]
 
     def rouse(self) -> None:
         """Make `listen` return now."""
