@@ -31,7 +31,9 @@ async def resigned(
         if missing is not None:  # each of them would wait for the server in turn
             found.append(EngineUnavailable(missing.message, sent=False))
         elif now() >= deadline:
-            found.append(refused)
+            # Not the refusal: it may be for another claim, and its caller would not try again.
+            late = f"no time was left to resign the claim by itself after this: {refused.message}"
+            found.append(EngineUnavailable(late, sent=False))
         else:
             try:
                 found += await resign([ask])
