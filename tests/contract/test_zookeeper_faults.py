@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
 
 import lockfast
 from lockfast import Level, aio
@@ -18,6 +20,7 @@ from lockfast.engines.zookeeper.engine import ZooKeeperEngine
 from lockfast.engines.zookeeper.own_claims import OwnClaim
 from lockfast.engines.zookeeper.renewals import CHUNK
 from lockfast.engines.zookeeper.session import Session
+from lockfast.engines.zookeeper.transport import Reply, Transport
 from lockfast.errors import (
     EngineRefused,
     EngineUnavailable,
@@ -215,6 +218,57 @@ def test_trap_1_a_create_that_never_arrived_is_sent_again(stage: Stage, proxy: P
         lease = await job.result()
         assert [each.id for each in await queue(client.lock("x"))] == [lease.id]
         await release(lease)
+
+    stage.mode.run(play())
+
+
+async def cut_off_after_a_stat(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
+    """Forget the name of the claim's node, as if the reply to its creation was lost. Cut the
+    connection off in the moment in which the owner of a node is read.
+    """
+    mine = inside(actor)._own.get(ask.id)
+    assert mine is not None
+    session, settle = mine.session, mine.session.settle
+    mine.child = None
+
+    async def settled(transport: Transport, reply: Reply, deadline: float) -> Any:  # noqa: ANN401  # as settle
+        answer = await settle(transport, reply, deadline)
+        stat = answer[-1] if isinstance(answer, tuple) else None
+        if isinstance(answer, ZnodeStat) or isinstance(stat, ZnodeStat):
+            session.settle = settle  # type: ignore[method-assign]
+            await cut_off(stage, mine)
+        return answer
+
+    session.settle = settled  # type: ignore[method-assign]
+    return mine
+
+
+def test_trap_1_its_own_node_is_found_though_the_connection_is_lost_just_then(stage: Stage) -> None:
+    """kazoo knows the number of its session only while it is connected."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        ask = actor.ask(ttl=30)
+        await actor.claim(ask)
+        mine = await cut_off_after_a_stat(stage, actor, ask)
+        assert (await actor.renew_one(ask)).granted
+        assert not mine.session.usable
+
+    stage.mode.run(play())
+
+
+def test_a_withdrawn_claim_is_removed_though_the_connection_is_lost_just_then(stage: Stage) -> None:
+    async def play() -> None:
+        actor, other = stage.actor(), stage.actor()
+        ask = actor.ask(ttl=30)
+        await actor.claim(ask)
+        mine = await cut_off_after_a_stat(stage, actor, ask)
+        await inside(actor)._recipe.withdraw(mine, stage.bench.now() + 1.0)
+        assert ask.id in [entry.id for entry in await other.entries("x")]
+        mine.session._client.set_hosts(mine.session.where)
+        await stage.mode.until(lambda: not inside(actor)._own.doomed(0.0), "the reaper removes it")
+        assert await other.entries("x") == []
+        assert not mine.session.lost
 
     stage.mode.run(play())
 
@@ -599,6 +653,12 @@ async def disconnect(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
     """Let the claim's session know no host where a server listens."""
     mine = inside(actor)._own.get(ask.id)
     assert mine is not None
+    await cut_off(stage, mine)
+    return mine
+
+
+async def cut_off(stage: Stage, mine: OwnClaim) -> None:
+    """Let a claim's session know no host where a server listens."""
     mine.session._client.set_hosts(f"127.0.0.1:{free_port()}")
 
     def disconnected() -> bool:
@@ -607,7 +667,6 @@ async def disconnect(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:
         return bool(mine.session._handler.trouble) and not mine.session.usable
 
     await stage.mode.until(disconnected, "its session has no connection")
-    return mine
 
 
 async def expire(stage: Stage, actor: Actor, ask: Ask) -> OwnClaim:

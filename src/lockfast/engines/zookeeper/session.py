@@ -61,6 +61,9 @@ class Session:
         self.asked = int(timeout * 1000)
         self.negotiated = 0
         """The session timeout that the server granted, in milliseconds. We requested `asked`."""
+        self.id = 0
+        """The number that the server has given the session; 0 before the first connection. kazoo
+        tells it only while it is connected, and would hide whose a node is that was read before."""
         self.lost = False
         self.shortened = False
         """Whether it was given up because a server granted a shorter timeout than `asked`."""
@@ -119,6 +122,7 @@ class Session:
             if not isinstance(answer[0].passwd, bytes):  # it would end kazoo's thread
                 raise ConnectionDropped("a session without a password")
             self.negotiated = answer[0].time_out
+            self.id = self.id or answer[0].session_id  # it does not change while the session lives
         return answer
 
     def _changed(self, state: str) -> None:
@@ -149,12 +153,6 @@ class Session:
     def timeout(self) -> float:
         """The session timeout that the server granted, in seconds."""
         return self.negotiated / 1000
-
-    @property
-    def id(self) -> int | None:
-        """The number that the server has given the session; None before the first connection."""
-        known = self._client.client_id
-        return None if known is None else known[0]
 
     @property
     def usable(self) -> bool:
