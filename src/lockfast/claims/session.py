@@ -83,7 +83,7 @@ class Session:
         self.stand_in: StandIn | None = None
         self._starting = Mutex()
         self._ids = Ids()
-        self.new_id = self._first_id
+        self._heard = False
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
         )
@@ -122,14 +122,14 @@ class Session:
                 if self.heart is heart:  # else a signal handler has started another
                     heart.start()
 
-    def _first_id(self) -> str:
-        """Return the id of the client's first claim, and receive wakes from now on.
-
-        Not before: a command that only reads needs no right to subscribe.
+    def new_id(self) -> str:
+        """Return the id of a new claim. From the first one on, the client receives wakes: a command
+        that only reads needs no right to subscribe.
         """
-        self.engine.hear(self._ids.client, on=True)
-        self.new_id = self._ids.new
-        return self.new_id()
+        if not self._heard:
+            self.engine.hear(self._ids.client, on=True)
+            self._heard = True
+        return self._ids.new()
 
     def _begin_standing_in(self, engine: Engine) -> None:
         """Start the thread that renews while the event loop is blocked, if the engine allows it."""

@@ -49,7 +49,8 @@ class Party:
         self.session = Session(open_engine, Aio(self.process.time), deadlock_after=LOOK)
         numbers = count()
         self.prefix = prefix
-        self.session.new_id = lambda: f"{prefix}{next(numbers):010x}"  # the same in every replay
+        # The same in every replay.
+        self.session.new_id = lambda: f"{prefix}{next(numbers):010x}"  # type: ignore[method-assign]
         self.client = AsyncClient(self.session)
         self._deeds = Deeds(self.client, self.process, place, network, plan, rng)
         self.done: Callable[[], None]

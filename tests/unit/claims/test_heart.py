@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Sequence
 
 import lockfast
 from lockfast.claims.renewing import CHUNK
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
+from tests.servers.process import wait_until
 
 SILENT, SHORT = 6.0, 1.2  # seconds of ttl, of leases on a part that is silent, and on another
 
@@ -59,3 +62,17 @@ def test_resignations_behind_one_that_is_refused_are_sent_too() -> None:
             assert len(client.lock("x0").queue()) == 1
         assert len(leases) == CHUNK + 1
         session.engine.resign = resign  # type: ignore[method-assign]
+
+
+def test_the_heart_of_a_client_that_only_reads_ends_as_soon_as_the_client_is_dropped() -> None:
+    """Without a garbage collection, which may come late: the client is in no cycle."""
+    gc.disable()
+    try:
+        client = lockfast.connect("memory://")
+        client.guarantees()
+        heart, session = client._session.heart, weakref.ref(client._session)
+        assert heart is not None
+        del client
+        wait_until(lambda: session() is None and not heart.beating, "the heart ends")
+    finally:
+        gc.enable()
