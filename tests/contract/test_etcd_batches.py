@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lockfast import aio
+from lockfast.claims.payload import LARGEST
 from lockfast.engines.etcd.claim_batch import ClaimBatch
 from lockfast.engines.etcd.messages import TXN
 from lockfast.errors import EngineRefused, EngineUnavailable, KindMismatch
@@ -114,6 +115,24 @@ def test_permits_without_waiting_take_two_requests(stage: Stage) -> None:
         assert [(each.ticket, each.granted, each.ahead) for each in full] == [
             (0, False, 2)
         ] * NUMBER
+
+    stage.mode.run(play())
+
+
+@pytest.mark.parametrize("queue", [True, False])
+def test_claims_that_are_too_large_for_one_transaction_are_made(
+    stage: Stage, *, queue: bool
+) -> None:
+    """etcd rejects a request above 1.5 MB, so `lock_all` once failed in a task that holds much."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        await waiters_lease(actor)
+        large = b"x" * LARGEST
+        asks = [actor.ask(f"name {n}", ttl=60, queue=queue, payload=large) for n in range(30)]
+        for said in await actor.engine.claim_all(asks, actor.deadline):
+            assert isinstance(said, Standing), said
+            assert said.granted
 
     stage.mode.run(play())
 

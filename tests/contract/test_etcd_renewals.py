@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lockfast.claims.payload import LARGEST
 from lockfast.engines.etcd.messages import KEEP, TXN
 from lockfast.errors import EngineUnavailable
 from lockfast.port import SHARED, Ask, Standing
@@ -168,3 +169,24 @@ def test_a_renewal_asks_a_majority_although_it_reads_nothing(mode: str) -> None:
         wait_until(lambda: all(node.is_ready() for node in cluster.nodes), "all members serve")
         stage.mode.run(stage.clear())
         stage.mode.close()
+
+
+def test_new_holders_that_are_too_large_for_one_transaction_are_moved_to_their_lease(
+    stage: Stage,
+) -> None:
+    """etcd rejects a request above 1.5 MB. So all of them once lost their leases."""
+
+    async def play() -> None:
+        holder, waiter = stage.actor(), stage.actor()
+        names = [f"name {number}" for number in range(30)]
+        held = [holder.ask(name, ttl=60) for name in names]
+        waiting = [waiter.ask(name, ttl=60, payload=b"x" * LARGEST) for name in names]
+        for ask, other in zip(held, waiting, strict=True):
+            assert (await holder.claim(ask)).granted
+            assert not (await waiter.claim(other)).granted
+        await holder.resign(*held)
+        for said in await waiter.renew(*waiting):
+            assert isinstance(said, Standing), said
+            assert said.granted
+
+    stage.mode.run(play())

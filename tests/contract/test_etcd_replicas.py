@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lockfast.claims.payload import LARGEST
 from lockfast.engines.etcd.messages import GRANT, KEEP, TXN
 from lockfast.engines.etcd.protobuf import number, text
 from lockfast.engines.etcd.session import Kept
@@ -26,6 +27,7 @@ from tests.contract.etcd_requests import Requests
 from tests.servers import EtcdCluster
 from tests.servers.etcd import encoded
 
+LARGE, LARGER = b"x" * LARGEST, 30  # a payload, and how many of them no request to etcd can carry
 Then = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -488,6 +490,20 @@ def test_more_claims_than_one_transaction_carries_move_together(stage: Stage) ->
         with Requests(new) as requests:
             assert None not in await new.renew(*moved)
         assert requests.sent == [TXN, TXN]
+
+    stage.mode.run(play())
+
+
+def test_claims_that_are_too_large_for_one_transaction_move_together(stage: Stage) -> None:
+    """etcd rejects a request above 1.5 MB: the claims of all clients in it once failed."""
+
+    async def play() -> None:
+        old, new = stage.actor(), stage.actor()
+        asks = [first(old, f"name {n}", ttl=30, payload=LARGE) for n in range(LARGER)]
+        moved = [again(ask, await old.claim(ask), 2) for ask in asks]
+        after = await new.renew(*moved)
+        assert [getattr(each, "ticket", each) for each in after] == [ask.ticket for ask in moved]
+        assert await new.resign(*moved) == [True] * LARGER
 
     stage.mode.run(play())
 

@@ -12,6 +12,7 @@ from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.claiming import Attempt
 from lockfast.engines.etcd.listener import Listener
 from lockfast.engines.etcd.own_claims import OwnClaims
+from lockfast.engines.etcd.parts import parts
 from lockfast.engines.etcd.queues import Places
 from lockfast.engines.etcd.renewals import Renewals
 from lockfast.engines.etcd.sending import Sender
@@ -93,10 +94,10 @@ class EtcdEngine:
                 there = each._replace(left=0.0) if isinstance(each, Standing) and late else each
                 said[mine.id] = there if own.get(mine.id) is mine else None
         new = [self._attempt(ask, now, deadline) for ask in asks if ask.id not in said]
-        for start in range(0, len(new), MOST):
+        # A claim's payload is in its transaction twice: for a free name, and for one that is taken.
+        for part in parts(new, MOST, lambda attempt: 2 * len(attempt.payload)):
             batch = ClaimBatch(
-                *(new[start : start + MOST], self._sessions, own, self._sender, self._places),
-                *(now, deadline),
+                *(part, self._sessions, own, self._sender, self._places, now, deadline)
             )
             try:
                 said |= await batch.make()

@@ -14,6 +14,7 @@ from lockfast.engines.etcd.failures import Leaseless, another
 from lockfast.engines.etcd.keys import Row
 from lockfast.engines.etcd.messages import DELETE, TXN, Done, delete, deleted, done
 from lockfast.engines.etcd.own_claim import Over, OwnClaim
+from lockfast.engines.etcd.parts import parts
 from lockfast.engines.etcd.protobuf import text
 from lockfast.engines.etcd.register import PAUSE, Register
 from lockfast.engines.etcd.session import Kept, Session
@@ -155,8 +156,7 @@ class OwnClaims(Register):
         that have not changed since, by id.
         """
         adopted: dict[str, OwnClaim] = {}
-        for start in range(0, len(claims), AT_ONCE):
-            chunk = claims[start : start + AT_ONCE]
+        for chunk in parts(claims, AT_ONCE, lambda each: len(each[1].payload)):
             asks = [ask for ask, _ in chunk]
             mines = [OwnClaim(a, form_of(a.shape), r.revision, session, r.mod) for a, r in chunk]
             for mine, (ask, row) in zip(mines, chunk, strict=True):
@@ -255,8 +255,7 @@ class OwnClaims(Register):
         left = list(risen)
         for _ in range(TRIES):
             moving, left = left, []
-            for start in range(0, len(moving), AT_ONCE):
-                chunk = moving[start : start + AT_ONCE]
+            for chunk in parts(moving, AT_ONCE, lambda mine: len(mine.payload)):
                 puts = [mine.put(session) for mine in chunk]
                 reply = await self._sessions.put_on(session, puts, deadline)
                 if kept is not None:
