@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ import lockfast
 from lockfast.claims import claim, departures, notices, owners, schedule, table
 from lockfast.core import timetable
 from lockfast.engines import memory
+from lockfast.engines.etcd import register
+from lockfast.engines.etcd.register import Register
+from lockfast.port import Ask, Kind, Shape
 from tests.interrupts.bytecodes import Interruption, interrupted, settled
 from tests.servers import Redis, wait_until
 
@@ -265,3 +269,31 @@ def test_the_collector_closes_generators_that_were_left_inside_a_block(
         gc.set_threshold(*before)
     gc.collect()
     wait_until(lambda: settled(redis), "an empty table", 5.0)
+
+
+def test_a_handler_may_end_claims_at_every_bytecode_of_the_register_of_etcd() -> None:
+    """A claim is ended, and another copy of it has had no answer."""
+    time_now = 1000.0
+    shape = Shape("x", 5.0, Kind.LOCK, 1, 1)
+
+    def expire(claims: Register) -> None:
+        for id_, over in claims.expire().items():
+            claims._has_ended(id_, over.epoch)
+
+    def work(claims: Register, ask: Ask) -> None:
+        claims.sending([ask])
+        claims.doubt([ask])
+        claims._has_ended(ask.id, ask.epoch)
+        expire(claims)
+
+    number, struck = 0, True
+    while struck:
+        transport: Any = SimpleNamespace(now=lambda: time_now)
+        claims = Register(transport)
+        number += 1
+        ask = Ask(f"{number:032x}", shape, True, time_now - 1.0, b"")  # noqa: FBT003  # it waits
+        struck = interrupted(
+            {str(register.__file__)}, number, partial(work, claims, ask), partial(expire, claims)
+        )
+        assert not [*claims._copies, *claims._unsure, *claims._over]
+    assert number > 100

@@ -208,7 +208,8 @@ class Register:
     def _has_ended(self, id_: str, epoch: int) -> None:
         now = self._transport.now()
         with self._lock:
-            if id_ not in self._unsure or self._unsure[id_][1].epoch <= epoch:
+            unsure = self._unsure.get(id_)
+            if unsure is None or unsure[1].epoch <= epoch:
                 self._copies.pop(id_, None)
             self._over.pop(id_, None)
             while self._endings and self._endings[0][0] < now - REMEMBERED:
