@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lockfast.engines.etcd.messages import GRANT
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask
 from lockfast.testing import Stage
@@ -88,6 +89,38 @@ def test_claims_that_need_no_gate_are_resigned_although_etcd_refuses_to_write(
         said = await actor.resign(asks[0], doubted, *asks[1:], doubt=True)
         assert isinstance(said[1], EngineRefused)
         assert [said[0], *said[2:]] == [True] * 3
+        with pytest.raises(EngineRefused):
+            await actor.resign(doubted, doubt=True)
+        engine._transport.call = call
+        assert await actor.resign(doubted, doubt=True) == [True]
+
+    stage.mode.run(play())
+
+
+def test_claims_that_need_no_tombstone_are_resigned_although_etcd_grants_no_lease(
+    stage: Stage,
+) -> None:
+    """A full etcd grants none. A client of the service in doubt failed those beside it."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        engine: Any = actor.engine
+        asks = await held(actor, 2)
+        doubted = actor.ask("doubted", ttl=60)
+        doubted.epoch = 1
+        await actor.claim(doubted)
+        call = engine._transport.call
+
+        async def full(method: str, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401  # as call
+            if method == GRANT:
+                raise EngineRefused("no space")
+            reply: bytes = await call(method, *args, **kwargs)
+            return reply
+
+        engine._transport.call = full
+        said = await actor.resign(asks[0], doubted, asks[1], doubt=True)
+        assert isinstance(said[1], EngineRefused)
+        assert [said[0], said[2]] == [True] * 2
         with pytest.raises(EngineRefused):
             await actor.resign(doubted, doubt=True)
         engine._transport.call = call

@@ -6,7 +6,7 @@ end all the same, so its own client deletes it when its time is over.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.deletion import send
@@ -52,7 +52,6 @@ class OwnClaims(Register):
         refuses to write: it deletes keys even if its storage is full.
         """
         buried = {ask.id for ask in asks if doubt and ask.epoch}
-        lease = await self._tomb_leases.lease(asks, deadline) if buried else 0
         keys = {ask.id: form_of(ask.shape).key(ask.id) for ask in asks}
         doubted = buried.union(self._copies).intersection(keys)
         if len(asks) == 1 and not doubted:
@@ -60,11 +59,7 @@ class OwnClaims(Register):
             replies: Sequence[bytes | Exception]
             replies = [await self._transport.call(DELETE, request, deadline)]
         else:
-            deletions = {
-                id_: bury(id_, key, lease) if id_ in buried else delete(key)
-                for id_, key in keys.items()
-            }
-            replies = await self._delete(deletions, doubted, deadline)
+            replies = await self._delete(asks, buried, doubted, deadline)
         answers: list[bool | Exception] = []
         for id_, said in zip(keys, replies, strict=True):
             if isinstance(said, Exception):
@@ -76,20 +71,33 @@ class OwnClaims(Register):
         return answers
 
     async def _delete(
-        self, deletions: Mapping[str, bytes], doubted: Collection[str], deadline: float
+        self,
+        asks: Sequence[Ask],
+        buried: Container[str],
+        doubted: Container[str],
+        deadline: float,
     ) -> list[bytes | Exception]:
-        gates = list(self._sessions) if any(id_ in self._copies for id_ in deletions) else []
+        """Delete claims, and leave a tombstone for those in `buried`. If etcd refuses to write,
+        delete those that are not in `doubted`.
+        """
+        keys = {ask.id: form_of(ask.shape).key(ask.id) for ask in asks}
+        left = [ask for ask in asks if ask.id in buried]
         try:
-            return await send(self._transport, gates, list(deletions.values()), deadline)
+            lease = await self._tomb_leases.lease(left, deadline) if left else 0
+            gates = list(self._sessions) if any(id_ in self._copies for id_ in keys) else []
+            deletions = [
+                bury(id_, key, lease) if id_ in buried else delete(key) for id_, key in keys.items()
+            ]
+            return await send(self._transport, gates, deletions, deadline)
         except Leaseless:
             self._tomb_leases.forget()
             raise
         except EngineRefused as error:
-            plain = [said for id_, said in deletions.items() if id_ not in doubted]
-            if not plain or not doubted:
+            plain = [delete(key) for id_, key in keys.items() if id_ not in doubted]
+            if not plain or len(plain) == len(keys):
                 raise
             replies = iter(await send(self._transport, [], plain, deadline))
-            return [another(error) if id_ in doubted else next(replies) for id_ in deletions]
+            return [another(error) if id_ in doubted else next(replies) for id_ in keys]
 
     async def end(self, overs: Iterable[tuple[str, Over]], deadline: float) -> None:
         """Delete claims, except those that another engine has adopted. Move the gates if a copy of
