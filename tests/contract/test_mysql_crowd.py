@@ -23,7 +23,7 @@ from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
 from lockfast.url import parse
-from tests.servers import MariaDB, wait_until
+from tests.servers import MariaDB, Proxy, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,19 @@ def engine(server: MariaDB) -> Iterator[MysqlEngine]:
 @pytest.fixture
 def other(server: MariaDB) -> Iterator[MysqlEngine]:
     with engine_at(server.url) as engine:
+        yield engine
+
+
+@pytest.fixture
+def proxy(server: MariaDB) -> Iterator[Proxy]:
+    with Proxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far(server: MariaDB, proxy: Proxy) -> Iterator[MysqlEngine]:
+    """An engine behind the proxy."""
+    with engine_at(server.url.replace(f":{server.port}", f":{proxy.port}")) as engine:
         yield engine
 
 
@@ -142,7 +155,9 @@ def test_many_clients_are_heard_on_one_connection(
     every = clients(CHUNK + 20)
     attend(engine, every)
     holders, waiters = blocked(engine, other, every)
-    until(engine, lambda: all(owner(server, client) for client in every[:: CHUNK // 4]))
+    crowd = engine._crowd
+    assert crowd is not None
+    until(engine, lambda: all(map(crowd.knows, every)))
     assert len({owner(server, client) for client in every}) == 1
     assert [sql.count(b"GET_LOCK") for sql in sent if b"GET_LOCK" in sql] == [CHUNK, 20]
     release(other, holders)
@@ -334,6 +349,77 @@ def test_claims_that_do_not_wait_any_more_are_not_looked_for(
     crowd.waiting.catch_up()
     assert set(crowd.waiting.clients()) == {every[0], every[2]}
     until(engine, lambda: crowd.waiting.clients() == every[2:])
+
+
+def test_all_clients_are_heard_although_the_heart_listens_for_moments_only(
+    server: MariaDB, proxy: Proxy, far: MysqlEngine, other: MysqlEngine
+) -> None:
+    """So does a heart with many claims. In none of its moments can all locks be taken."""
+    every = clients(6 * CHUNK)
+    attend(far, every)
+    holders, waiters = blocked(far, other, every)
+    before = proxy.connections
+    proxy.delay(0.03)
+    end = now() + 30.0
+    while not all(owner(server, client) for client in every[:: CHUNK // 2]):
+        assert now() < end
+        for _ in range(10):
+            drive(far.listen(0.0))
+            time.sleep(0.005)
+    assert proxy.connections <= before + 2  # the ear, and a heart that wakes it
+    release(other, holders)
+    heard(far, waiters)
+
+
+def test_a_grant_is_heard_from_a_server_with_fewer_notes(
+    server: MariaDB, engine: MysqlEngine, other: MysqlEngine
+) -> None:
+    """A replica that was promoted may lack the last of them. A new one has the number of an old."""
+    every = clients(2)
+    attend(engine, every)
+    for _ in range(2):  # a grant, which is then lost, and another one in its place
+        holders, waiters = blocked(engine, other, every)
+        until(engine, lambda: all(owner(server, client) for client in every))
+        release(other, holders)
+        heard(engine, waiters)
+        server.command(f"KILL {owner(server, every[0])}")
+        server.command("UPDATE lockfast.lockfast_ear SET n = n - 1 WHERE n > 0")
+        wait_until(lambda: owner(server, every[0]) is None, "the connection has gone")
+
+
+def test_a_client_that_comes_back_while_its_lock_is_given_back_gets_it_again(
+    server: MariaDB, proxy: Proxy, far: MysqlEngine, other: MysqlEngine
+) -> None:
+    every = clients(2)
+    attend(far, every)
+    holders, waiters = blocked(far, other, every)
+    until(far, lambda: all(owner(server, client) for client in every))
+    far.hear(every[0], on=False)
+    proxy.hold_requests(lambda request: b"RELEASE_LOCK" in request)
+    until(far, lambda: proxy.held)
+    far.hear(every[0], on=True)
+    assert everyone_of(every[0]) in drive(far.listen(now() + 1.0))
+    proxy.heal()
+    proxy.release_requests()
+    wait_until(lambda: not owner(server, every[0]), "the lock was given back")
+    until(far, lambda: owner(server, every[0]))
+    release(other, holders)
+    heard(far, waiters)
+
+
+def test_an_answer_about_locks_that_cannot_be_read_ends_the_connection(
+    server: MariaDB, engine: MysqlEngine, other: MysqlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = clients(2)
+    attend(engine, every)
+    holders, waiters = blocked(engine, other, every)
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "hold_ears", lambda _: b"SELECT 'no digits'")
+        for _ in range(5):
+            drive(engine.listen(now() + 0.2))
+        assert not owner(server, every[0])
+    release(other, holders)
+    heard(engine, waiters)
 
 
 def test_one_claim_that_may_not_be_resigned_does_not_fail_its_neighbours(server: MariaDB) -> None:

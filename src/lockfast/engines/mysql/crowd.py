@@ -6,11 +6,17 @@ follows: the next one may have to look into more slots.
 
 A client that waits for the first time gets its lock at once, although a query is under way: the
 connection is woken like any other, by the name of a client that it has the lock of.
+
+A statement may be answered in a later call of `listen` than the one that sent it, also one that
+takes locks. A heart with many claims calls it for moments only, in which thousands of clients would
+never all get their locks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from lockfast.engines.mysql import messages, replies
@@ -25,6 +31,8 @@ from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.port import CLIENT, EVERYONE, Wake, everyone_of
 from lockfast.runtime.base import Clock
 
+Read = Callable[[list[Row]], list[Wake]]
+"""Takes in the rows of a statement, and returns the wakes in them."""
 OVERDUE = 2.5  # seconds after which a query that sleeps for half a second must have been answered
 CHUNK = 96  # locks that one statement takes: a packet of 16 KiB has room for it
 AGAIN = 0.5  # seconds until the next try, if another connection has the lock of a client
@@ -42,7 +50,8 @@ class Crowd:
         self._hearing = hearing
         self._link: Link | None = None
         self._seen: dict[int, int] = {}
-        """How many notes of each slot it has read."""
+        """How many notes of each slot it has read on this connection. The next one may be to
+        another server with fewer of them, where new notes would look like those that were read."""
         self._asked: dict[int, int] = {}
         """The same for the query that is under way."""
         self._held: dict[str, None] = {}
@@ -57,10 +66,10 @@ class Crowd:
         """Those that it need not hear any more."""
         self._fresh = True
         """Whether the connection has not told yet that wakes may have been missed."""
-        self._busy = False
-        """Whether a query is under way."""
+        self._read: Read | None = None
+        """Reads the reply to the statement that is under way. None: no statement is."""
         self._woken = False
-        """Whether it was woken to make room for more locks."""
+        """Whether that ends soon: it was woken to make room for more locks, or does not sleep."""
         self._due = 0.0
         """When it must have been answered."""
 
@@ -95,27 +104,21 @@ class Crowd:
             raise
 
     async def _listen(self, link: Link, deadline: float | None, soon: float) -> list[Wake]:
-        while True:
-            self.waiting.catch_up()
-            self._want()
-            if self._busy:
-                await self._make_room(soon)
-            elif not await self._hold(link, soon):
-                return []
-            elif self._fresh:
+        self.waiting.catch_up()
+        self._want()
+        if self._read is not None:
+            await self._make_room(soon)
+        elif not self._hold(link):
+            if self._fresh:
                 self._fresh = False
                 return [EVERYONE]
-            else:
-                self._ask(link)
-            if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
-                if self._now() >= self._due:
-                    raise late(link)
-                return []
-            rows = self._receive(link)
-            if rows is not None:
-                return self._heard(rows)
-            if self._now() >= self._due:  # a reply without an end
-                raise late(link)
+            self._ask(link)
+        wakes = list[Wake]()
+        if await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
+            wakes = self._receive(link)
+        if self._read is not None and self._now() >= self._due:  # or a reply without an end
+            raise late(link)
+        return wakes
 
     def _want(self) -> None:
         """Note clients that have begun to wait."""
@@ -138,41 +141,42 @@ class Crowd:
                     messages.wake(known), deadline, replies.woken, heart=True
                 )
 
-    async def _hold(self, link: Link, deadline: float) -> bool:
-        """Take the locks of the clients that wait, and give back those of clients that have left.
-        Return False if there are more of them than there is time for.
+    def _hold(self, link: Link) -> bool:
+        """Send a statement that gives back locks of clients that have left, or one that takes locks
+        of clients that wait. Return False if there is nothing to do.
         """
-        if not await self._give_back(link, deadline):
-            return False
-        self._try_again()
-        while self._wanted:
-            some = list(islice(self._wanted, CHUNK))
-            rows = await self._try(link, messages.hold_ears(some), deadline)
-            if rows is None:
-                return False
-            for client, held in zip(some, replies.held(rows, len(some)), strict=True):
-                del self._wanted[client]
-                if held:
-                    self._held[client] = None
-                else:
-                    self._taken[client] = self._now() + AGAIN
-            if self._wanted and self._now() >= deadline:
-                return False
-        return True
-
-    async def _give_back(self, link: Link, deadline: float) -> bool:
-        """Give back the locks of clients that have left. Return False if it was interrupted."""
-        while self._left:
-            some = [each for each in islice(self._left, CHUNK) if each not in self._hearing]
-            held = [each for each in some if each in self._held]
-            if held and await self._try(link, messages.leave_ears(held), deadline) is None:
-                return False
-            for client in list(islice(self._left, CHUNK)):
+        for client in list(self._left):
+            if client in self._hearing:  # it came back
                 del self._left[client]
-            for client in some:
-                for clients in (self._held, self._wanted, self._taken):
-                    clients.pop(client, None)
-        return True
+            elif client not in self._held:
+                self._drop(client)
+        if some := list(islice(self._left, CHUNK)):
+            self._send(link, messages.leave_ears(some), partial(self._given_back, some))
+            return True
+        self._try_again()
+        if some := list(islice(self._wanted, CHUNK)):
+            self._send(link, messages.hold_ears(some), partial(self._answered, some))
+        return bool(some)
+
+    def _given_back(self, some: list[str], _: list[Row]) -> list[Wake]:
+        for client in some:
+            self._drop(client)
+            if client in self._hearing:  # it came back meanwhile
+                self.come(client)
+        return []
+
+    def _drop(self, client: str) -> None:
+        for clients in (self._left, self._held, self._wanted, self._taken):
+            clients.pop(client, None)
+
+    def _answered(self, some: list[str], rows: list[Row]) -> list[Wake]:
+        for client, held in zip(some, replies.held(rows, len(some)), strict=True):
+            self._wanted.pop(client, None)
+            if held:
+                self._held[client] = None
+            else:
+                self._taken[client] = self._now() + AGAIN
+        return []
 
     def _try_again(self) -> None:
         """Want the locks again that another connection had. The first of them is due first."""
@@ -184,37 +188,38 @@ class Crowd:
             if self._waits(client):
                 self._wanted[client] = None
 
-    async def _try(self, link: Link, sql: bytes, deadline: float) -> list[Row] | None:
-        """Run a statement. None if somebody woke the connection meanwhile: it can be repeated."""
-        try:
-            return await self._transport.exchange(link, sql, deadline)
-        except ServerError as error:
-            if error.code != INTERRUPTED:
-                raise failed(error.code, error.text, link.where) from error
-            return None
-
     def _ask(self, link: Link) -> None:
         self._asked = {slot: self._seen.get(slot, NEVER) for slot in self.waiting.slots}
-        link.send(messages.ears(self._asked))
-        self._busy, self._woken, self._due = True, False, self._now() + OVERDUE
+        self._send(link, messages.ears(self._asked), self._heard)
+        self._woken = False
 
-    def _receive(self, link: Link) -> list[Row] | None:
-        """Return the rows of the query. None: they have not arrived yet, or it was ended."""
+    def _send(self, link: Link, sql: bytes, read: Read) -> None:
+        link.send(sql)
+        self._read, self._woken, self._due = read, True, self._now() + OVERDUE
+
+    def _receive(self, link: Link) -> list[Wake]:
+        """Read what has arrived, and return the wakes in a whole reply. The next call of `listen`
+        sends a statement again that a kill has ended.
+        """
+        read = self._read
+        assert read is not None  # noqa: S101  # a statement was sent
         try:
             rows, _ = link.receive()
         except ServerError as error:
             if error.code != INTERRUPTED:
                 raise failed(error.code, error.text, link.where) from error
-            self._busy = False
-            return None
-        self._busy = rows is None
-        return rows
+            self._read = None
+            return []
+        if rows is None:
+            return []
+        self._read = None
+        try:
+            return read(rows)
+        except (ValueError, TypeError, LookupError) as error:
+            raise EngineUnavailable(f"the reply cannot be read ({error})", sent=False) from error
 
     def _heard(self, rows: list[Row]) -> list[Wake]:
-        try:
-            found = replies.overheard(rows, self._hearing, self._asked)
-        except (ValueError, TypeError, LookupError) as error:
-            raise EngineUnavailable(f"the notes cannot be read ({error})", sent=False) from error
+        found = replies.overheard(rows, self._hearing, self._asked)
         wakes: list[Wake] = []
         for slot, count, heard, complete in found:
             self._seen[slot] = count
@@ -246,4 +251,5 @@ class Crowd:
 
     def _forget(self) -> None:
         self._held, self._wanted, self._taken, self._left = {}, {}, {}, {}
-        self._fresh, self._busy = True, False
+        self._seen = {}
+        self._fresh, self._read = True, None
