@@ -183,6 +183,31 @@ def test_a_login_that_takes_longer_than_a_call_is_continued_by_the_next(
     drive(engine.resign([mine], now() + 30, doubt=False))
 
 
+def test_a_login_whose_caller_is_cancelled_is_continued_by_the_next(
+    server: MariaDB, proxy: Proxy
+) -> None:
+    """Programs limit a call by `asyncio.timeout`, for example to the time of a web request."""
+
+    async def play() -> None:
+        runtime = Aio()
+        runtime.enter()
+        engine = opener(parse(through(server, proxy)), runtime)()
+        proxy.delay(0.0, replies=0.15)  # a login has four
+        mine = ask(FREE)
+        for _ in range(40):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await engine.claim(mine, now() + 30)
+                break
+        else:
+            pytest.fail("no call had a connection")
+        proxy.heal()
+        await engine.resign([mine], now() + 30, doubt=True)
+        await engine.close()
+
+    asyncio.run(play())
+
+
 def test_a_login_that_is_not_finished_when_the_client_ends_is_closed(
     server: MariaDB, proxy: Proxy
 ) -> None:

@@ -79,6 +79,34 @@ def test_a_login_without_progress_is_given_up(attempt: Attempt, watch: Watch) ->
     assert closed(attempt)
 
 
+def test_a_login_that_has_ended_is_not_continued(attempt: Attempt) -> None:
+    """Its caller was cancelled behind the last step, or the server is read-only."""
+    attempts = Attempts()
+    for _ in range(3):
+        attempt.step()
+    attempts.keep(attempt)
+    assert closed(attempt)
+    assert attempts.take(PLACE, "127.0.0.1") is None
+
+
+def test_a_login_that_failed_is_not_continued(watch: Watch) -> None:
+    """A step that has raised an error, or that Ctrl-C broke off, would look like the last one."""
+
+    def broken() -> Steps:
+        yield WRITE
+        raise KeyboardInterrupt
+
+    attempts, link = Attempts(), Link(ADDRESS, PLACE, "127.0.0.1")
+    link.dialed = True
+    attempt = Attempt(link, broken(), watch)
+    attempt.step()
+    with pytest.raises(KeyboardInterrupt):
+        attempt.step()
+    attempts.keep(attempt)
+    assert closed(attempt)
+    assert attempts.take(PLACE, "127.0.0.1") is None
+
+
 def test_progress_gives_a_login_more_time(attempt: Attempt, watch: Watch) -> None:
     attempts = Attempts()
     watch.time += STALLED - 0.01

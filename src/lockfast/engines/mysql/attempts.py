@@ -3,7 +3,8 @@
 A call has a quarter of a second, or a sixth of a ttl, and a login takes several round trips. If a
 call that is late ended its login, no call would ever have a connection to a server that is busy:
 all of them would begin logins, which keep the server busy. A server also blocks a host that has
-broken off a hundred logins. So the next call continues a login that is late.
+broken off a hundred logins. So the next call continues a login that is late, or whose caller was
+cancelled: many programs limit a call by `asyncio.timeout`.
 """
 
 from __future__ import annotations
@@ -30,18 +31,23 @@ class Attempt:
         self._steps = steps
         self._now = clock
         self._stepped = clock()
+        self._failed = False
 
     def step(self) -> None:
         """Take the next step. It is time for that when one of the events has happened."""
+        self._failed = True  # until the step has ended, which Ctrl-C may break off too
         try:
             self.events = next(self._steps)
         except StopIteration:
             self.done = True
+        self._failed = False
         self._stepped = self._now()
 
     @property
     def hopeful(self) -> bool:
         """Whether the server has accepted the connection, and the login goes on."""
+        if self.done or self._failed:
+            return False
         return self.link.dialed and self._now() < self._stepped + STALLED
 
 
@@ -65,7 +71,7 @@ class Attempts:
             attempt.link.close()
 
     def keep(self, attempt: Attempt) -> None:
-        """Leave a login that is late to the next call, if there is hope for it."""
+        """Leave a login that was not finished to the next call, if there is hope for it."""
         link = attempt.link
         if attempt.hopeful:
             self._waiting.setdefault((link.place, link.host), []).append(attempt)

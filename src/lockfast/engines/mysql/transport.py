@@ -198,31 +198,27 @@ class Transport(ABC):
             attempt = Attempt(link, link.connect(password), self.now)
         link = attempt.link
         try:
-            in_time = await self._log_in(attempt, deadline)
-            if in_time and link.greeting.read_only:
+            await self._log_in(attempt, deadline)
+            if link.greeting.read_only:
                 raise EngineUnavailable(
                     f"{link.where}: the server is read-only: {PRIMARY}", sent=False
                 )
-        except BaseException:
-            link.close()
-            raise
-        if not in_time:
+        except BaseException:  # it may be late only, or its caller was cancelled
             self._attempts.keep(attempt)
             if self._closed:  # read after that: `close` takes them once
                 self._close_idle()
-            raise late(link)
+            raise
         link.used = self.now()
         self.packet = link.greeting.packet
         self.clock = ServerClock(link.greeting.micros, link.used, UNITS)
         return link
 
-    async def _log_in(self, attempt: Attempt, deadline: float) -> bool:
-        """Go on with a login; False if the deadline comes before its end."""
+    async def _log_in(self, attempt: Attempt, deadline: float) -> None:
+        """Go on with a login. Raise an error if the deadline comes before its end."""
         while not attempt.done:
             if attempt.events and not await self._in_time(attempt.link, attempt.events, deadline):
-                return False
+                raise late(attempt.link)
             attempt.step()
-        return True
 
     def reset(self) -> None:
         """Forget all connections, in a forked child."""
