@@ -148,3 +148,15 @@ def test_a_batch_is_split_by_bytes_and_by_lines_in_its_order() -> None:
     assert parts(1, 6 * LINE) == [order[:3], order[3:6], order[6:9], order[9:]]  # by lines
     assert parts(2 * LEAST, LEAST) == [[place] for place in order]
     assert list(packed(asks, [], messages.size, LEAST)) == []
+
+
+def test_a_batch_is_split_that_is_larger_than_a_packet_of_the_protocol() -> None:
+    config = {"innodb-flush-log-at-trx-commit": "0", "max-allowed-packet": f"{2**26}"}
+    with MariaDB(config=config) as server:
+        install(server.url)
+        engine = opener(parse(server.url), Threads())()
+        try:
+            asks = [ask(f"large{n}", b"p" * 65_536) for n in range(140)]
+            assert granted(drive(engine.claim_all(asks, now() + 60))) == [True] * len(asks)
+        finally:
+            drive(engine.close())

@@ -11,6 +11,7 @@ from lockfast.engines.hosts import is_name
 from lockfast.engines.mysql.attempts import Attempt, Attempts
 from lockfast.engines.mysql.failures import ALONE, PRIMARY, failed
 from lockfast.engines.mysql.link import Link
+from lockfast.engines.mysql.packets import LARGEST
 from lockfast.engines.mysql.packing import LEAST
 from lockfast.engines.mysql.pool import Pool
 from lockfast.engines.mysql.results import Row, ServerError
@@ -37,7 +38,7 @@ class Transport(ABC):
         self.clock: ServerClock | None = None
         """Estimates the server's clock, never ahead of it; None before the first connection."""
         self.packet = LEAST
-        """The largest packet in bytes that the server accepts to which it connected last."""
+        """The largest request in bytes for the server to which it connected last."""
         self._turns = turns
         self.now = clock
         self._idle = Pool(clock)
@@ -209,7 +210,8 @@ class Transport(ABC):
                 self._close_idle()
             raise
         link.used = self.now()
-        self.packet = link.greeting.packet
+        # More would have to be sent in several packets. MySQL's default is 64 MiB.
+        self.packet = min(link.greeting.packet, LARGEST)
         self.clock = ServerClock(link.greeting.micros, link.used, UNITS)
         return link
 
