@@ -61,7 +61,7 @@ def test_a_stale_transaction_that_is_paused_blocks_the_next_holder_no_longer_tha
         b.call("seal")
         sealed = time.monotonic()
         print(f"granted after {granted - began:.2f} s, sealed {sealed - granted:.2f} s later")  # noqa: T201  # a figure
-        assert sealed - began < 1.0 + 2.5  # the server counts whole seconds
+        assert sealed - began < 1.0 + 4.0  # the server counts whole seconds, and its limit is 50 s
         b.call("write", "B")
         a.resume()
         with pytest.raises(LeaseLost):

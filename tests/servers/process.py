@@ -24,7 +24,6 @@ _TAIL = 3000
 # Below Linux's range of ephemeral ports, so that no outgoing connection takes the port of a
 # server that is down for the moment and will come back on it.
 _PORTS = range(20000, 32768)
-_given_ports: set[int] = set()
 
 
 class ServerError(Exception):
@@ -55,15 +54,21 @@ def is_running(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """Find a TCP port nobody listens on and this process has not given away before."""
+    """Find a TCP port nobody listens on and no process has given away before that still runs."""
     while True:
         port = secrets.choice(_PORTS)
-        if port in _given_ports:
-            continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            _given_ports.add(port)
-            return port
+        # Bound until this process ends. The server binds its port a second later on a busy machine,
+        # and another process of the tests would choose the same port meanwhile.
+        taken = socket.socket(socket.AF_UNIX)
+        with socket.socket() as probe:
+            try:
+                taken.bind(f"\0lockfast-test-port-{port}")
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                taken.close()
+                continue
+        taken.detach()
+        return port
 
 
 def program(name: str) -> str:

@@ -58,11 +58,11 @@ def test_trap_23_a_holder_paused_right_after_its_grant_has_the_lower_token(
     proxy: Proxy, client: lockfast.Client, hold: Callable[..., Holder], *, aio: bool
 ) -> None:
     proxy.delay(0.0, replies=0.3)
-    holder = hold("x", 1.0, url=via(proxy), aio=aio)
+    holder = hold("x", 2.0, url=via(proxy), aio=aio)  # its third reply is that of the claim
     wait_queue(client.lock("x"), 1, within=10.0)  # granted, and its reply is on the way
     holder.pause()
     stale = client.lock("x").queue()[0].ticket
-    successor = take_soon(client.lock("x"))
+    successor = take_soon(client.lock("x"), within=10.0)
     assert successor.token > stale
     proxy.heal()
     holder.resume()
