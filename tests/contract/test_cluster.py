@@ -224,15 +224,17 @@ def test_a_lease_is_kept_for_as_long_as_its_slot_moves(servers: Cluster, stage: 
 
     async def play() -> None:
         client = stage.client()
-        lease = await acquire(client.lock("endless", ttl=1.5))
+        lease = await acquire(client.lock("endless", ttl=2.5))
         move = servers.begin_move(_slot("endless"))
-        await stage.mode.sleep(2.2)
-        assert lease.state is State.HELD
-        move.move_keys(*move.keys())
-        await stage.mode.sleep(2.2)
-        assert lease.state is State.HELD
-        move.finish()
-        await stage.mode.sleep(0.6)
+        try:
+            await stage.mode.sleep(3.2)
+            assert lease.state is State.HELD
+            move.move_keys(*move.keys())
+            await stage.mode.sleep(3.2)
+            assert lease.state is State.HELD
+        finally:
+            move.finish()
+        await stage.mode.sleep(0.9)
         await release(lease)
 
     stage.mode.run(play())
