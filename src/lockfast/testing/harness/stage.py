@@ -22,6 +22,8 @@ from lockfast.testing.harness.mode import MODES, PATIENCE, Mode
 P = ParamSpec("P")
 S = TypeVar("S")
 Renewed = list[Standing | Exception | None]
+ROUNDING = 1e-6
+"""Seconds by which a difference of times may be too large: (0.1 + 12.0) - 0.1 may be above 12.0."""
 
 
 def kind_of(capacity: int) -> Kind:
