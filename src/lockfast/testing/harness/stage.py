@@ -179,8 +179,8 @@ class Stage:
             await self.mode.sleep(seconds)
 
     def units(self, seconds: float) -> float:
-        """Convert seconds to the bench's units."""
-        return seconds / self.bench.unit
+        """Convert seconds to the bench's units, without what arithmetic has added."""
+        return round(seconds / self.bench.unit, 6)
 
     async def clear(self) -> None:
         """Close all clients and engines that the test has opened."""
