@@ -95,7 +95,7 @@ class LossyMachine(StillMachine):
             except EngineUnavailable:
                 continue
         engine._transport.call = call
-        known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+        known = self.known(claim)
         ours = self.caught(lambda: self.model.claim(known, now))
         if self.spoiled:
             return

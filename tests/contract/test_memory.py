@@ -8,6 +8,7 @@ from lockfast.testing import (
     BodyContract,
     ClientContract,
     ClockContract,
+    Contract,
     MachineContract,
     PortContract,
     QueueShapeContract,
@@ -15,6 +16,8 @@ from lockfast.testing import (
     ReplicaMachineContract,
     ReplicaQueueContract,
     ShapeContract,
+    Stage,
+    driven,
 )
 from tests.contract.benches import MemoryBench, MemoryUrlBench
 
@@ -40,6 +43,15 @@ class TestReplicas(ReplicaContract, ReplicaQueueContract):
 
 class TestClock(ClockContract):
     pass
+
+
+class TestTime(Contract):
+    @driven
+    async def test_the_time_is_that_of_the_memorys_clock(self, stage: Stage) -> None:
+        actor = stage.actor()
+        first = actor.time()
+        await stage.advance(30)
+        assert 30.0 <= actor.time() - first < 35.0
 
 
 class TestMachine(MachineContract):

@@ -87,11 +87,7 @@ class BatchMachine(QueueMachine):
         now = self.tick()
         asks = [claim.ask for claim in chosen]
         theirs = self.ask(self.actor.resign(*asks, doubt=doubt))
-        known = [
-            Ask(c.ask.id, c.ask.shape, c.ask.queue, c.late - self.rewound, c.ask.payload)
-            for c in chosen
-        ]
-        ours = [self.model.resign(ask, now, doubt=doubt) for ask in known]
+        ours = [self.model.resign(self.known(claim), now, doubt=doubt) for claim in chosen]
         assert self.spoiled or theirs == ours, (theirs, ours)
         self.compare_pushes(*asks)
 

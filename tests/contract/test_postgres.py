@@ -12,6 +12,7 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     DeposedContract,
+    FixedTimeContract,
     MachineContract,
     PortContract,
     ProcessContract,
@@ -43,6 +44,10 @@ class TestReplicas(ReplicaContract, ReplicaQueueContract):
 
 
 class TestClock(ClockContract):
+    pass
+
+
+class TestFixedTimes(FixedTimeContract):
     pass
 
 

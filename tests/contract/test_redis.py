@@ -15,6 +15,7 @@ from lockfast.testing import (
     ClockContract,
     Contract,
     DeposedContract,
+    FixedTimeContract,
     MachineContract,
     ManyReadersContract,
     PortContract,
@@ -48,6 +49,10 @@ class TestReplicas(ReplicaContract, ReplicaQueueContract):
 
 
 class TestClock(ClockContract):
+    pass
+
+
+class TestFixedTimes(FixedTimeContract):
     pass
 
 

@@ -13,6 +13,7 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     DeposedContract,
+    FixedTimeContract,
     MachineContract,
     ManyReadersContract,
     PortContract,
@@ -54,6 +55,10 @@ class TestReplicas(ByAMovedClock, ReplicaContract, ReplicaQueueContract):
 
 
 class TestClock(ByAMovedClock, ClockContract):
+    pass
+
+
+class TestFixedTimes(ByAMovedClock, FixedTimeContract):
     pass
 
 

@@ -14,6 +14,7 @@ from lockfast.port import Page
 from lockfast.testing import (
     ClaimContract,
     CrowdContract,
+    FixedTimeContract,
     InspectContract,
     LeaseContract,
     ListenContract,
@@ -24,6 +25,7 @@ from lockfast.testing import (
     ResignContract,
     SharingContract,
     Stage,
+    TimeContract,
     TogetherContract,
     WakeContract,
     driven,
@@ -76,7 +78,14 @@ class TestSentinel(Ways, ReplicaQueueContract):
         return sentinel
 
 
-class TestCluster(AllWays, TogetherContract, ReplicaContract, ReplicaQueueContract):
+class TestCluster(
+    AllWays,
+    TogetherContract,
+    ReplicaContract,
+    ReplicaQueueContract,
+    TimeContract,
+    FixedTimeContract,
+):
     @pytest.fixture
     def bench(self, cluster: RedisBench) -> RedisBench:
         return cluster

@@ -20,9 +20,9 @@ class Ids:
     predict the next ones, it could make claims with them.
     """
 
-    def __init__(self) -> None:
-        """Choose a random client id, and random keys."""
-        self.client = secrets.token_hex(CLIENT // 2)
+    def __init__(self, client: str | None = None) -> None:
+        """Choose random keys, and a random name of the client unless its engine has given one."""
+        self.client = client or secrets.token_hex(CLIENT // 2)
         self._keys = [secrets.token_bytes(16) for _ in range(ROUNDS)]
         self._numbers = count()
 

@@ -45,6 +45,8 @@ class Session:
 
     engine: Engine
     """Set by the first `enter`."""
+    _ids: Ids
+    """Set by the first `enter` too, because the engine may have given the client a name."""
 
     def __init__(
         self,
@@ -78,11 +80,11 @@ class Session:
     def _begin(self) -> None:
         self._opened: Engine | None = None
         self.__dict__.pop("engine", None)
+        self.__dict__.pop("_ids", None)
         self.table = Table()
         self.heart: Heart | None = None
         self.stand_in: StandIn | None = None
         self._starting = Mutex()
-        self._ids = Ids()
         self._heard = False
         self.holds: weakref.WeakValueDictionary[tuple[object, str], Any] = (
             weakref.WeakValueDictionary()
@@ -108,6 +110,7 @@ class Session:
                 engine = self.__dict__.setdefault("engine", made)
                 if engine is not made:
                     made.reset()
+                self.__dict__.setdefault("_ids", Ids(getattr(engine, "client", None)))
                 self.table.rouse = engine.rouse
                 weakref.finalize(self, engine.rouse).atexit = False
                 self._opened = engine

@@ -38,6 +38,7 @@ class Batching:
         self.hear = engine.hear
         self.listen = engine.listen
         self.rouse = engine.rouse
+        self.time = engine.time
         self.inspect = engine.inspect
         self.record = engine.record
         self.records = engine.records
@@ -46,6 +47,8 @@ class Batching:
         self.close = engine.close
         if hasattr(engine, "stand_in"):
             self.stand_in = engine.stand_in
+        if hasattr(engine, "client"):
+            self.client = engine.client
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Make a claim, together with others if calls are under way."""

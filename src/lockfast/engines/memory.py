@@ -197,6 +197,10 @@ class MemoryEngine:
         """Make `listen` return now."""
         self._bell.ring()
 
+    def time(self, name: str) -> float:  # noqa: ARG002  # one clock for all names
+        """Return the time of the memory's clock."""
+        return self._memory.clock()
+
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or on up to a hundred names with a prefix."""
         return self._memory.run(lambda: self._page(names, cursor, exact=exact))

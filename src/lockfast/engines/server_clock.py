@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lockfast.port import Ask, ServerTime
 
+LATEST = 2.0**33  # seconds since 1970, the year 2242: requests have a fixed number of digits for it
+
 
 class ServerClock:
     """A server's clock by one reply. Each reply makes a new one: clocks are set, and drift."""
@@ -27,12 +29,16 @@ class ServerClock:
         """Return the server's time at a local instant, or a slightly earlier one, never a later."""
         return ServerTime(int((instant + self._ahead) * self._units))
 
+    def seconds(self, instant: float) -> float:
+        """Return the same in seconds."""
+        return instant + self._ahead
+
     def latest(self, ask: Ask) -> ServerTime:
         """Return until when the server may apply the copy of a claim that is sent now.
 
         `ask.late` keeps the latest of these times, because the claim's tombstone must outlive it.
         """
-        late = self.at(ask.not_after)
+        late = self._end(ask)
         ask.late = max(ask.late, late)
         return late
 
@@ -42,4 +48,17 @@ class ServerClock:
         It is never before the time that any copy was sent with. A reply that was read late, or a
         clock that was set, may have made the server's time look earlier since then.
         """
-        return max(self.at(ask.not_after), ask.late)
+        return max(self._end(ask), ask.late)
+
+    def _end(self, ask: Ask) -> ServerTime:
+        fixed = ask.fixed
+        return self.at(ask.not_after) if fixed is None else in_units(fixed, self._units)
+
+
+def in_units(fixed: float, units: int) -> ServerTime:
+    """Return a time that a client has fixed, in the units of the server's clock.
+
+    It is within bounds, whatever the client has sent. Several engines write it with a fixed number
+    of digits, and one digit more would make their server misread what follows.
+    """
+    return ServerTime(int(min(max(0.0, fixed), LATEST) * units))

@@ -11,13 +11,15 @@ nothing there.
 
 Times: `deadline`, `not_after` and all other times from a caller are instants of the local clock
 (`lockfast.runtime.base.now`), in seconds. `Standing.left` and `recheck` are durations, measured by
-the engine's clock. No other time crosses the port.
+the engine's clock. A time of the server's own clock crosses the port in two places only:
+`Engine.time` returns it, and `Ask.fixed` is one, because a client of the service runs on another
+machine than the engine that it uses.
 """
 
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Batched, Engine, Renewer, Replaceable
+from lockfast.port.engine import Batched, Engine, Named, Renewer, Replaceable
 from lockfast.port.limits import (
     CLIENT,
     CLOSING,
@@ -56,6 +58,7 @@ __all__ = [
     "Engine",
     "Entry",
     "Kind",
+    "Named",
     "Page",
     "Renewer",
     "Replaceable",

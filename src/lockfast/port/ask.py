@@ -17,6 +17,7 @@ class Ask:
     __slots__ = (
         "alone",
         "epoch",
+        "fixed",
         "granted",
         "id",
         "late",
@@ -61,6 +62,11 @@ class Ask:
         self.epoch = 0
         """The number of the client's connection to the service: each new connection has a higher
         one. 0: the client does not use the service."""
+        self.fixed: float | None = None
+        """`not_after` in seconds of the server's clock, if a client of the service has fixed it.
+        Then an engine whose server compares it passes it on as it is, and does not convert
+        `not_after`. Converted again, a copy that lay in the buffer of a paused replica would be
+        applied later than the client has asked for, and could outlive the claim's tombstone."""
         self.alone = False
         """Whether it is sent by itself, because a call that it shared with others has failed."""
         self.packed: object = None

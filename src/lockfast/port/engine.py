@@ -54,6 +54,17 @@ class Batched(Protocol):
     """How many claims one call of `claim_all`, `renew` or `resign` carries at most."""
 
 
+class Named(Protocol):
+    """An engine whose server checks that the ids of claims belong to its client.
+
+    `client` is optional. Without it, the client chooses a name at random. An engine that is made
+    after a fork has another name, because parent and child must not make the same ids.
+    """
+
+    client: str
+    """The first CLIENT digits of all ids of this engine's client."""
+
+
 class Engine(Protocol):
     """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
 
@@ -142,6 +153,17 @@ class Engine(Protocol):
 
     def rouse(self) -> None:
         """Make `listen` return now. Callable from any thread, never raises."""
+        ...
+
+    def time(self, name: str) -> float | None:
+        """Return the present time of the server that keeps this name, in seconds of its clock, by
+        its latest reply. None: no reply has told it yet. Never sends, never blocks and never
+        raises.
+
+        It is the clock of `Ask.fixed`. The time is never later than the server's, and may be
+        earlier, by as long as that reply took. An engine without a clock that decides about a claim
+        returns the wall clock of this process: see `engines.wall_clock`.
+        """
         ...
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:

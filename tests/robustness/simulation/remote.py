@@ -152,6 +152,10 @@ class Remote:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
+    def time(self, name: str) -> float | None:
+        del name
+        return None if self._offset is None else self._process.time() + self._offset
+
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         assert exact
         assert cursor is None

@@ -23,3 +23,12 @@ def test_an_id_does_not_tell_the_next() -> None:
     steps = [later - sooner for sooner, later in pairwise(numbers)]
     assert len(set(steps)) > 1990
     assert 800 < sum(step > 0 for step in steps) < 1200
+
+
+def test_ids_begin_with_the_name_that_the_client_was_given() -> None:
+    name = "0123456789abcdef012345"
+    first, second = Ids(name), Ids(name)
+    made = [ids.new() for ids in (first, second) for _ in range(100)]
+    assert {each[:22] for each in made} == {name}
+    assert len(set(made)) == len(made)
+    assert {len(each) for each in made} == {32}

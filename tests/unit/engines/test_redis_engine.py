@@ -9,8 +9,9 @@ import hiredis
 import pytest
 
 from lockfast.engines.redis.engine import RedisEngine
+from lockfast.engines.redis.keys import keys
 from lockfast.engines.redis.routes import filled
-from lockfast.engines.redis.topology import Topology
+from lockfast.engines.redis.topology import Sentinels, Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport
 from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineUnavailable
@@ -88,6 +89,41 @@ def test_a_failover_before_several_claims_is_no_key_error() -> None:
     found = drive(engine.claim_all(claims(2), NOW + 5))
     assert [isinstance(each, Standing) and each.ticket for each in found] == [7, 7]
     assert set(servers.asked) == {OLD}, "the clock and the claims must be of one server"
+
+
+class Owners:
+    """A topology of two servers, of which one keeps the buckets of a name."""
+
+    together = False
+
+    def __init__(self, name: str) -> None:
+        self._bucket = keys(name).bucket
+
+    def find(self, bucket: int) -> Address | None:
+        return OLD if bucket == self._bucket else NEW
+
+    def doubt(self) -> None:
+        """Know it already."""
+
+
+def test_the_time_of_a_name_is_that_of_its_own_server() -> None:
+    servers = Servers(b"7")
+    engine = RedisEngine(
+        cast("Transport", servers), cast("Topology", Owners("x")), lambda: NOW + 0.5, 0
+    )
+    assert engine.time("x") is None, "no reply has told it yet"
+    servers.clocks[OLD] = ServerClock(1_000_000, NOW, UNITS)
+    assert engine.time("x") == 1000.5
+    assert keys("y").bucket != keys("x").bucket
+    assert engine.time("y") is None
+    servers.clocks[NEW] = ServerClock(2_000_000, NOW, UNITS)
+    assert (engine.time("x"), engine.time("y")) == (1000.5, 2000.5)
+
+
+def test_the_time_of_a_name_whose_server_is_not_known_is_unknown() -> None:
+    topology = Sentinels([Address("sentinel", 26379, sentinel=True)], "primary")
+    engine = RedisEngine(cast("Transport", Servers(b"7")), topology, lambda: NOW, 0)
+    assert engine.time("x") is None
 
 
 def test_a_client_that_is_heard_wakes_the_heart() -> None:

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from lockfast.engines import wall_clock
 from lockfast.engines.etcd import break_records, guarantees, inspection
 from lockfast.engines.etcd.claim_batch import MOST, ClaimBatch
 from lockfast.engines.etcd.claim_transaction import form_of
@@ -182,6 +183,12 @@ class EtcdEngine:
     def rouse(self) -> None:
         """Make `listen` return now."""
         self._transport.rouse()
+
+    def time(self, name: str) -> float:  # noqa: ARG002  # one clock for all names
+        """Return the wall clock of this process, because etcd does not compare `not_after`. What
+        that means for replicas of the service is in `wall_clock`.
+        """
+        return wall_clock.seconds()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or the next five hundred on names with a prefix."""

@@ -155,6 +155,11 @@ class PostgresEngine:
         """Make `listen` return now."""
         self._transport.bell.ring()
 
+    def time(self, name: str) -> float | None:  # noqa: ARG002  # one server has all names
+        """Return the time of the server's clock."""
+        clock = self._transport.clock
+        return None if clock is None else clock.seconds(self._now())
+
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or the next five hundred on names with a prefix."""
         deadline = self._now() + 5.0

@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 
 from lockfast.engines.redis import messages, replies
-from lockfast.engines.redis.keys import command
+from lockfast.engines.redis.keys import command, keys
 from lockfast.engines.redis.listening import Listening
 from lockfast.engines.redis.routes import filled
 from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
@@ -214,6 +214,12 @@ class RedisEngine(Listening):
             address = self._topology.find(form.bucket)
             if address is not None and address in self._transport.clocks:
                 self._transport.post(address, messages.resign(form, ask, self._tomb(ask, address)))
+
+    def time(self, name: str) -> float | None:
+        """Return the time of the server that keeps this name."""
+        address = self._topology.find(keys(name).bucket)
+        clock = None if address is None else self._transport.clocks.get(address)
+        return None if clock is None else clock.seconds(self._now())
 
     def _resignation(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from lockfast.engines import wall_clock
 from lockfast.engines.one_by_one import singly
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.attempt import Departure, Extension, Poll
@@ -127,6 +128,12 @@ class RedlockEngine(Listening):
                 for i, number in zip(unknown, found, strict=True):
                     numbers[i] = max(numbers[i], number)
         return numbers
+
+    def time(self, name: str) -> float:  # noqa: ARG002  # one clock for all names
+        """Return the wall clock of this process. Each node has a clock of its own, and none decides
+        about a claim. What that means for replicas of the service is in `wall_clock`.
+        """
+        return wall_clock.seconds()
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send resignations after their claims on the same connections, where that can be done."""

@@ -26,6 +26,7 @@ TOMBS = """SELECT (SELECT until FROM tombstone WHERE id = ?),
  (SELECT min(until) FROM tombstone)"""
 BURY = """INSERT INTO tombstone (id, until) VALUES (?, ?)
  ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until)"""
+MARGIN = int(TOMB_MARGIN * UNITS)
 SWEEPS = 16  # every sixteenth claim of a process also looks for expired claims on other names
 
 
@@ -65,7 +66,7 @@ class Claims:
         if soonest is not None and soonest <= transaction.now:
             transaction.execute("DELETE FROM tombstone WHERE until <= ?", (transaction.now,))
         buried = until is not None and until > transaction.now
-        return buried or transaction.now > self._clock.at(ask.not_after)
+        return buried or transaction.now > self._clock.latest(ask)
 
     def _append(self, transaction: Transaction, ask: Ask, queue: Queue) -> Claimed:
         shape = ask.shape
@@ -134,7 +135,7 @@ class Claims:
 
     def _resign(self, transaction: Transaction, ask: Ask, *, doubt: bool) -> bool:
         if doubt:
-            transaction.execute(BURY, (ask.id, self._clock.at(ask.not_after + TOMB_MARGIN)))
+            transaction.execute(BURY, (ask.id, self._clock.latest(ask) + MARGIN))
         name = ask.shape.name.encode()
         queue = Queue.of(transaction, name)
         mine = None if queue is None else find(transaction, ask.id)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lockfast.engines.server_clock import in_units
 from lockfast.errors import EngineRefused
+from lockfast.port import Ask
 from lockfast.runtime.base import Clock
 
 UNITS = 10**6  # in a second: stored times are in µs
@@ -36,6 +38,10 @@ class HostClock:
     def at(self, instant: float) -> int:
         """Return the time of an instant of the local clock."""
         return int((instant - self._ahead) * UNITS)
+
+    def latest(self, ask: Ask) -> int:
+        """Return until when a copy of a claim may be applied."""
+        return self.at(ask.not_after) if ask.fixed is None else in_units(ask.fixed, UNITS)
 
 
 def ahead() -> float:

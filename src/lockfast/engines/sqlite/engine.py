@@ -8,6 +8,7 @@ from math import inf
 
 from lockfast.engines.sqlite import break_records, guarantees, inspection
 from lockfast.engines.sqlite.claims import Claimed, Claims
+from lockfast.engines.sqlite.clock import UNITS
 from lockfast.engines.sqlite.transaction import Transaction
 from lockfast.engines.sqlite.transport import T, Transport
 from lockfast.guarantees import Guarantees
@@ -128,6 +129,10 @@ class SqliteEngine:
     def rouse(self) -> None:
         """Make `listen` return now."""
         self._listener.rouse()
+
+    def time(self, name: str) -> float:  # noqa: ARG002  # one clock for all names
+        """Return the time of the host's clock: the seconds since it was started."""
+        return self._store.clock.micros() / UNITS
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or the next five hundred on names with a prefix."""

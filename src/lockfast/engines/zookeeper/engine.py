@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kazoo.protocol.serialization import Delete
 
+from lockfast.engines import wall_clock
 from lockfast.engines.one_by_one import singly
 from lockfast.engines.zookeeper import guarantees, nodes
 from lockfast.engines.zookeeper.break_records import Records
@@ -124,6 +125,12 @@ class ZooKeeperEngine:
     def rouse(self) -> None:
         """Make `listen` return now."""
         self._bell.ring()
+
+    def time(self, name: str) -> float:  # noqa: ARG002  # one clock for all names
+        """Return the wall clock of this process, because ZooKeeper does not compare `not_after`.
+        What that means for replicas of the service is in `wall_clock`.
+        """
+        return wall_clock.seconds()
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or on the next names with a prefix."""

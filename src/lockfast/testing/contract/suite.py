@@ -60,6 +60,7 @@ from lockfast.testing.contract.port.queue import QueueContract, WakeContract
 from lockfast.testing.contract.port.renew import RenewContract
 from lockfast.testing.contract.port.replicas import ReplicaContract, ReplicaQueueContract
 from lockfast.testing.contract.port.resign import ListenContract, ResignContract
+from lockfast.testing.contract.port.server_time import FixedTimeContract, TimeContract
 from lockfast.testing.harness.bench import Bench, UrlBench
 from lockfast.testing.harness.mode import MODES, Mode, Tasked, Threaded
 from lockfast.testing.harness.replica_machine import (
@@ -84,13 +85,14 @@ class ExclusiveContract(
     InspectContract,
     NamingContract,
     RecordContract,
+    TimeContract,
 ):
     """The port's tests for an engine without queues, where one claim at a time holds a name."""
 
 
 class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
     """The tests of the port for an engine with queues. Further tests of the port are in
-    `ReplicaContract`, `ReplicaQueueContract` and `ClockContract`.
+    `ReplicaContract`, `ReplicaQueueContract`, `ClockContract` and `FixedTimeContract`.
     """
 
 
@@ -163,6 +165,7 @@ __all__ = [
     "ExclusiveContract",
     "ExpiryContract",
     "FaultContract",
+    "FixedTimeContract",
     "GuaranteeContract",
     "InspectContract",
     "LeaseContract",
@@ -203,6 +206,7 @@ __all__ = [
     "StillMachine",
     "Tasked",
     "Threaded",
+    "TimeContract",
     "TogetherContract",
     "TogetherFaultContract",
     "TogetherMismatchContract",

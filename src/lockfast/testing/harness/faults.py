@@ -45,8 +45,10 @@ class Shaky:
         self.after_claim: Callable[[], object] | None = None
 
     def to(self, engine: Engine) -> Self:
-        """Pass calls on to this engine. Return self."""
+        """Pass calls on to this engine, and have its name if it has one. Return self."""
         self._engine = engine
+        if hasattr(engine, "client"):
+            self.client = engine.client
         return self
 
     def reconnect(self) -> None:
@@ -151,6 +153,10 @@ class Shaky:
     def rouse(self) -> None:
         """Rouse the listener."""
         self._engine.rouse()
+
+    def time(self, name: str) -> float | None:
+        """Return the time of the engine's server."""
+        return self._engine.time(name)
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Inspect, unless the test has cut the way."""

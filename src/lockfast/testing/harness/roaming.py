@@ -12,7 +12,7 @@ from lockfast.testing.harness.faults import Shaky
 def again(ask: Ask, standing: Standing | None, epoch: int) -> Ask:
     """Return a claim as another replica reads it from the client's message."""
     copy = Ask(ask.id, ask.shape, ask.queue, ask.not_after, ask.payload)
-    copy.epoch = epoch
+    copy.epoch, copy.fixed = epoch, ask.fixed
     copy.ticket, copy.granted = ask.ticket, ask.granted
     if standing is not None:
         copy.ticket, copy.granted = standing.ticket, standing.granted

@@ -32,13 +32,16 @@ def kind_of(capacity: int) -> Kind:
 
 
 class Actor:
-    """One client at the level of the port: an engine of its own, and ids with its own prefix."""
+    """One client at the level of the port: an engine of its own, and ids with its own prefix.
+
+    The prefix is the engine's `client`, if it has one.
+    """
 
     def __init__(self, engine: Engine, bench: Bench) -> None:
         """Start without a claim."""
         self.engine = engine
         self._bench = bench
-        self.client = secrets.token_hex(CLIENT // 2)
+        self.client: str = getattr(engine, "client", None) or secrets.token_hex(CLIENT // 2)
         self._numbers = count()
 
     def ask(  # noqa: PLR0913  # each is one independent part of a claim
@@ -68,6 +71,19 @@ class Actor:
             payload=payload,
         )
 
+    def time(self, name: str = "x") -> float:
+        """Return the time of the server that keeps this name. Fail if no reply has told it yet."""
+        told = self.engine.time(name)
+        assert told is not None, "no reply has told the server's time"
+        return told
+
+    def fix(self, ask: Ask, fixed: float) -> None:
+        """Fix until when a claim may be applied, by the server's clock: as a client of the service
+        does, and then its replica, which sets `not_after`.
+        """
+        ask.fixed = fixed
+        ask.not_after = self._bench.now() + fixed - self.time(ask.shape.name)
+
     @property
     def deadline(self) -> float:
         """A deadline five seconds from now, which only an engine in trouble reaches."""
@@ -96,6 +112,10 @@ class Actor:
     async def resign(self, *asks: Ask, doubt: bool = False) -> list[bool | Exception]:
         """Resign claims, all in one call, and return for each whether it was there."""
         return await self.engine.resign(asks, self.deadline, doubt=doubt)
+
+    async def learn(self, name: str = "x") -> None:
+        """Have the server of a name tell its time: the reply to a renewal always does."""
+        assert await self.renew(self.ask(name)) == [None]
 
     async def entries(self, name: str) -> list[Entry]:
         """Return the live claims on one name."""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from lockfast.port import SHARED, Ask, Kind
+from lockfast.port import SHARED, TOMB_MARGIN, Kind
 from lockfast.testing.harness.stage import Contract, Stage
 from lockfast.testing.harness.twins import CLEAR, NAMES, Claim, Twins
 
@@ -135,11 +135,7 @@ class SteadyMachine(Twins):
         now = self.tick()
         asks = [claim.ask for claim in chosen]
         theirs = self.ask(self.actor.resign(*asks, doubt=doubt))
-        known = [
-            Ask(c.ask.id, c.ask.shape, c.ask.queue, c.late - self.rewound, c.ask.payload)
-            for c in chosen
-        ]
-        ours = [self.model.resign(ask, now, doubt=doubt) for ask in known]
+        ours = [self.model.resign(self.known(claim), now, doubt=doubt) for claim in chosen]
         assert self.spoiled or theirs == ours
         self.compare_pushes(*asks)
 
@@ -174,9 +170,16 @@ class QueueMachine(SteadyMachine):
 
         Before, because an expired claim that no operation has found yet could come back to life.
         After, because an engine may wait until the next claim before it shortens expiries that
-        are now too far away.
+        are now too far away. If a client fixes the time of its claims by the engine's clock, a copy
+        that was too late would be in time again. The model has forgotten its tombstone by then, and
+        the engine may not have, so such a copy is not sent.
         """
         self.look()
+        self.claims = [
+            each
+            for each in self.claims
+            if each.ask.fixed is None or self.last(each) + TOMB_MARGIN > self.time
+        ]
         self.set_time(self.time + self.drift() - seconds, -CLEAR)
         self.learn()
         self.look()

@@ -34,6 +34,8 @@ class Claim:
         """Keep the claim. `late`: its `not_after` by the process's clock, in the machine's time."""
         self.ask = ask
         self.late = late
+        self.fixed: float | None = None
+        """The same by the engine's clock, when it was first sent."""
 
 
 class Twins(RuleBasedStateMachine):
@@ -87,12 +89,24 @@ class Twins(RuleBasedStateMachine):
 
     def edges(self) -> list[float]:
         """Return the times at which claims expire, copies come too late, and tombstones end."""
-        edges = [
-            claim.late - self.rewound + extra for claim in self.claims for extra in (0, TOMB_MARGIN)
-        ]
+        edges = [self.last(each) + extra for each in self.claims for extra in (0, TOMB_MARGIN)]
         for name in self.names:
             edges += [self.time + entry.left for entry in self.model.entries(name, self.time)]
         return edges
+
+    def last(self, claim: Claim) -> float:
+        """Return the time by the engine's clock after which no copy of a claim is applied. A client
+        of the service fixes it when it sends the first copy.
+        """
+        if claim.fixed is None or claim.ask.fixed is None:
+            return claim.late - self.rewound
+        return claim.fixed
+
+    def known(self, claim: Claim) -> Ask:
+        """Return a claim as the model gets it."""
+        ask, late = claim.ask, self.last(claim)
+        claim.fixed = late if claim.fixed is None else claim.fixed
+        return Ask(ask.id, ask.shape, ask.queue, late, ask.payload)
 
     def drift(self) -> float:
         """Return how much real time has passed since the time was set."""
@@ -128,7 +142,7 @@ class Twins(RuleBasedStateMachine):
     def send(self, claim: Claim) -> None:
         """Send a claim to both, and compare the answers."""
         ask, now = claim.ask, self.time
-        known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+        known = self.known(claim)
         theirs = self.caught(lambda: self.ask(self.actor.engine.claim(ask, self.actor.deadline)))
         ours = self.caught(lambda: self.model.claim(known, now))
         if self.spoiled:
@@ -148,7 +162,7 @@ class Twins(RuleBasedStateMachine):
         theirs = self.ask(self.actor.engine.claim_all(asks, self.actor.deadline))
         for claim, found in zip(claims, theirs, strict=True):
             ask = claim.ask
-            known = Ask(ask.id, ask.shape, ask.queue, claim.late - self.rewound, ask.payload)
+            known = self.known(claim)
             wanted = self.caught(lambda known=known: self.model.claim(known, now))  # type: ignore[misc]  # of the loop
             if self.spoiled:
                 continue

@@ -222,4 +222,5 @@ class WakeContract(Contract):
             await actor.claim(ask)
         await actor.resign(asks[1])
         await actor.resign(actor.ask(), actor.ask("unknown"), doubt=True)
-        assert await actor.wakes(0) == []
+        # An engine may notice the end of the claim itself before the answer to its resignation.
+        assert [wake for wake in await actor.wakes(0) if wake.id != asks[1].id] == []
