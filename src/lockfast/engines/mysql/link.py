@@ -20,13 +20,12 @@ from lockfast.engines.mysql.login import Identity, LoginRefused, StartTls, Tls, 
 from lockfast.engines.mysql.packets import BrokenProtocol, Packets
 from lockfast.engines.mysql.results import IN_TRANSACTION, Reply, Row, ServerError
 from lockfast.engines.mysql.url import Address, Mode, Place
+from lockfast.engines.sockets import keep_alive
 from lockfast.engines.sql.steps import READ, WRITE, Steps
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 
 QUERY, QUIT = b"\x03", b"\x01\0\0\0\x01"
 CHUNK = 65536
-KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
 # A lock is waited for 2 seconds, not 50: a server does not notice that a client has given up. The
 # rest undoes what `init_connect` or a default may have set. With sql_safe_updates or a small
 # max_join_size, the server would refuse the statements for a batch.
@@ -100,11 +99,7 @@ class Link:
             code = self._socket.connect_ex(self.host)
         else:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in KEEPALIVE.items():
-                option = getattr(socket, name, None)  # some systems lack it
-                if option is not None:
-                    self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+            keep_alive(self._socket)
             code = self._socket.connect_ex((self.host, self.place.port))
         if code in {errno.EINPROGRESS, errno.EAGAIN}:
             yield WRITE

@@ -10,8 +10,9 @@ import hiredis
 
 from lockfast.engines.redis.aio_connection import Connection
 from lockfast.engines.redis.channels import Change
-from lockfast.engines.redis.transport import DOUBT, IO, PING, Address, Login, reason
+from lockfast.engines.redis.transport import DOUBT, IO, PING, Address, Login
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.sockets import reason
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.aio import TaskBell
 from lockfast.runtime.base import Clock

@@ -16,7 +16,8 @@ import hiredis
 
 from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.reply_parser import MISSING, Parser
-from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address, keep_alive
+from lockfast.engines.redis.transport import DOUBT, FRESH, IO, Address
+from lockfast.engines.sockets import keep_alive
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
 

@@ -16,13 +16,14 @@ import hiredis
 
 from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.reply_parser import MISSING, Parser
-from lockfast.engines.redis.transport import IO, Address, keep_alive
+from lockfast.engines.redis.transport import IO, Address
+from lockfast.engines.sockets import dial, keep_alive
 from lockfast.runtime.base import Clock
 
 PUSH = hiredis.PushNotification
+LEAST = 0.01  # seconds that every exchange has, whatever its deadline: less would be no attempt
 GRACE = 0.25  # seconds after a deadline in which data that has already arrived may still be read
 USUAL = 4096  # bytes for a reply: longer ones take another read, and more memory costs time
-LEAST = 0.01  # seconds that every exchange has, whatever its deadline: less would be no attempt
 
 
 class Connection:
@@ -59,7 +60,7 @@ class Connection:
         self._now = clock
         self._reader = Parser()
         self._gets, self._feed = self._reader.gets, self._reader.feed
-        sock = dial(address, deadline, clock)
+        sock = dial(address.host, address.port, deadline, clock)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock)
@@ -215,25 +216,3 @@ class Connection:
     def pending(self) -> bool:
         """Return whether bytes wait inside TLS, where poll does not see them."""
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
-
-
-def dial(address: Address, deadline: float, clock: Clock) -> socket.socket:
-    """Connect to the first address of a host that answers. Each gets a share of the time."""
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    why: OSError = OSError(f"{address.host} has no address")
-    for number, (family, kind, protocol, _, where) in enumerate(found):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            left = max(deadline - clock(), LEAST)
-            sock.settimeout(left / (len(found) - number))
-            sock.connect(where)
-            sock.settimeout(max(deadline - clock(), LEAST))  # for the TLS handshake
-        except OSError as error:
-            sock.close()
-            why = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise why

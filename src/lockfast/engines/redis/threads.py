@@ -11,8 +11,9 @@ import hiredis
 
 from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.connection import Connection
-from lockfast.engines.redis.transport import DOUBT, FRESH, IO, PING, Address, Login, reason
+from lockfast.engines.redis.transport import DOUBT, FRESH, IO, PING, Address, Login
 from lockfast.engines.server_clock import ServerClock
+from lockfast.engines.sockets import reason
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell

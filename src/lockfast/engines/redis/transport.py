@@ -9,7 +9,6 @@ with the tasks that need it.
 from __future__ import annotations
 
 import re
-import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.keys import command
 from lockfast.engines.server_clock import ServerClock
 from lockfast.engines.tls import Tls
-from lockfast.errors import EngineRefused, EngineUnavailable, quoted
+from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.url import Secret
 
 UNITS = 1000  # per second: the scripts return the server's time in ms
@@ -31,8 +30,6 @@ FRESH = 2.0
 """Seconds after which a transport checks an idle connection with a PING before it uses it. The
 server's `timeout`, a load balancer, a restart or a NAT may have ended it without notice."""
 DOUBT = 1.0  # seconds that such a PING may take, or a third of the remaining time if that is less
-KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""Seconds, seconds and a count. These probes keep a NAT from dropping an idle connection."""
 LATER = frozenset(
     [
         "ASK",  # nodes send ASK and MOVED while they do not agree yet on the owner of a slot
@@ -126,27 +123,6 @@ class Login:
             raise EngineUnavailable(
                 f"Redis at {address} does not return its time", sent=False
             ) from error
-
-
-class Sock(Protocol):
-    """The part of a socket that `keep_alive` uses. uvloop passes an object of its own class."""
-
-    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
-        """Set a socket option."""
-
-
-def keep_alive(sock: Sock) -> None:
-    """Turn on TCP keepalive: the kernel sends probes on an idle connection and detects its end."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        option = getattr(socket, name, None)  # some systems lack it
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def reason(error: BaseException) -> str:
-    """Return an error's message, or the name of its type if it has none, like a timeout."""
-    return quoted(error) or type(error).__name__
 
 
 def code(error: hiredis.ReplyError) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lockfast.engines.redis.threads import opened
-from lockfast.engines.redis.transport import Address, Login, reason
+from lockfast.engines.redis.transport import Address, Login
 from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import AGAIN, ignored
+from lockfast.engines.sockets import reason
 from lockfast.errors import EngineError, EngineUnavailable
 from lockfast.runtime.base import Clock
 from lockfast.runtime.threads import ThreadBell

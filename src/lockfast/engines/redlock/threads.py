@@ -17,10 +17,11 @@ import hiredis
 from lockfast.engines.redis.channels import Change
 from lockfast.engines.redis.connection import GRACE
 from lockfast.engines.redis.threads import heard
-from lockfast.engines.redis.transport import FRESH, PING, Address, reason
+from lockfast.engines.redis.transport import FRESH, PING, Address
 from lockfast.engines.redlock.bundles import Bundle, Bundles
 from lockfast.engines.redlock.connection import OPENING, Line
 from lockfast.engines.redlock.transport import Answer, Hear
+from lockfast.engines.sockets import reason
 from lockfast.errors import EngineError, EngineUnavailable
 
 OVERDUE = 1.0  # seconds of silence after which a node counts as down
