@@ -12,7 +12,7 @@ import hiredis
 from lockfast.core import record
 from lockfast.engines.redis.transport import END, UNITS
 from lockfast.errors import EngineRefused, KindMismatch
-from lockfast.port import RECORD, RECORDS, Ask, Blocker, Entry, Kind, Standing
+from lockfast.port import LONGEST, RECORD, RECORDS, Ask, Blocker, Entry, Kind, Standing
 
 IDENT = re.compile(rb"[0-9A-Za-z]{32}")
 FORMAT = re.compile(r"\bLOCKFAST format ([0-9]{1,9})\b")
@@ -22,7 +22,6 @@ LATEST = END * UNITS - 1  # the latest server time: in a claim it has 13 digits
 ROUNDING = 0.002  # seconds: we send the ttl, and Redis counts it, in whole milliseconds
 BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """The errors that a bad reply causes in the code that reads it."""
-SLACK = 1000  # ms by which a reply may exceed the ttl before it counts as malformed
 
 
 class Malformed(Exception):
@@ -47,9 +46,10 @@ def standing(reply: Any, ask: Ask) -> Standing:
         return Standing(
             ticket=0 if refused else number(digits, 1),
             granted=granted == 1,
-            # Never more than the ttl, since the client trusts the lease for this long.
-            left=min(number(left, -TOP, ask.shape.ttl * 1000 + SLACK) / 1000, ask.shape.ttl)
-            - ROUNDING,
+            # Never more than the ttl, since the client trusts the lease for this long. A client of
+            # the service may ask with a shorter ttl than before, and strangers share the connection
+            # that an error would close.
+            left=min(number(left, -TOP, LONGEST * 1000 + 1000) / 1000, ask.shape.ttl) - ROUNDING,
             ahead=number(ahead),
             behind=number(behind),
             floor=number(floor),
@@ -157,7 +157,7 @@ def entries(name: str, reply: Any) -> list[Entry]:
                         kind=claim.kind,
                         weight=claim.weight,
                         capacity=claim.capacity,
-                        left=number(left, -TOP) / 1000,
+                        left=number(left, -TOP, LONGEST * 1000 + 1000) / 1000,
                         payload=claim.payload,
                     )
                 )

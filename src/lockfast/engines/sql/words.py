@@ -10,9 +10,12 @@ from collections.abc import Sequence
 
 from lockfast.core.record import FORMAT, other_format
 from lockfast.errors import EngineRefused, KindMismatch
-from lockfast.port import Blocker, Kind, Shape, Standing
+from lockfast.port import LONGEST, Blocker, Kind, Shape, Standing
 
 END = 2**53  # every ticket, and every server time in µs, is below it
+LONGEST_LEFT = (
+    int(LONGEST * 1e6) + 1001
+)  # µs, and one ms, because times are rounded in several places
 KINDS = 2**15  # every kind is below it
 LATER = 100  # the kinds of a later format are this number times the format, or more
 HOLDER, WAITER = 6, 10  # how many words their standings have
@@ -77,12 +80,12 @@ def standing(words: Sequence[bytes], shape: Shape) -> Standing | None:
         blocker = Blocker(
             head.decode("ascii"), within(head_ticket, END), bytes.fromhex(payload.decode("ascii"))
         )
-    # One millisecond more, because times are rounded in several places.
-    longest = round(shape.ttl * 1e6) + 1000
     found = Standing(
         within(ticket, END),
         lets_in,
-        within(left, longest + 1) / 1e6,
+        # Never more than the ttl, since the client trusts the lease for this long. A client of the
+        # service may ask with a shorter ttl than before, and strangers share the call: no error.
+        min(within(left, LONGEST_LEFT) / 1e6, shape.ttl),
         within(ahead, END),
         within(behind, END),
         within(floor, END),
