@@ -15,7 +15,13 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from lockfast.errors import EngineUnavailable
 
-SECURE = {"redis": "rediss", "valkey": "valkeys", "redlock": "redlocks", "etcd": "etcds"}
+SECURE = {
+    "redis": "rediss",
+    "valkey": "valkeys",
+    "redlock": "redlocks",
+    "etcd": "etcds",
+    "lockfast": "lockfasts",
+}
 """Schemes that do not encrypt, each with its encrypted counterpart."""
 FILES = frozenset({"sqlite"})
 """Schemes whose URLs name a file. Their engine explains what is wrong with a host. It must not be

@@ -165,6 +165,7 @@ def test_what_may_be_a_part_of_a_password_is_not_quoted_as_an_option() -> None:
         ("redis+cluster", "rediss+cluster"),
         ("redlock", "redlocks"),
         ("etcd", "etcds"),
+        ("lockfast", "lockfasts"),
     ],
 )
 def test_options_of_tls_are_refused_on_a_scheme_without_it(scheme: str, secure: str) -> None:
@@ -180,7 +181,7 @@ REDIS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
     ("scheme", "files"),
     [
         *((scheme, REDIS_FILES) for scheme in ("rediss", "rediss+cluster", "valkeys")),
-        *((scheme, REDIS_FILES) for scheme in ("redlocks", "etcds")),
+        *((scheme, REDIS_FILES) for scheme in ("redlocks", "etcds", "lockfasts")),
         ("zookeeper", ("ssl_ca", "ssl_cert", "ssl_key")),
     ],
 )

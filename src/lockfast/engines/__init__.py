@@ -36,6 +36,8 @@ ENGINES = {
     "sqlite": "sqlite",
     "mysql": "mysql",
     "mariadb": "mysql",
+    "lockfast": "remote",
+    "lockfasts": "remote",
 }
 """The module for each scheme. The part of a scheme after a plus sign (`redis+sentinel`) does not
 count. The pip extra that installs an engine's driver has the module's name."""

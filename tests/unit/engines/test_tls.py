@@ -16,6 +16,7 @@ from lockfast.engines.etcd.links import Login as EtcdLogin
 from lockfast.engines.etcd.url import login_of as etcd_login
 from lockfast.engines.redis.url import login_of as redis_login
 from lockfast.engines.redlock.url import read as redlock
+from lockfast.engines.remote.url import address_of
 from lockfast.engines.tls import Tls
 from lockfast.engines.zookeeper.url import Address
 from lockfast.url import Target, parse
@@ -46,11 +47,16 @@ def _etcd(target: Target) -> Current:
     return etcd_login(target).credentials
 
 
+def _remote(target: Target) -> Current:
+    return _tls(address_of(target).tls)
+
+
 ENGINES: dict[str, tuple[Callable[[Target], Current], tuple[str, str, str]]] = {
     "rediss": (_redis, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")),
     "redlocks": (_redlock, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")),
     "zookeeper": (_zookeeper, ("ssl_ca", "ssl_cert", "ssl_key")),
     "etcds": (_etcd, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")),
+    "lockfasts": (_remote, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")),
 }
 every_engine = pytest.mark.parametrize("scheme", ENGINES)
 

@@ -1,0 +1,62 @@
+"""The address of the service and the login for it, read from a URL."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from lockfast.engines import tls as files
+from lockfast.url import Secret, Target
+
+OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+"""The options that a URL may have."""
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+PORT = 7420
+CONNECT = "/v1/connect"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One replica of a URL, or a load balancer in front of some."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it for messages."""
+        return f"the service at {self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Address:
+    """The replicas of one service."""
+
+    places: tuple[Place, ...]
+    path: str
+    secret: Secret = field(repr=False)
+    """Returns the API key."""
+    tls: files.Tls[ssl.SSLContext] | None = field(repr=False)
+
+    def __str__(self) -> str:
+        """Return it for messages."""
+        return " or ".join(map(str, self.places))
+
+
+def address_of(target: Target) -> Address:
+    """Return the address in a URL."""
+    options = target.take(*OPTIONS)
+    if target.username:
+        raise ValueError(
+            f"{target.scheme}:// has no user names: write the API key as the password, as in "
+            f"{target.scheme}://:KEY@host, or use password_file"
+        )
+    secure = target.scheme == "lockfasts"
+    hosts = target.hosts or (("localhost", None),)
+    return Address(
+        places=tuple(Place(host or "localhost", port or PORT) for host, port in hosts),
+        path=target.path.rstrip("/") + CONNECT,
+        secret=target.secret(),
+        tls=files.Tls(options, FILES, lambda: files.tls_context(options, *FILES, None))
+        if secure
+        else None,
+    )
