@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,mysql,otel,postgres,prometheus,redis,redlock,sqlalchemy,starlette,testing,zookeeper
+EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,mysql,otel,postgres,prometheus,redis,redlock,remote,service,sqlalchemy,starlette,testing,zookeeper
 BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together
 ON_EVERY_ENGINE := pair tasks handoff handover fight hold together
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
@@ -28,7 +28,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What `make quick` needs, and no more. `make setup` has it too.
-QUICK_EXTRAS := cli,etcd,mysql,postgres,redis,redlock,testing,zookeeper
+QUICK_EXTRAS := cli,etcd,mysql,postgres,redis,redlock,remote,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff types-grpcio uvloop
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
 # They start many processes, or measure: `make test` has them.
@@ -70,7 +70,7 @@ ON_GEVENT := --gevent -q -k threads
 LOOPS := tests/contract/test_redis.py tests/contract/test_postgres.py
 
 test: ## Run the tests, on real servers that they start themselves
-	$(TRIES) -n $(AT_ONCE) --durations=30 $(addprefix --ignore=,$(ALONE)) \
+	$(TRIES) -n $(AT_ONCE) --durations=30 $(addprefix --ignore=,$(ALONE) tests/wide) \
 		--and $(ON_UVLOOP) --each $(LOOPS) --and $(ON_GEVENT) --each $(LOOPS)
 	$(TRIES) $(ALONE)
 
@@ -78,6 +78,7 @@ wide: ## What CI leaves out: every engine on uvloop, every Python, other version
 	LOCKFAST_TEST_BATCH=8 $(TRIES) -n 4 tests/contract/test_memory.py tests/contract/test_redis.py
 	LOCKFAST_TEST_BATCH=off $(TRIES) -n 4 tests/contract/test_postgres.py tests/contract/test_etcd.py
 	$(TRIES) $(ON_UVLOOP) -n $(AT_ONCE) tests/contract
+	$(TRIES) -n $(AT_ONCE) tests/wide
 	$(BIN)/python scripts/pythons.py
 	$(BIN)/python scripts/server_versions.py
 

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "build" / "pythons"
 OLDEST = (3, 11)
-EXTRAS = "cli,etcd,mysql,postgres,redis,testing,zookeeper"
+EXTRAS = "cli,etcd,mysql,postgres,redis,remote,testing,zookeeper"
 TOOLS = ["pytest-timeout", "pytest-xdist"]
 CONTRACT = [f"tests/contract/test_{engine}.py" for engine in ("memory", "redis", "sqlite")]
 TESTS = ["tests/unit", *CONTRACT]

@@ -11,6 +11,7 @@ from tests.servers.program import Program
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.redlock import RedlockSet
+from tests.servers.replica import Replica
 from tests.servers.resp import Connection, Reply, ReplyError
 from tests.servers.s3 import ObjectStore
 from tests.servers.sentinel import Sentinel, SentinelSet
@@ -31,6 +32,7 @@ __all__ = [
     "Proxy",
     "Redis",
     "RedlockSet",
+    "Replica",
     "Reply",
     "ReplyError",
     "Sentinel",

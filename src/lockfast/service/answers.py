@@ -1,0 +1,90 @@
+"""The replies to requests about claims: each is sent when the answers to all claims are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from lockfast.engines.remote.messages import Asked, Fault, Gone, Reply, Said, Stood
+from lockfast.port import Standing
+from lockfast.service.entry import Answer
+from lockfast.service.replies import fault, stood
+
+Time = Callable[[str], float | None]
+
+
+class Client(Protocol):
+    """The connection that has sent the request."""
+
+    ended: bool
+
+    def answer(self, reply: Reply) -> None:
+        """Send the reply to a request."""
+
+
+class Standings:
+    """Collects the answers to a `claim` or `renew`."""
+
+    __slots__ = ("_asks", "_client", "_faults", "_left", "_n", "_results", "_time")
+
+    def __init__(self, client: Client, n: int, asks: Sequence[Asked], time: Time) -> None:
+        """Wait for an answer to each claim. `time`: the engine's time, by name."""
+        self._client = client
+        self._n = n
+        self._asks = asks
+        self._time = time
+        self._left = len(asks)
+        self._results: list[Stood | None] = [None] * len(asks)
+        self._faults: list[Fault] = []
+
+    def unwanted(self) -> bool:
+        """Return whether the client has left. It asks again on another connection."""
+        return self._client.ended
+
+    def put(self, at: int, answer: Answer) -> None:
+        """Take the answer to one claim."""
+        if isinstance(answer, Standing):
+            self._results[at] = stood(answer)
+        elif isinstance(answer, Exception):
+            self._faults.append(fault(answer, at))
+        self._left -= 1
+        if not self._left:
+            self._client.answer(Said(self._n, self._results, self._now(), self._faults))
+
+    def _now(self) -> float | None:
+        """Return the engine's time. If its servers have several clocks, return the earliest time:
+        a client that takes the time for too early only makes fewer claims.
+        """
+        time = self._time
+        if len(self._asks) == 1:
+            return time(self._asks[0].name)
+        known = [told for asked in self._asks if (told := time(asked.name)) is not None]
+        return min(known, default=None)
+
+
+class Removals:
+    """Collects the answers to a `resign` or `break`."""
+
+    __slots__ = ("_client", "_faults", "_left", "_n", "_results")
+
+    def __init__(self, client: Client, n: int, count: int) -> None:
+        """Wait for `count` answers."""
+        self._client = client
+        self._n = n
+        self._left = count
+        self._results = [False] * count
+        self._faults: list[Fault] = []
+
+    def unwanted(self) -> bool:
+        """Return False: what was given up is to end, whether or not its client has left."""
+        return False
+
+    def put(self, at: int, answer: Answer) -> None:
+        """Take the answer to one claim."""
+        if isinstance(answer, Exception):
+            self._faults.append(fault(answer, at))
+        else:
+            self._results[at] = answer is True
+        self._left -= 1
+        if not self._left:
+            self._client.answer(Gone(self._n, self._results, self._faults))

@@ -1,0 +1,135 @@
+"""The requests about claims: claim, renew, resign and break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from lockfast.engines.remote.messages import Asked, Break, Claim, Renew, Resign
+from lockfast.errors import EngineRefused
+from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask, Engine, Standing
+from lockfast.runtime.base import Clock
+from lockfast.service.answers import Client, Removals, Standings
+from lockfast.service.collector import SIZE, Collector
+from lockfast.service.engine_time import EngineTime
+from lockfast.service.entry import Answers, Entry
+from lockfast.service.heart import Heart
+from lockfast.service.requests import ask_of, deadline_of
+from lockfast.service.tasks import Tasks
+
+Then = Callable[[Entry, float], None]
+
+
+class ClaimRequests:
+    """Passes requests about claims on to the engine."""
+
+    def __init__(self, engine: Engine, heart: Heart, tasks: Tasks, clock: Clock) -> None:
+        """Begin without requests."""
+        self._engine = engine
+        self._heart = heart
+        self._time = EngineTime(engine, tasks)
+        self._now = clock
+        size = min(getattr(engine, "batch", SIZE), SIZE)
+        self._claims = Collector(self._claim_all, _name, tasks, clock, size)
+        # A copy of one claim that is in doubt says nothing about another one, so apart.
+        self._resignations = {
+            doubt: Collector(partial(engine.resign, doubt=doubt), _id, tasks, clock, size)
+            for doubt in (False, True)
+        }
+
+    def claim(self, client: Client, epoch: int, request: Claim) -> None:
+        """Make claims."""
+        answers = Standings(client, request.n, request.asks, self._engine.time)
+        for entry in self._entries(request.asks, epoch, request.within, answers):
+            self._timed(entry, self._claim)
+
+    def renew(self, client: Client, epoch: int, request: Renew) -> None:
+        """Renew claims."""
+        answers = Standings(client, request.n, request.asks, self._engine.time)
+        for entry in self._entries(request.asks, epoch, request.within, answers):
+            entry.urgent = request.urgent
+            self._heart.renew(entry)
+
+    def resign(self, client: Client, epoch: int, request: Resign) -> None:
+        """Remove claims."""
+        answers = Removals(client, request.n, len(request.asks))
+        for entry in self._entries(request.asks, epoch, request.within, answers):
+            if request.doubt:
+                self._timed(entry, self._bury)
+            else:
+                self._resignations[False].add(entry)
+
+    def break_(self, client: Client, epoch: int, request: Break) -> None:
+        """Remove claims of other clients. Nobody here knows until when copies of them may come."""
+        answers = Removals(client, request.n, len(request.asks))
+        for entry in self._entries(request.asks, epoch, request.within, answers):
+            entry.ask.fixed = None
+            self._timed(entry, self._bury)
+
+    def _entries(
+        self, asks: Sequence[Asked], epoch: int, within: float, answers: Answers
+    ) -> list[Entry]:
+        """Return the claims of a request. Those that cannot be claims are answered here."""
+        now = self._now()
+        deadline = deadline_of(within, now)
+        entries: list[Entry] = []
+        for at, asked in enumerate(asks):
+            try:
+                ask = ask_of(asked, epoch)
+            except ValueError as error:
+                answers.put(at, EngineRefused(str(error)))
+            else:
+                entries.append(Entry(ask, now, deadline, answers, at))
+        return entries
+
+    def _timed(self, entry: Entry, then: Then) -> None:
+        """Call `then` with a claim and the engine's time, when the time is known."""
+        told = self._engine.time(entry.ask.shape.name)
+        if told is not None:
+            then(entry, told)
+        else:
+            self._time.learn(entry.ask.shape.name, partial(self._learned, entry, then))
+
+    def _learned(self, entry: Entry, then: Then, error: Exception | None) -> None:
+        if error is None:
+            self._timed(entry, then)
+        else:
+            entry.put(error)
+
+    def _claim(self, entry: Entry, told: float) -> None:
+        fixed = entry.ask.fixed
+        if fixed is None:  # the client does not know the engine's time yet, and learns it now
+            entry.put(None)
+            return
+        self._fix(entry.ask, fixed, told)
+        self._claims.add(entry)
+
+    def _bury(self, entry: Entry, told: float) -> None:
+        """Remove a claim, and have the engine refuse copies of it that come later."""
+        ask = entry.ask
+        self._fix(ask, told + LONGEST_WAIT if ask.fixed is None else ask.fixed, told)
+        self._resignations[True].add(entry)
+
+    def _fix(self, ask: Ask, fixed: float, told: float) -> None:
+        """Set until when the engine may apply a claim, or must remember that it may not.
+
+        A client cannot choose a later instant than an honest one would, since the engine stores a
+        tombstone until then.
+        """
+        ask.fixed = min(fixed, told + LONGEST_WAIT + TOMB_MARGIN)
+        ask.not_after = self._now() + min(ask.fixed - told, ask.shape.wait_ttl)
+
+    async def _claim_all(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> Sequence[Standing | Exception | None]:
+        if len(asks) == 1:
+            return [await self._engine.claim(asks[0], deadline)]
+        return await self._engine.claim_all(asks, deadline)
+
+
+def _name(ask: Ask) -> str:
+    return ask.shape.name
+
+
+def _id(ask: Ask) -> str:
+    return ask.id

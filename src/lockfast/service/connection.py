@@ -1,0 +1,159 @@
+"""One connection of a client, without I/O: takes frames, and puts frames into an outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lockfast.engines.remote.identity import client_of
+from lockfast.engines.remote.messages import (
+    LARGEST,
+    VERSION,
+    Break,
+    Claim,
+    Failed,
+    Goaway,
+    Hear,
+    Hello,
+    Malformed,
+    Renew,
+    Reply,
+    Request,
+    Resign,
+    Welcome,
+    encode,
+    request,
+)
+from lockfast.errors import EngineRefused
+from lockfast.service.claim_requests import ClaimRequests
+from lockfast.service.hearing import Hearing
+from lockfast.service.other_requests import OtherRequests
+from lockfast.service.outbox import MANY, Outbox
+from lockfast.service.replies import fault
+from lockfast.service.requests import has_foreign
+
+UNANSWERED = 256  # requests; while there are as many, nothing is read from the client
+NORMAL, PROTOCOL, SLOW = 1000, 1002, 1013  # codes of WebSocket's close frame
+REASON = 120  # characters of a close frame's reason: at most 123 bytes
+
+
+class Services(Protocol):
+    """The parts of a replica that connections use."""
+
+    claims: ClaimRequests
+    others: OtherRequests
+    hearing: Hearing
+    moves: bool
+
+    def time(self) -> float | None:
+        """Return the engine's time, if the replica knows it and there is one clock."""
+        ...
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+
+
+class Connection:
+    """One connection of a client. Nothing that the client sends raises an exception here."""
+
+    def __init__(self, services: Services, ready: Callable[[], None]) -> None:
+        """Wait for `hello`. `ready` is called when there is something to send."""
+        self._services = services
+        self.outbox = Outbox(ready)
+        self.client = ""
+        self.epoch = 0
+        self.ended = False
+        self._unanswered = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is to be read for now."""
+        crowded = self._unanswered >= UNANSWERED or self.outbox.size > MANY
+        return crowded and not self.ended
+
+    def feed(self, frame: bytes | str) -> None:
+        """Take a frame of the client."""
+        if self.ended:
+            return
+        if len(frame) > LARGEST:
+            self.fail("the message is too large")
+            return
+        try:
+            asked = request(frame)
+        except Malformed as error:
+            self.fail(f"malformed message: {error}")
+            return
+        if isinstance(asked, Hello):
+            self._greet(asked)
+        elif not self.client:
+            self.fail("the first message must be hello")
+        elif isinstance(asked, Hear):
+            self._hear(on=asked.on)
+        else:
+            self._unanswered += 1
+            self._serve(asked)
+
+    def _greet(self, hello: Hello) -> None:
+        if self.client:
+            self.fail("hello was sent twice")
+        elif hello.v != VERSION:
+            self.fail(f"version {hello.v} of the messages is not known here, but {VERSION} is")
+        else:
+            self.client = client_of(hello.secret)
+            self.epoch = hello.epoch
+            now, moves = self._services.time(), self._services.moves
+            self._send(Welcome(VERSION, self.client, now, moves))
+            self._hear(on=hello.hear)
+
+    def _hear(self, *, on: bool) -> None:
+        hearing = self._services.hearing
+        (hearing.start if on else hearing.stop)(self)
+
+    def _serve(self, asked: Request) -> None:
+        claims = self._services.claims
+        if isinstance(asked, Break):  # of claims that are other clients'
+            claims.break_(self, self.epoch, asked)
+        elif isinstance(asked, Claim | Renew | Resign):
+            if has_foreign(asked.asks, self.client):
+                error = EngineRefused("a claim of the request belongs to another client")
+                self.answer(Failed(asked.n, fault(error)))
+            elif isinstance(asked, Claim):
+                claims.claim(self, self.epoch, asked)
+            elif isinstance(asked, Renew):
+                claims.renew(self, self.epoch, asked)
+            else:
+                claims.resign(self, self.epoch, asked)
+        elif not isinstance(asked, Hello | Hear):
+            self._services.others.add(self, asked)
+
+    def answer(self, reply: Reply) -> None:
+        """Send the reply to a request."""
+        self._unanswered -= 1
+        self._send(reply)
+
+    def wake(self, frame: bytes) -> None:
+        """Send an encoded wake."""
+        if not self.ended and not self.outbox.add(frame, wake=True):
+            self.end(SLOW, "too many messages were not read", drop=True)
+
+    def goaway(self) -> None:
+        """Ask the client to connect to another replica."""
+        self._send(Goaway())
+
+    def _send(self, reply: Reply) -> None:
+        if not self.ended and not self.outbox.add(encode(reply)):
+            self.end(SLOW, "too many messages were not read", drop=True)
+
+    def fail(self, why: str) -> None:
+        """Say what is wrong with the messages of the client, and end the connection."""
+        self._send(Failed(0, fault(EngineRefused(why))))
+        self.end(PROTOCOL, why)
+
+    def end(self, code: int = NORMAL, reason: str = "", *, drop: bool = False) -> None:
+        """End the connection, after what waits to be sent unless that is dropped."""
+        if self.ended:
+            return
+        self.ended = True
+        self._services.hearing.stop(self)
+        self._services.left(self)
+        self.outbox.end(code, reason.encode("ascii", "replace").decode()[:REASON], drop=drop)

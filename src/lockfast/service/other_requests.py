@@ -1,0 +1,103 @@
+"""The requests that are not about claims: inspect, record, records and guarantees.
+
+They are rare. Each has a task of its own, and only some run at once: a page of claims is large, and
+a client may ask for many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from lockfast.engines.remote.messages import (
+    LARGEST_REPLY,
+    Done,
+    Failed,
+    Inspect,
+    Promise,
+    Record,
+    Recorded,
+    Records,
+    Reply,
+    encode,
+)
+from lockfast.errors import EngineRefused
+from lockfast.names import checked, size_of
+from lockfast.port import Engine
+from lockfast.runtime.base import Clock
+from lockfast.service.answers import Client
+from lockfast.service.replies import fault, page, promised
+from lockfast.service.requests import deadline_of
+from lockfast.service.tasks import Tasks
+
+AT_ONCE = 16
+Other = Inspect | Record | Records | Promise
+
+
+class OtherRequests:
+    """Passes these requests on to the engine, in the order in which they came."""
+
+    def __init__(self, engine: Engine, tasks: Tasks, clock: Clock) -> None:
+        """Begin without requests."""
+        self._engine = engine
+        self._tasks = tasks
+        self._now = clock
+        self._waiting: deque[tuple[Client, Other, float]] = deque()
+        self._running = 0
+
+    def add(self, client: Client, request: Other) -> None:
+        """Answer a request as soon as possible."""
+        self._waiting.append((client, request, self._now()))
+        if self._running < AT_ONCE:
+            self._running += 1
+            self._tasks.start(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                client, request, arrived = self._waiting.popleft()
+                if not client.ended:
+                    client.answer(await self._reply(request, arrived))
+        finally:
+            self._running -= 1
+
+    async def _reply(self, request: Other, arrived: float) -> Reply:
+        try:
+            return await self._ask(request, arrived)
+        except ValueError as error:  # a name or cursor that cannot be, or a mismatch of kinds
+            return Failed(request.n, fault(EngineRefused(str(error))))
+        except Exception as error:  # noqa: BLE001  # what no engine may raise is logged
+            return Failed(request.n, fault(error))
+
+    async def _ask(self, request: Other, arrived: float) -> Reply:
+        if isinstance(request, Inspect):
+            return await self._inspect(request)
+        deadline = deadline_of(request.within, arrived)
+        if isinstance(request, Promise):
+            return promised(request.n, await self._engine.guarantees(deadline))
+        checked(request.name)
+        if isinstance(request, Records):
+            return Recorded(request.n, await self._engine.records(request.name, deadline))
+        _check_line(request.record)
+        await self._engine.record(request.name, request.id, request.record, deadline)
+        return Done(request.n)
+
+    async def _inspect(self, request: Inspect) -> Reply:
+        names, cursor, exact = request.names, request.cursor, request.exact
+        if exact:
+            checked(names)
+        else:
+            size_of(names, "the prefix")
+        found = page(request.n, await self._engine.inspect(names, cursor, exact=exact))
+        size = len(encode(found))
+        if size > LARGEST_REPLY:
+            raise EngineRefused(f"a page of {size} bytes is too large: ask for fewer names")
+        return found
+
+
+def _check_line(record: bytes) -> None:
+    """Raise `ValueError` unless a record is one line of text. Several lines would be several
+    records, and push the others out.
+    """
+    if b"\n" in record or b"\r" in record:
+        raise ValueError("the record of a break must be one line of text")
+    record.decode()  # UnicodeDecodeError is a ValueError

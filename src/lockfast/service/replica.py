@@ -1,0 +1,142 @@
+"""A replica of the service: an engine, and the connections of the clients that use it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Self
+
+from lockfast.engines import opener, system
+from lockfast.errors import LockfastError
+from lockfast.port import CLOSING, Engine
+from lockfast.runtime.aio import Aio
+from lockfast.service.claim_requests import ClaimRequests
+from lockfast.service.connection import Connection
+from lockfast.service.hearing import Hearing
+from lockfast.service.heart import WINDOW, Heart
+from lockfast.service.other_requests import OtherRequests
+from lockfast.service.tasks import Tasks
+from lockfast.url import parse
+
+log = logging.getLogger("lockfast")
+STAYING = frozenset({"memory", "zookeeper"})
+"""Engines whose claims end with the process that made them. No other replica can renew them."""
+CHECKING = 1.0  # seconds that a check of the engine may take, and for which its result is kept
+CHECKED = "lockfast:readyz"  # the name that a check asks about
+LEAVING = 1001  # the code of WebSocket's close frame
+POLL = 0.05  # seconds between two looks at whether all clients have left
+
+
+class Replica:
+    """A replica. It keeps no state that matters: everything is in the engine."""
+
+    claims: ClaimRequests
+    others: OtherRequests
+    hearing: Hearing
+
+    def __init__(
+        self,
+        make: Callable[[], Engine],
+        runtime: Aio,
+        *,
+        moves: bool = True,
+        window: float = WINDOW,
+    ) -> None:
+        """Connect to nothing: the first connection opens the engine.
+
+        `make`: makes the engine, without `Batching`. `moves`: whether claims outlive this replica.
+        `window`: for how many seconds renewals are collected.
+        """
+        self._make = make
+        self._runtime = runtime
+        self.moves = moves
+        self._window = window
+        self.draining = False
+        self._engine: Engine | None = None
+        self._heart: Heart | None = None
+        self._tasks = Tasks()
+        self.connections: dict[Connection, None] = {}
+        self._checked: tuple[float, bool] | None = None
+
+    @classmethod
+    def of(cls, url: str | None) -> Self:
+        """Return a replica in front of the engine with this URL. None: LOCKFAST_URL gives it."""
+        target, runtime = parse(url), Aio()
+        return cls(opener(target, runtime), runtime, moves=system(target) not in STAYING)
+
+    def connect(self, ready: Callable[[], None]) -> Connection:
+        """Add a connection. `ready` is called when it has something to send."""
+        self._open()
+        connection = Connection(self, ready)
+        self.connections[connection] = None
+        return connection
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        self.connections.pop(connection, None)
+
+    def time(self) -> float | None:
+        """Return the engine's time, if it is known."""
+        return self._open().time(CHECKED)
+
+    def _open(self) -> Engine:
+        engine = self._engine
+        if engine is None:
+            self._runtime.enter()
+            clock = self._runtime.now
+            engine = self._engine = self._make()
+            self.hearing = Hearing(engine)
+            heart = self._heart = Heart(engine, self._runtime, self.hearing.route, self._window)
+            self.claims = ClaimRequests(engine, heart, self._tasks, clock)
+            self.others = OtherRequests(engine, self._tasks, clock)
+            heart.start()
+        return engine
+
+    async def ready(self) -> bool:
+        """Return whether clients should connect here."""
+        if self.draining:
+            return False
+        now = self._runtime.now()
+        if self._checked is None or self._checked[0] + CHECKING < now:
+            self._checked = now, await self._check()
+        return self._checked[1]
+
+    async def _check(self) -> bool:
+        """Return whether the engine answers. The result is kept for a moment, since any
+        program that can reach the replica may ask.
+        """
+        try:
+            await self._open().records(CHECKED, self._runtime.now() + CHECKING)
+        except LockfastError as error:
+            log.warning("not ready, because the engine does not answer: %s", error)
+            return False
+        return True
+
+    def goaway(self) -> None:
+        """Accept no more connections, and ask all clients to connect to another replica."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.goaway()
+
+    async def drain(self, seconds: float, hurry: Callable[[], bool] = bool) -> None:
+        """Send the clients away, and wait until they have left, or for `seconds`. `hurry` returns
+        True if it must not wait any more.
+        """
+        self.goaway()
+        until = self._runtime.now() + seconds
+        while self.connections and self._runtime.now() < until and not hurry():  # noqa: ASYNC110
+            await asyncio.sleep(POLL)
+        if self.connections:
+            log.warning("%d clients have not left in time", len(self.connections))
+
+    async def close(self) -> None:
+        """End all connections, and close the engine."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.end(LEAVING, "the replica ends")
+        if self._engine is not None and self._heart is not None:
+            await self._heart.end(CLOSING)
+            await self._tasks.end(CLOSING)
+            await self._engine.close()
+            self._engine = None

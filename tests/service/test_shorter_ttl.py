@@ -1,0 +1,26 @@
+"""A client that asks again for its claim, with a shorter ttl than before.
+
+An honest one never does. But an answer that counts as malformed closes the connection to the
+engine, which all clients of a replica share: their renewals fail too.
+"""
+
+from __future__ import annotations
+
+from lockfast.engines.redis import replies
+from lockfast.engines.sql import words
+from lockfast.port import Ask, Shape
+
+SHAPE = Shape("name", 1.0)
+
+
+def test_redis_has_an_answer() -> None:
+    ask = Ask(f"{1:032x}", SHAPE, queue=True, not_after=0.0, payload=b"")
+    found = replies.standing([b"5", 1, 30_000, 0, 0, 5, -1], ask)
+    assert found.granted
+    assert 0.9 < found.left <= SHAPE.ttl
+
+
+def test_sql_has_an_answer() -> None:
+    found = words.standing([b"5", b"t", b"30000000", b"0", b"0", b"5"], SHAPE)
+    assert found is not None
+    assert found.left == SHAPE.ttl

@@ -1,0 +1,86 @@
+"""Replicas that do not answer any more, and hosts that never did: a short lease must be kept."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from lockfast.engines.memory import Memory
+from lockfast.engines.remote import messages
+from lockfast.engines.remote.identity import Identity
+from lockfast.engines.remote.threads import ThreadTransport
+from lockfast.engines.remote.url import address_of
+from lockfast.errors import EngineUnavailable
+from lockfast.runtime.base import now
+from lockfast.runtime.drive import drive
+from lockfast.runtime.threads import Threads
+from lockfast.url import parse
+from tests.servers import Proxy
+from tests.servers.service import Service
+from tests.service.peers import Held
+
+
+def transport_to(*hosts: str) -> ThreadTransport:
+    """Return a transport that tries these hosts in this order."""
+    address = address_of(parse(f"lockfast://{','.join(hosts)}"))
+    transport = ThreadTransport(address, Identity(), Threads())
+    transport._places = list(address.places)
+    return transport
+
+
+def ask(transport: ThreadTransport, seconds: float) -> None:
+    """Send a request that a replica answers at once."""
+    drive(transport.call(messages.Promise(0, seconds), now() + seconds, messages.Promised))
+
+
+def test_a_host_that_accepts_connections_and_stays_silent_costs_half_a_second() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Service(lambda _: Held().made) as service,
+    ):
+        host, port = silent.getsockname()
+        transport = transport_to(f"{host}:{port}", service.url.removeprefix("lockfast://"))
+        began = time.monotonic()
+        ask(transport, 5.0)
+        assert 0.4 < time.monotonic() - began < 1.5
+        drive(transport.close())
+
+
+def test_a_short_request_without_an_answer_is_followed_by_another_connection() -> None:
+    """Half a second is too little to tell that a replica is gone, and a renewal of a lease of two
+    seconds waits for less. So a ping follows it, and decides.
+    """
+    memory = Memory()
+    made = lambda _: Held(memory).made  # noqa: E731
+    with Service(made) as cut, Service(made) as other:
+        host, port = cut.url.removeprefix("lockfast://").split(":")
+        with Proxy(host, int(port)) as proxy:
+            transport = transport_to(proxy.address, other.url.removeprefix("lockfast://"))
+            ask(transport, 5.0)
+            line = transport.line
+            proxy.cut()
+            with pytest.raises(EngineUnavailable, match="no answer in time"):
+                ask(transport, 0.3)
+            assert transport.line is line
+            time.sleep(0.3)
+            ask(transport, 1.0)
+            assert transport.line is not line
+            drive(transport.close())
+
+
+def test_a_replica_that_is_slow_once_is_not_left() -> None:
+    with Service(lambda _: Held().made) as service:
+        host, port = service.url.removeprefix("lockfast://").split(":")
+        with Proxy(host, int(port)) as proxy:
+            transport = transport_to(proxy.address)
+            ask(transport, 5.0)
+            line = transport.line
+            proxy.delay(0.2)
+            with pytest.raises(EngineUnavailable, match="no answer in time"):
+                ask(transport, 0.1)
+            time.sleep(0.5)
+            ask(transport, 2.0)
+            assert transport.line is line
+            drive(transport.close())
