@@ -18,6 +18,7 @@ from lockfast.cli.commands import (
     install,
     ls,
     run,
+    serve,
     watch,
     who,
 )
@@ -47,6 +48,7 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "deadlocks": deadlocks.deadlocks,
     "doctor": doctor.doctor,
     "install": install.install,
+    "serve": serve.serve,
     "demo": demo.demo,
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 import lockfast
 from lockfast.cli.exit_codes import Misconfigured
+from lockfast.engines import system
 from lockfast.url import from_file, parse
 
 Url = Annotated[
@@ -38,12 +39,7 @@ def chosen(context: typer.Context, url: str | None, path: str | None) -> str | N
     An option on the command line wins over the environment, and LOCKFAST_URL over
     LOCKFAST_URL_FILE.
     """
-    typed = {
-        name
-        for name in ("url", "url_file")
-        if (source := context.get_parameter_source(name)) is not None
-        and source.name == "COMMANDLINE"
-    }
+    typed = _typed(context)
     if len(typed) > 1:
         raise typer.BadParameter("use either --url or --url-file, not both")
     if path and (not url or "url_file" in typed):
@@ -52,6 +48,25 @@ def chosen(context: typer.Context, url: str | None, path: str | None) -> str | N
         except ValueError as error:
             raise Misconfigured(str(error)) from error
     return url
+
+
+def instead(context: typer.Context, url: str | None) -> None:
+    """Replace the engine's URL by the argument of a command, if there is one."""
+    if url is None:
+        return
+    if _typed(cast("typer.Context", context.find_root())):
+        raise typer.BadParameter("write the URL before the command or behind it, not both")
+    context.obj = url
+
+
+def _typed(context: typer.Context) -> set[str]:
+    """Return which options for the URL are on the command line."""
+    return {
+        name
+        for name in ("url", "url_file")
+        if (source := context.get_parameter_source(name)) is not None
+        and source.name == "COMMANDLINE"
+    }
 
 
 def connect(context: typer.Context) -> lockfast.Client:
@@ -65,6 +80,17 @@ def connect(context: typer.Context) -> lockfast.Client:
         return lockfast.connect(url)
     except (ValueError, ImportError) as error:
         raise Misconfigured(str(error)) from error
+
+
+def connects_to_engine(context: typer.Context) -> None:
+    """Raise `ValueError` if the URL is that of the service, for a command that cannot use it.
+
+    LOCKFAST_URL may be set for clients of the service. Then `serve` would serve itself.
+    """
+    if system(parse(context.obj)) == "lockfast":
+        raise ValueError(
+            f"{context.info_name} needs the URL of the engine itself, not that of the service"
+        )
 
 
 def address(context: typer.Context) -> str:

@@ -69,6 +69,14 @@ def test_redis_needs_no_installation(call: Calls) -> None:
     assert "needs no installation." in call("install").out
 
 
+def test_the_service_does_not_set_up_its_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Calls(f"lockfast://127.0.0.1:{free_port()}", capsys)("install")
+    assert said.code == 64
+    assert said.err == (
+        "lockfast: install needs the URL of the engine itself, not that of the service\n"
+    )
+
+
 def test_an_engine_that_is_not_there_cannot_be_installed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

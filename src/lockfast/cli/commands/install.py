@@ -7,7 +7,7 @@ from importlib import import_module
 import typer
 from rich.text import Text
 
-from lockfast.cli.engine_url import address, connect
+from lockfast.cli.engine_url import address, connect, connects_to_engine
 from lockfast.cli.render.stdout import show
 from lockfast.engines import ENGINES
 from lockfast.plain import plain
@@ -29,10 +29,12 @@ def install(context: typer.Context) -> None:
 
     Exit codes:
       0   the engine is ready
+      64  the URL is that of the service
       69  the engine cannot be reached
       78  the engine rejects the request: a wrong password, a missing right
     """
     connect(context).close()  # raises if the URL is wrong, and sends nothing
+    connects_to_engine(context)
     where = plain(address(context))
     name = ENGINES.get(parse(context.obj).scheme.partition("+")[0])
     module = import_module(f"lockfast.engines.{name}") if name else None
