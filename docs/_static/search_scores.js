@@ -16,7 +16,7 @@ var Scorer = {
     const words = asked.toLowerCase().split(/\s+/).filter(Boolean);
     const stems = words.map((word) => stemmer.stemWord(word));
     const named = stems.length > 0 && stems.every((stem) => title.toLowerCase().includes(stem));
-    const guide = /^(quickstart|tutorial|how-to\/|engines\/|guards\/)/.test(page);
+    const guide = /^(quickstart|tutorial|how-to\/|engines\/|guards\/|service\/)/.test(page);
     // An entry of the glossary has up to 100 points: no more than a page with the word in its title.
     if (kind === "index") return Math.min(score, 18);
     if (kind === "object") return score;

@@ -16,10 +16,12 @@ from tests.docs.tutorial import Step, matches
 from tests.servers import wait_until
 
 STAYS = re.compile(
-    r"celery .*(worker|beat)|.*\buvicorn |lockfast (watch|elect)\b|.* sleep 600$"
+    r"celery .*(worker|beat)|.*\buvicorn |lockfast (watch|elect|serve)\b|.* sleep 600$"
     r"|(\w+=\S+ )*python (jobs\.py|worker\.py|hold\w*\.py|.* runserver )"
 )
 """Programs that run until the reader presses Ctrl-C."""
+SERVES = re.compile(r"lockfast serve ")
+"""Programs that must run before the snippets of their page do."""
 LOOKS = re.compile(r"redis-cli .* (llen|lrange|get) |curl |lockfast who |python who\.py")
 """Commands that only look: what they show may take a moment to come true."""
 ELSEWHERE = re.compile(r"kubectl ")
@@ -57,10 +59,12 @@ class Reader:
             path = self._folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self._here(text), "utf-8")
-        if page.snippets:
-            self._snippets(page.snippets)
         with ExitStack() as stack:
             steps = [Step(self._here(command), printed) for command, printed in page.steps]
+            while steps and SERVES.match(steps[0].command):
+                self._type(steps.pop(0), stack, asked=False)
+            if page.snippets:
+                self._snippets(page.snippets)
             for number, step in enumerate(steps, 1):
                 asked = number < len(steps) and "$?" in steps[number].command
                 self._type(step, stack, asked=asked)

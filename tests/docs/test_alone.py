@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.test_snippets import FENCE, ROOT
 
-FOLDERS = (ROOT / "docs", ROOT / "docs" / "engines", ROOT / "docs" / "migrate")
+FOLDERS = tuple(ROOT / "docs" / folder for folder in ("", "engines", "migrate", "service"))
 BRIDGES = {
     "redisson.md",
     "shedlock.md",

@@ -11,7 +11,11 @@ from benchmarks import against
 from lockfast.engines import ENGINES
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted(set(ENGINES.values()))
+SERVICE = "remote"
+"""Not an engine that keeps locks, but the way to one: the client of the service. It promises what
+the engine behind the service promises, so it is on no page that compares engines. Its own page is
+held to `test_service_page.py`."""
+MODULES = sorted(set(ENGINES.values()) - {SERVICE})
 SHARED = [module for module in MODULES if module != "memory"]
 """Engines that several processes share. The memory engine stores and measures nothing."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -71,14 +75,18 @@ def test_an_engine_is_found_by_its_name(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_an_engine_is_held_to_the_contract_and_kept_apart(module: str) -> None:
+def test_an_engine_is_held_to_the_contract(module: str) -> None:
     assert (ROOT / "tests" / "contract" / f"test_{module}.py").exists()
+
+
+@pytest.mark.parametrize("module", [*MODULES, SERVICE])
+def test_an_engine_is_kept_apart_from_the_others(module: str) -> None:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     (apart,) = [each for each in contracts if each["id"] == "engines-apart"]
     assert f"lockfast.engines.{module}" in apart["modules"]
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [*MODULES, SERVICE])
 def test_the_extra_of_an_engine_has_its_name(module: str) -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     assert (module in extras) == (module not in WITHOUT_DRIVER)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lockfast.engines import ENGINES
 from lockfast.engines.etcd.url import OPTIONS as ETCD
 from lockfast.engines.mysql.url import OPTIONS as MYSQL
 from lockfast.engines.postgres import OURS
@@ -20,11 +19,11 @@ from lockfast.engines.redlock.url import KNOWN as REDLOCK
 from lockfast.engines.zookeeper.url import OPTIONS as ZOOKEEPER
 from tests.docs.empty import Wheelhouse
 from tests.docs.page import ROOT, Page, complaints, read
+from tests.docs.test_engine_lists import MODULES
 from tests.docs.test_snippets import DATABASE, placed
 from tests.servers import Postgres
 
-PAGES = {name: read(ROOT / "docs" / "engines" / f"{name}.md") for name in set(ENGINES.values())}
-NAMES = sorted(PAGES)
+PAGES = {name: read(ROOT / "docs" / "engines" / f"{name}.md") for name in MODULES}
 OPTIONS: dict[str, tuple[str, ...]] = {
     "etcd": ETCD,
     "memory": (),
@@ -58,12 +57,12 @@ def documented(name: str) -> set[str]:
     return {word for word in said if not word.endswith("…")} | whole
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_page_of_an_engine_describes_each_option_of_its_url(name: str) -> None:
     assert documented(name) == set(OPTIONS[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_page_of_an_engine_begins_with_its_install_line_and_an_example(name: str) -> None:
     blocks = re.findall(r"^```(\w+)\n(.*)$", text(name), re.MULTILINE)
     (first, install), (second, _), *_ = (block for block in blocks if block[0])
@@ -79,7 +78,7 @@ def wheelhouse() -> Wheelhouse:
     return Wheelhouse(ROOT / "build" / "wheelhouse-engines", packages)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_example_of_an_engine_works_with_only_what_its_page_installs(
     name: str, wheelhouse: Wheelhouse, tmp_path: Path
 ) -> None:

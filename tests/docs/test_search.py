@@ -24,6 +24,7 @@ WANTED = {
     "migrate": "migrate/index",
     "sqlite": "engines/sqlite",
     "quickstart": "quickstart",
+    "service": "service/index",
 }
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.docs.page import complaints
-from tests.servers import EtcdCluster, MariaDB, ObjectStore, Postgres, Redis, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, ObjectStore, Postgres, Redis, Replica, ZooKeeper
 from tests.servers.redlock import url_of
 
 ROOT = Path(__file__).parents[2]
@@ -34,8 +34,14 @@ def address(server: MariaDB) -> str:
     return f"root:tests@127.0.0.1:{server.port}/app"
 
 
+def service(stack: ExitStack) -> str:
+    """Return the URL of a replica of the service, in front of a Redis server."""
+    return stack.enter_context(Replica(stack.enter_context(Redis()).url)).url
+
+
 PLACES: dict[str, Callable[[ExitStack], str]] = {
     "redis://localhost:6379": lambda stack: stack.enter_context(Redis()).url,
+    "lockfast://127.0.0.1:7420": service,
     "http://localhost:9000": lambda stack: stack.enter_context(ObjectStore()).url,
     "redlock://h1,h2,h3,h4,h5": lambda stack: url_of(
         *(stack.enter_context(Redis()) for _ in range(5))
