@@ -22,8 +22,20 @@ BENCHMARKS = (
     "server",
     "guard",
     "together",
+    "service",
+    "idle",
 )
-ON_EVERY_ENGINE = ("pair", "tasks", "handoff", "handover", "fight", "hold", "together")
+ON_EVERY_ENGINE = (
+    "pair",
+    "tasks",
+    "handoff",
+    "handover",
+    "fight",
+    "hold",
+    "together",
+    "service",
+    "idle",
+)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ Rounds = list[list[float]]
 def run(stage: Stage) -> Result:
     side = stage.against
     units: dict[str, Main] = {} if side.unit is None else {side.unit[0]: side.unit[1]}
-    ours: dict[str, Main] = {"threads": _threads, "asyncio": _asyncio}
+    ours: dict[str, Main] = {"threads": _threads, "asyncio": in_a_task}
     with side.start() as server, ExitStack() as stack:
         turns = {
             name: turn_of(
@@ -125,7 +125,9 @@ def _threads(pipe: Connection, _side: int, url: str) -> None:
         duel(pipe, client.lock(NAME, ttl=TTL).acquire, lambda lease: lease.release())
 
 
-def _asyncio(pipe: Connection, _side: int, url: str) -> None:
+def in_a_task(pipe: Connection, _side: int, url: str) -> None:
+    """Take turns with another process, in a task."""
+
     async def main() -> None:
         async with aio.connect(url) as client:
             lock = client.lock(NAME, ttl=TTL)

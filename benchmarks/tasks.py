@@ -68,6 +68,17 @@ def run(stage: Stage) -> Result:
     )
 
 
+def tasks_of(runner: asyncio.Runner, stack: ExitStack, url: str) -> Work:
+    """Return the work of a new client for this URL, which the stack closes."""
+    client = runner.run(_connected(url))
+    stack.callback(_close, runner, client)
+    return _lockfast(client, runner)
+
+
+async def _connected(url: str) -> aio.AsyncClient:
+    return aio.connect(url)
+
+
 def _lockfast(client: aio.AsyncClient, runner: asyncio.Runner) -> Work:
     locks = [client.lock(f"task {i}", ttl=TTL) for i in range(TASKS)]
 
