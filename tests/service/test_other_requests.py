@@ -95,8 +95,8 @@ async def test_an_error_is_the_reply_to_its_request(replica: Replica, held: Held
         assert (reply.n, reply.fault.kind, reply.fault.sent) == (n, "unavailable", True)
     held.cut = False
     held.failures += [ValueError("this cursor"), ZeroDivisionError("a bug")]
-    for kind in ("refused", "unavailable"):
-        peer.send(Inspect(7, "a", "nonsense"))
+    for kind, cursor in (("refused", "nonsense"), ("unavailable", None)):
+        peer.send(Inspect(7, "a", cursor))
         reply = await peer.next()
         assert isinstance(reply, Failed)
         assert reply.fault.kind == kind

@@ -87,7 +87,16 @@ class OtherRequests:
             checked(names)
         else:
             size_of(names, "the prefix")
-        found = page(request.n, await self._engine.inspect(names, cursor, exact=exact))
+        try:
+            read = await self._engine.inspect(names, cursor, exact=exact)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if cursor is None:
+                raise
+            raise EngineRefused("the cursor is not one that this service has returned") from error
+        if not exact:  # a cursor comes from the client, and may lead anywhere
+            shown = [entry for entry in read.entries if entry.name.startswith(names)]
+            read = read._replace(entries=shown)
+        found = page(request.n, read)
         size = len(encode(found))
         if size > LARGEST_REPLY:
             raise EngineRefused(f"a page of {size} bytes is too large: ask for fewer names")
