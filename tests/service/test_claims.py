@@ -46,6 +46,20 @@ async def test_the_engine_gets_the_clients_time_as_it_is(replica: Replica, held:
 
 
 @on_a_replica
+async def test_a_tombstone_stands_until_the_claims_end_however_late_the_time_was_read(
+    replica: Replica, held: Held
+) -> None:
+    """A replica that was paused for a minute takes the engine's time for one a minute earlier."""
+    held.memory.clock = lambda: 5_000_000.0
+    peer = Peer(replica)
+    peer.greet()
+    for seconds in (60.0, 86_400.0):
+        peer.send(Resign(9, 5.0, [peer.new("a", not_after=5_000_000.0 + seconds)], doubt=True))
+        await peer.next()
+    assert [ask.fixed for ask in held.asks] == [5_000_060.0, 5_003_600.0]
+
+
+@on_a_replica
 async def test_the_engine_learns_what_the_client_knows(replica: Replica, held: Held) -> None:
     peer = Peer(replica, epoch=7)
     peer.greet()

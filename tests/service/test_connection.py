@@ -323,3 +323,13 @@ async def test_the_time_is_told_in_the_reply_to_a_renewal(replica: Replica, held
     assert isinstance(said, Said)
     assert said.now is not None
     assert abs(said.now - held.memory.clock()) < 1
+
+
+@in_front_of_memory
+async def test_a_client_that_does_not_greet_is_not_waited_for(replica: Replica) -> None:
+    silent, polite = Peer(replica), Peer(replica)
+    polite.greet()
+    for peer in (silent, polite):
+        peer.connection.expect_greeting()
+    assert "greeting" in refusal(silent.read())
+    assert (silent.connection.ended, polite.connection.ended) == (True, False)

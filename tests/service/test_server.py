@@ -39,6 +39,7 @@ from lockfast.engines.remote.messages import (
     Woken,
 )
 from lockfast.runtime.aio import Aio
+from lockfast.service import websocket
 from lockfast.service.access import allowed
 from lockfast.service.app import App
 from lockfast.service.replica import Replica
@@ -249,8 +250,8 @@ def test_health(running: Running) -> None:
     assert running.get("/readyz") == 200
     running.held.cut = True
     assert running.get("/readyz") == 200  # it was asked just now
-    assert running.replica._checked is not None
-    running.replica._checked = None
+    assert running.replica._checking is not None
+    running.replica._checking = None
     assert running.get("/readyz") == 503
     assert running.get("/livez") == 200
 
@@ -490,3 +491,15 @@ def test_a_lifespan_closes_the_replica() -> None:
         return sent
 
     assert asyncio.run(scene()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_a_connection_without_a_greeting_ends(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "GREETING", 0.1)
+    with running.client() as socket:
+        failed = read(socket)
+        assert isinstance(failed, Failed)
+        assert "greeting" in failed.fault.why
+        with pytest.raises(ConnectionClosed):
+            socket.recv(SOON)

@@ -17,6 +17,10 @@ from lockfast.service.heart import Heart
 from lockfast.service.requests import ask_of, deadline_of
 from lockfast.service.tasks import Tasks
 
+LONGEST_TOMB = 3600.0
+"""Seconds for which a client can make the engine store a tombstone. An honest one needs a few. But
+a replica that was paused reads late what the engine has told, and takes its time for an earlier
+one. The tombstone of a claim must not end before copies of the claim do."""
 Then = Callable[[Entry, float], None]
 
 
@@ -101,23 +105,20 @@ class ClaimRequests:
         if fixed is None:  # the client does not know the engine's time yet, and learns it now
             entry.put(None)
             return
-        self._fix(entry.ask, fixed, told)
+        self._fix(entry.ask, min(fixed, told + LONGEST_WAIT + TOMB_MARGIN), told)
         self._claims.add(entry)
 
     def _bury(self, entry: Entry, told: float) -> None:
         """Remove a claim, and have the engine refuse copies of it that come later."""
         ask = entry.ask
-        self._fix(ask, told + LONGEST_WAIT if ask.fixed is None else ask.fixed, told)
+        fixed = told + LONGEST_WAIT if ask.fixed is None else ask.fixed
+        self._fix(ask, min(fixed, told + LONGEST_TOMB), told)
         self._resignations[True].add(entry)
 
     def _fix(self, ask: Ask, fixed: float, told: float) -> None:
-        """Set until when the engine may apply a claim, or must remember that it may not.
-
-        A client cannot choose a later instant than an honest one would, since the engine stores a
-        tombstone until then.
-        """
-        ask.fixed = min(fixed, told + LONGEST_WAIT + TOMB_MARGIN)
-        ask.not_after = self._now() + min(ask.fixed - told, ask.shape.wait_ttl)
+        """Set until when the engine may apply a claim, or must remember that it may not."""
+        ask.fixed = fixed
+        ask.not_after = self._now() + min(fixed - told, ask.shape.wait_ttl)
 
     async def _claim_all(
         self, asks: Sequence[Ask], deadline: float

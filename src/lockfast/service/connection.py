@@ -93,6 +93,11 @@ class Connection:
             self._unanswered += 1
             self._serve(asked)
 
+    def expect_greeting(self) -> None:
+        """End the connection unless the client has greeted."""
+        if not self.client:
+            self.fail("no greeting in time")
+
     def _greet(self, hello: Hello) -> None:
         if self.client:
             self.fail("hello was sent twice")

@@ -57,7 +57,9 @@ class Replica:
         self._heart: Heart | None = None
         self._tasks = Tasks()
         self.connections: dict[Connection, None] = {}
-        self._checked: tuple[float, bool] | None = None
+        self._checking: asyncio.Future[bool] | None = None
+        self._checked = 0.0
+        """When the last check of the engine began."""
 
     @classmethod
     def of(cls, url: str | None) -> Self:
@@ -97,14 +99,15 @@ class Replica:
         """Return whether clients should connect here."""
         if self.draining:
             return False
-        now = self._runtime.now()
-        if self._checked is None or self._checked[0] + CHECKING < now:
-            self._checked = now, await self._check()
-        return self._checked[1]
+        checking = self._checking
+        if checking is None or (checking.done() and self._checked + CHECKING < self._runtime.now()):
+            self._checked = self._runtime.now()
+            checking = self._checking = asyncio.ensure_future(self._check())
+        return await asyncio.shield(checking)
 
     async def _check(self) -> bool:
-        """Return whether the engine answers. The result is kept for a moment, since any
-        program that can reach the replica may ask.
+        """Return whether the engine answers. One check serves all who ask meanwhile, and for a
+        moment afterwards, since any program that can reach the replica may ask.
         """
         try:
             await self._open().records(CHECKED, self._runtime.now() + CHECKING)

@@ -13,6 +13,7 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 TURN = 64  # messages of one client, before it is the turn of others
+GREETING = 10.0  # seconds in which a client must send its first message
 FLUSHING = 5.0  # seconds to send the rest when a connection ends
 
 
@@ -46,7 +47,11 @@ class WebSocket:
         try:
             await self._send({"type": "websocket.accept"})
             writer = asyncio.create_task(self._write())
-            await self._read()
+            late = self._loop.call_later(GREETING, self._connection.expect_greeting)
+            try:
+                await self._read()
+            finally:
+                late.cancel()
         finally:
             self._connection.end()
             if writer is not None:
