@@ -39,7 +39,8 @@ async def watched(stage: Stage, lock: AnyLock, lease: AnyLease, seconds: float) 
         await stage.mode.sleep(0.01)
     beats = sum(later > sooner for sooner, later in pairwise(remaining))
     assert beats >= 3
-    assert 0 < min(left) < max(left) <= lock.ttl
+    # An engine may read its clock before it reads a lease that is renewed in between.
+    assert 0 < min(left) < max(left) < lock.ttl + 0.1
     assert 0 < min(remaining) < max(remaining) <= lock.ttl
     assert lease.state is State.HELD
 
