@@ -18,7 +18,8 @@ from lockfast.testing import (
     QueueShapeContract,
     ShapeContract,
 )
-from tests.contract.benches import RedisBench, ServiceBench
+from tests.contract.benches import RedisBench
+from tests.contract.service_bench import ServiceBench
 from tests.servers import Redis, ServerClock
 
 

@@ -18,7 +18,8 @@ from lockfast.testing import (
     QueueShapeContract,
     ShapeContract,
 )
-from tests.contract.benches import PostgresBench, ServiceBench
+from tests.contract.benches import PostgresBench
+from tests.contract.service_bench import ServiceBench
 from tests.servers import Postgres, ServerClock
 
 

@@ -25,7 +25,8 @@ from lockfast.testing import (
     SharingContract,
     WakeContract,
 )
-from tests.contract.benches import EtcdBench, ServiceBench
+from tests.contract.benches import EtcdBench
+from tests.contract.service_bench import ServiceBench
 from tests.servers import EtcdCluster
 
 

@@ -15,7 +15,8 @@ from lockfast.testing import (
     ShapeContract,
     StepBackContract,
 )
-from tests.contract.benches import RedlockBench, ServiceBench
+from tests.contract.benches import RedlockBench
+from tests.contract.service_bench import ServiceBench
 from tests.servers import RedlockSet, ServerClock
 
 

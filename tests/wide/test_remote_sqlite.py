@@ -15,7 +15,8 @@ from lockfast.testing import (
     QueueShapeContract,
     ShapeContract,
 )
-from tests.contract.benches import ServiceBench, SqliteBench
+from tests.contract.benches import SqliteBench
+from tests.contract.service_bench import ServiceBench
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from lockfast.testing import (
     QueueShapeContract,
     ShapeContract,
 )
-from tests.contract.benches import ServiceBench, ZooKeeperBench
+from tests.contract.benches import ZooKeeperBench
+from tests.contract.service_bench import ServiceBench
 from tests.servers import ZooKeeperEnsemble
 
 
