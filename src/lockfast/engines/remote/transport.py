@@ -163,7 +163,9 @@ class Transport(ABC):
                 self._openings.pop(None, None)
 
     async def _open(self, opening: Opening) -> Line | None:
-        """Connect to the first replica that answers, and wake those who wait for that."""
+        """Connect to the first replica that answers, and wake those who wait for that. Return the
+        line, also if it has ended: a thread still has to close its socket.
+        """
         error: EngineError | None = EngineUnavailable("the connection was given up", sent=False)
         old = self.line
         try:
