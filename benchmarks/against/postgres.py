@@ -30,7 +30,8 @@ $$ UPDATE smallest SET last = last + 1 RETURNING last $$
 
 @contextmanager
 def start(config: Mapping[str, str] | None = None) -> Iterator[Postgres]:
-    with Postgres(config=config) as server:
+    # 200 clients of `service` have two connections each.
+    with Postgres(config={"max_connections": "500", **(config or {})}) as server:
         install(server.url)
         yield server
 
