@@ -82,7 +82,8 @@ class Queues:
     def resign(self, ask: Ask, now: float, *, doubt: bool) -> bool:
         """Remove a claim for good, and return whether it was there. `doubt` leaves a tombstone."""
         if doubt:
-            self._tombs[ask.id] = ask.not_after + TOMB_MARGIN
+            until = ask.not_after + TOMB_MARGIN
+            self._tombs[ask.id] = max(self._tombs.get(ask.id, until), until)
         queue = self._look(ask.shape.name, now)
         mine = _find(queue, ask.id)
         if mine is None:

@@ -174,3 +174,10 @@ def test_a_tombstone_outlives_every_copy_also_where_the_claim_was_present() -> N
     queues.claim(copy, 0.0)
     assert queues.resign(copy, 1.0, doubt=True)
     assert queues.claim(copy, 5.0) is None
+
+
+def test_a_tombstone_is_never_shortened() -> None:
+    queues = Queues()
+    queues.resign(ask(1, not_after=100.0), 0.0, doubt=True)
+    queues.resign(ask(1, not_after=10.0), 0.0, doubt=True)
+    assert queues.claim(ask(1), 99.0) is None
