@@ -22,6 +22,8 @@ from lockfast.testing import (
 class ExampleBench(UrlBench):
     """The engine by its URL."""
 
+    unit = 0.25  # the tests cannot move its clock, and wait
+
     def __init__(self) -> None:
         super().__init__("example://")
         self.wipe()
