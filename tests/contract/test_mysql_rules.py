@@ -233,10 +233,10 @@ def test_a_claim_waits_for_no_claim_of_another_bucket(server: MariaDB) -> None:
                 return False
 
     conditions = instead(
-        "SELECT MIN(c.expires) <= v_now INTO v_found FROM lockfast_claim c WHERE c.b = v_b;",
-        # As one would write it: in the condition of an IF, a query locks what it reads.
-        "SET v_found = FALSE; IF EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (expiry) "
-        "WHERE c.b = v_b AND c.expires <= v_now) THEN SET v_found = TRUE; END IF;",
+        "IF v_seen > v_now OR v_due <= v_now THEN",
+        # In the condition of an IF, a query locks what it reads.
+        "IF EXISTS (SELECT 1 FROM lockfast_claim c FORCE INDEX (expiry) "
+        "WHERE c.b = v_b AND c.expires <= v_now) THEN",
     )
     holds(server, trial, conditions)
 
@@ -258,11 +258,94 @@ def test_every_operation_writes_the_row_of_its_bucket(server: MariaDB, operation
 
     if operation == "claim":
         lines = (
-            "UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;"
+            "UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, due = v_due, line = v_line "
+            "WHERE b = v_b;"
         )
     else:
         lines = procedures.parts()["SEEN"]
     holds(server, trial, without(lines))
+
+
+# --- what has expired -----------------------------------------------------------------------------
+
+
+def early(database: Database) -> bool:
+    """Return whether no bucket's `due` is later than what expires there first."""
+    late = "SELECT 1 FROM lockfast_bucket k JOIN {} x ON x.b = k.b WHERE x.{} < k.due"
+    return not any(
+        database.run(late.format(f"lockfast_{table}", column))
+        for table, column in (("claim", "expires"), ("tombstone", "until"))
+    )
+
+
+def test_a_holder_that_has_expired_makes_way(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        database.claim(ask("a", ttl=0.2))
+        time.sleep(0.25)
+        return database.claim(ask("a"))[0][2] == b"t"
+
+    line = "v_due = LEAST(v_due, v_now + LEAST(v_ttl, v_wait_ttl));"
+    holds(server, trial, instead(line, "v_due = v_due;"))
+
+
+def test_a_bucket_that_was_lost_and_restored_is_looked_through(server: MariaDB) -> None:
+    restore = next(
+        each
+        for each in procedures.statements(procedures.text(mariadb=True))
+        if "INSERT IGNORE INTO lockfast_bucket" in each
+    )
+
+    def trial(database: Database, sql: str) -> bool:
+        database.run("DELETE FROM lockfast_bucket")
+        database.run(sql)
+        return early(database)
+
+    database = Database(server)
+    database.claim(ask("a"))
+    empty = " * (NOT EXISTS (SELECT 1 FROM lockfast_claim))"
+    assert trial(database, restore)
+    assert not trial(database, restore.replace(empty, ""))
+    database = Database(server)
+    database.run(messages.resign([ask("a")], [FAR]))
+    empty = " * (NOT EXISTS (SELECT 1 FROM lockfast_tombstone))"
+    assert trial(database, restore)
+    assert not trial(database, restore.replace(empty, ""))
+
+
+def test_a_claim_notes_when_it_expires_also_while_it_waits(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        long, short = ask("a", ttl=300.0), ask("a", ttl=300.0)
+        assert short.shape.wait_ttl < short.shape.ttl
+        database.claim(long)
+        database.claim(short)
+        return early(database)
+
+    holds(server, trial, instead("v_now + LEAST(v_ttl, v_wait_ttl)", "v_now + v_ttl"))
+
+
+def test_a_tombstone_notes_when_it_expires(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        mine = ask("a")
+        database.claim(mine)
+        database.run(f"UPDATE lockfast_bucket SET due = {FAR}")
+        database.run(messages.resign([mine], [FAR]))
+        return early(database)
+
+    line = "UPDATE lockfast_bucket SET due = LEAST(due, v_until) WHERE b = v_b;"
+    holds(server, trial, without(line))
+
+
+def test_after_the_clock_went_back_claims_expire_in_time(server: MariaDB) -> None:
+    def trial(database: Database) -> bool:
+        database.claim(ask("a"))
+        ahead = database.now() + HOUR
+        database.run(f"UPDATE lockfast_claim SET expires = {ahead}")
+        database.run(f"UPDATE lockfast_bucket SET seen = {ahead}, due = {ahead}")
+        database.run(messages.renew([ask("a")]))
+        return early(database)
+
+    line = "IF v_seen > v_now OR v_due <= v_now THEN"
+    holds(server, trial, instead(line, "IF v_due <= v_now THEN"))
 
 
 # --- tokens -------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pymysql
 import pytest
 
+import lockfast
 from lockfast.engines import opener
 from lockfast.engines.mysql import install, messages, procedures
 from lockfast.port import SHARED, Ask, Kind, Shape, Standing
@@ -21,7 +23,7 @@ from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
 from lockfast.url import parse
 from tests.contract.test_mysql_rules import Database, ask, holds, instead, number_of, without
-from tests.servers import MariaDB
+from tests.servers import MariaDB, wait_until
 
 LOOK = procedures.parts()["LOOK"]
 
@@ -138,3 +140,27 @@ def test_the_number_of_a_session_is_not_that_of_the_server(server: MariaDB) -> N
         return second - first < 60_000_000
 
     holds(server, trial, instead("@@global.server_id", "@@server_id"))
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT", "ORACLE", "EMPTY_STRING_IS_NULL", ""],
+)
+def test_no_setting_of_a_server_changes_what_a_lock_does(mode: str) -> None:
+    config = {
+        "autocommit": "0",
+        "innodb-flush-log-at-trx-commit": "0",
+        "sql-mode": mode,
+        "transaction-isolation": "SERIALIZABLE",
+    }
+    with MariaDB(config=config) as server:
+        install(server.url)
+        with lockfast.connect(server.url) as first, lockfast.connect(server.url) as second:
+            names = [f'it\'s \\ a "name" {number}' for number in range(4)]
+            every = first.lock_all(*names).acquire(timeout=20)
+            with ThreadPoolExecutor() as pool:
+                lock = second.lock(names[0])
+                waiter = pool.submit(lock.acquire, timeout=30)
+                wait_until(lambda: len(lock.queue()) == 1, "it waits")
+                every.release()
+                waiter.result().release()

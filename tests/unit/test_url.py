@@ -126,6 +126,8 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("postgresql://h:70000/db", "the port after the : of a host is not"),
         ("mysql://u@h:70000/db", "the port after the : of a host is not"),
         ("mysql://h/db", "mysql:// needs a user: mysql://USER@HOST"),
+        ("mysql+pymysql://u@h/db", "names a driver.* write mysql://$"),
+        ("mariadb+asyncmy://u@h/db", "names a driver.* write mariadb://$"),
         ("mariadb://u@h/a/b", "mariadb://HOST/DATABASE"),
         ("mysql://u@h/db?ssl_mode=on", "ssl_mode must be one of disabled, preferred"),
         ("mysql://u@h/db?unix_socket=/s", "a host and a unix_socket: remove one of them"),

@@ -50,13 +50,17 @@ def chosen(context: typer.Context, url: str | None, path: str | None) -> str | N
     return url
 
 
-def instead(context: typer.Context, url: str | None) -> None:
-    """Replace the engine's URL by the argument of a command, if there is one."""
-    if url is None:
-        return
-    if _typed(cast("typer.Context", context.find_root())):
+def instead(context: typer.Context, url: str | None, configured: str | None = None) -> None:
+    """Replace the engine's URL by the argument of a command, or else by the one in its
+    configuration, which wins over the environment.
+    """
+    typed = _typed(cast("typer.Context", context.find_root()))
+    if url is not None and typed:
         raise typer.BadParameter("write the URL before the command or behind it, not both")
-    context.obj = url
+    if url is not None:
+        context.obj = url
+    elif configured is not None and not typed:
+        context.obj = configured
 
 
 def _typed(context: typer.Context) -> set[str]:

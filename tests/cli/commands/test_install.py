@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from importlib import metadata
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -25,7 +26,7 @@ def install_twice(call: Calls, url: str) -> None:
     for _ in range(2):
         said = call("install")
         assert (said.code, said.err) == (0, "")
-        assert "is ready." in said.out
+        assert said.out.rstrip().endswith(f"is ready, in the database {urlsplit(url).path[1:]}.")
     with lockfast.connect(url) as client, client.lock("x", timeout=5):
         pass
 

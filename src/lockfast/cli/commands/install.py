@@ -36,6 +36,7 @@ def install(context: typer.Context) -> None:
     connect(context).close()  # raises if the URL is wrong, and sends nothing
     connects_to_engine(context)
     where = plain(address(context))
+    database = parse(context.obj).path.removeprefix("/")
     name = ENGINES.get(parse(context.obj).scheme.partition("+")[0])
     module = import_module(f"lockfast.engines.{name}") if name else None
     prepare = getattr(module, "install", None)
@@ -43,4 +44,4 @@ def install(context: typer.Context) -> None:
         show(Text(f"{where} needs no installation."))
         return
     prepare(context.obj)
-    show(Text(f"{where} is ready."))
+    show(Text(f"{where} is ready{f', in the database {plain(database)}' if database else ''}."))

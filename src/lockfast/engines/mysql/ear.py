@@ -67,8 +67,8 @@ class Ear:
             # heard at the next look.
             until = patience(deadline, self._now())
             self._held = await _hold(self._transport, link, client, until)
+        self._ask(link, client)
         while True:
-            self._ask(link, client)
             if not await self._transport.bell.wait(before(deadline, self._due), link.fileno()):
                 if self._now() >= self._due:
                     raise late(link)
@@ -76,6 +76,10 @@ class Ear:
             rows = self._receive(link)
             if rows is not None:
                 return self._heard(rows, client)
+            # After a kill, the answer of the second query is about to come. To send another one
+            # first would delay it.
+            if not self._sent:
+                self._ask(link, client)
             if self._now() >= self._due:  # a reply without an end
                 raise late(link)
 

@@ -16,6 +16,9 @@
 -- statement of its own after the row was locked. Expired claims are deleted. If queries only filtered them out,
 -- a lock could be granted twice when the clock goes back.
 --
+-- `due` saves two queries in each operation. Whoever stores a claim or a tombstone that expires earlier, or lets one
+-- expire earlier, lowers it, also by hand. It may be too early, and then the next operation looks.
+--
 -- Every operation writes the bucket's row, also if it only reads the claims. Galera finds conflicts between
 -- two nodes by the rows that were written, and does not know of rows that were only locked.
 --
@@ -53,6 +56,7 @@ CREATE TABLE IF NOT EXISTS lockfast_bucket (
   b    SMALLINT UNSIGNED NOT NULL PRIMARY KEY,
   last BIGINT NOT NULL DEFAULT 0, -- the highest ticket that it has minted
   seen BIGINT NOT NULL DEFAULT 0, -- the clock when its row was last locked
+  due  BIGINT NOT NULL DEFAULT 0, -- nothing in the bucket expires before this time
   line VARBINARY(64) NOT NULL     -- the server that minted its last ticket
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
@@ -115,8 +119,10 @@ CREATE TABLE IF NOT EXISTS lockfast_operator (
   PRIMARY KEY (who, whose)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
-INSERT IGNORE INTO lockfast_bucket (b, line)
-SELECT x.d * 256 + y.d * 64 + z.d * 16 + u.d * 4 + v.d, {LINE}
+-- Into a bucket that was lost and is restored, the next operation looks.
+INSERT IGNORE INTO lockfast_bucket (b, line, due)
+SELECT x.d * 256 + y.d * 64 + z.d * 16 + u.d * 4 + v.d, {LINE},
+  {NEVER} * (NOT EXISTS (SELECT 1 FROM lockfast_claim)) * (NOT EXISTS (SELECT 1 FROM lockfast_tombstone))
 FROM (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) x
 JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) y
 JOIN (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) z
@@ -176,8 +182,9 @@ BEGIN
 END//
 
 -- Delete the expired claims and tombstones of a locked bucket, and grant the waiters that fit then. All expired
--- claims of a name go before the first waiter is granted, because that waiter may have expired too.
-CREATE PROCEDURE lockfast_sweep_v1(p_b SMALLINT UNSIGNED, p_now BIGINT, INOUT o_notes LONGBLOB)
+-- claims of a name go before the first waiter is granted, because that waiter may have expired too. Returns when the
+-- next one of what is left expires.
+CREATE PROCEDURE lockfast_sweep_v1(p_b SMALLINT UNSIGNED, p_now BIGINT, INOUT o_notes LONGBLOB, OUT o_due BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
   DECLARE v_name VARBINARY(512);
@@ -202,6 +209,9 @@ BEGIN
       p_b, v_name, v_claims, v_waiting, v_held, l_ticket, l_claims, l_waiting, l_held, o_notes);
   END LOOP;
   DELETE FROM lockfast_tombstone WHERE b = p_b AND until <= p_now;
+  SELECT LEAST(
+    IFNULL((SELECT MIN(c.expires) FROM lockfast_claim c WHERE c.b = p_b), {NEVER}),
+    IFNULL((SELECT MIN(t.until) FROM lockfast_tombstone t WHERE t.b = p_b), {NEVER})) INTO o_due;
 END//
 
 -- Return the standing of a claim as words: ticket, granted, time left, ahead, behind, floor. For a waiter,
@@ -325,7 +335,7 @@ BEGIN
   DECLARE v_b, v_locked, v_names, i INT;
   DECLARE v_size INT DEFAULT 110;
   DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 110;
-  DECLARE v_last, v_seen, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
+  DECLARE v_last, v_seen, v_due, v_now, v_ticket, t_place, t_held, h_ticket BIGINT;
   DECLARE t_claims, t_waiting INT;
   DECLARE v_line, v_was VARBINARY(64);
   DECLARE v_dead, v_found, v_told, v_distinct BOOLEAN;
@@ -351,11 +361,13 @@ BEGIN
     END WHILE;
     -- Claims on names without claims are appended together, because statements for each cost several times as much.
     -- For two or fewer, these statements would cost more.
-    SELECT COUNT(DISTINCT CRC32({NAME})) = v_count AND COUNT(DISTINCT {ID}) = v_count INTO v_distinct {LOCK}
+    SELECT COUNT(DISTINCT CRC32({NAME})) = v_count AND COUNT(DISTINCT {ID}) = v_count, MIN({TTL})
+    INTO v_distinct, v_ttl {LOCK}
     SET v_now = {NOW};
     SELECT GROUP_CONCAT(
       IF(v_distinct AND k.line = v_line AND v_now <= {LATE} AND c.id IS NULL
         AND NOT EXISTS (SELECT 1 FROM lockfast_claim o FORCE INDEX (queue) WHERE o.name = {NAME})
+        AND NOT EXISTS (SELECT 1 FROM lockfast_tombstone t WHERE t.b = k.b)
         AND GREATEST(k.last + 1, v_now + p_base) + v_count <= 9007199254740992 AND {QUIET},
         LPAD(GREATEST(k.last + 1, v_now + p_base) + r.n, 16, '0'), '000000000000000-')
       ORDER BY r.n SEPARATOR '') INTO v_tickets
@@ -364,7 +376,7 @@ BEGIN
   END IF;
   IF LENGTH(v_tickets) <=> v_count * 16 THEN
     UPDATE {EACH} STRAIGHT_JOIN lockfast_bucket k ON k.b = {BUCKET}
-    SET k.last = GREATEST(k.last + 1, v_now + p_base) + v_count - 1, k.seen = v_now
+    SET k.last = GREATEST(k.last + 1, v_now + p_base) + v_count - 1, k.seen = v_now, k.due = LEAST(k.due, v_now + v_ttl)
     WHERE SUBSTR(v_tickets, r.n * 16 + 16, 1) <> '-';
     INSERT INTO lockfast_claim
       (b, id, name, ticket, waits, kind, capacity, weight, ttl, wait_ttl, expires, place, claims, waiting, held,
@@ -382,7 +394,7 @@ BEGIN
     SET v_b = CRC32(v_name) % 1024;
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
-      SELECT k.last, k.seen, k.line INTO v_last, v_seen, v_was
+      SELECT k.last, k.seen, k.due, k.line INTO v_last, v_seen, v_due, v_was
       FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
       {CLOCK}
     END IF;
@@ -392,8 +404,9 @@ BEGIN
     IF v_was <> v_line THEN
       SET v_last = GREATEST(v_last + GREATEST(v_now - v_seen, 0), v_now + p_base) + 3600000000, v_was = v_line;
     END IF;
-    SET v_ticket = GREATEST(v_last + 1, v_now + p_base), v_last = v_ticket;
-    UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, line = v_line WHERE b = v_b;
+    SET v_ticket = GREATEST(v_last + 1, v_now + p_base), v_last = v_ticket,
+      v_due = LEAST(v_due, v_now + LEAST(v_ttl, v_wait_ttl));
+    UPDATE lockfast_bucket SET last = v_ticket, seen = v_now, due = v_due, line = v_line WHERE b = v_b;
     SET v_standing = NULL;
     one: BEGIN
       SELECT COUNT(*) INTO v_dead FROM lockfast_tombstone t
@@ -471,11 +484,11 @@ BEGIN
   DECLARE v_id, t_id BINARY(16);
   DECLARE v_b, v_locked, v_names INT;
   DECLARE v_line VARBINARY(64);
-  DECLARE v_seen, v_now, t_ticket, t_expires BIGINT;
+  DECLARE v_seen, v_due, v_now, t_ticket, t_expires BIGINT;
   DECLARE t_kind SMALLINT;
   DECLARE t_waits TINYINT;
   DECLARE t_claims INT;
-  DECLARE v_found, v_told BOOLEAN;
+  DECLARE v_told BOOLEAN;
   DECLARE v_client BINARY(11);
   DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer, v_standing LONGBLOB;
@@ -495,7 +508,7 @@ BEGIN
     {RENEWAL}
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
-      SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      SELECT k.seen, k.due INTO v_seen, v_due FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
       {CLOCK}
       {SEEN}
     END IF;
@@ -539,7 +552,7 @@ BEGIN
   DECLARE v_size INT DEFAULT 42;
   DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 42;
   DECLARE v_line VARBINARY(64);
-  DECLARE v_until, v_seen, v_now BIGINT;
+  DECLARE v_until, v_seen, v_due, v_now BIGINT;
   DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
   DECLARE d_held, l_ticket, l_held BIGINT;
   DECLARE t_id, w_id BINARY(16);
@@ -548,7 +561,7 @@ BEGIN
   DECLARE t_kind, w_kind SMALLINT;
   DECLARE t_waits TINYINT;
   DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
-  DECLARE v_found, v_told, v_distinct BOOLEAN;
+  DECLARE v_told, v_distinct BOOLEAN;
   DECLARE v_client BINARY(11);
   DECLARE v_connection BIGINT;
   DECLARE v_notes, v_answer LONGBLOB;
@@ -595,7 +608,7 @@ BEGIN
     SET v_b = CRC32(v_name) % 1024;
     IF NOT v_b <=> v_locked THEN
       SET v_none = FALSE, v_locked = v_b;
-      SELECT k.seen INTO v_seen FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      SELECT k.seen, k.due INTO v_seen, v_due FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
       {CLOCK}
       {SEEN}
     END IF;
@@ -611,6 +624,7 @@ BEGIN
       SET v_until = GREATEST(LEAST(v_until, v_now + 86400000000), v_now + 11000000);
       INSERT INTO lockfast_tombstone (b, id, owner, until) VALUES (v_b, v_id, v_owner, v_until)
       ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
+      UPDATE lockfast_bucket SET due = LEAST(due, v_until) WHERE b = v_b;
     END IF;
     IF v_none THEN
       SET v_answer = INSERT(v_answer, i, 1, 'f');

@@ -66,6 +66,12 @@ class Address:
     @staticmethod
     def of(target: Target) -> Address:
         """Return the address that a URL names. Raise `ValueError` if it cannot be one."""
+        scheme, plus, _ = target.scheme.partition("+")
+        if plus:
+            raise ValueError(
+                f"{target.scheme}:// names a driver, as URLs of SQLAlchemy do, and lockfast uses "
+                f"none: write {scheme}://"
+            )
         options = target.take(*OPTIONS)
         socket = options.get("unix_socket")
         if socket is not None and target.hosts:

@@ -16,6 +16,7 @@ session: without strict mode, they would cut a name that is too long."""
 # MariaDB's GRANT creates a user who does not exist, with no password. MySQL's does not, and reads
 # this as a comment, because it has no such mode.
 NO_NEW_USER = "SET SESSION lock_wait_timeout = 10 /*M! , sql_mode = 'NO_AUTO_CREATE_USER' */"
+NOBODY = frozenset([1133, 1410])  # on MariaDB and on MySQL
 SESSION = "@@SESSION.sql_mode, @@SESSION.lock_wait_timeout"
 
 
@@ -43,7 +44,8 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
             must exist, and cannot lower a mark.
 
     Raises:
-        Unguarded: Another installation has run for more than ten seconds.
+        Unguarded: Another installation has run for more than ten seconds, or the user does not
+            exist.
         pymysql.Error: The server has failed, or the user lacks a right.
 
     Example:
@@ -57,7 +59,15 @@ def install(connection: Any, *, user: str | None = None) -> None:  # noqa: ANN40
         if user is not None:
             name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
             cursor.execute(NO_NEW_USER)
-            cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
+            try:
+                cursor.execute("GRANT EXECUTE ON lockfast_guard.* TO %s@%s", (name, host))
+            except Exception as error:  # of the driver, or of Django
+                if error.args and error.args[0] in NOBODY:
+                    raise Unguarded(
+                        f"the guard is installed, but there is no user {name!r} for the host "
+                        f"{host!r}: CREATE USER first, or pass user='USER@HOST'"
+                    ) from error
+                raise
 
 
 class Settings:
