@@ -21,6 +21,7 @@ from tests.servers import Postgres, wait_until
 from tests.servers.process import free_port
 
 BUCKET = "UPDATE lockfast.bucket SET seen = seen WHERE b = lockfast.bucket_v1('x')"
+IDLE = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockfast' AND state = 'idle'"
 MINE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'"
 
 
@@ -90,6 +91,30 @@ def test_an_asyncio_call_that_comes_too_late_ends_at_the_server(server: Postgres
         blocker.execute(BUCKET)
         asyncio.run(play())
         wait_until(lambda: backends(server) == 0, "all are gone", 1.5)
+
+
+def test_a_claim_whose_task_is_cancelled_leaves_the_idle_connections(server: Postgres) -> None:
+    async def play() -> None:
+        async with aio.connect(server.url) as client:
+            async with client.lock("y"), client.lock("z"):
+                pass
+            first = asyncio.create_task(client.lock("x").acquire())
+            waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            await asyncio.to_thread(wait_until, lambda: bool(server.command(waits)), "it waits")
+            # Another connection, which is idle while the first claim is cancelled.
+            async with client.lock("y"):
+                pass
+            before = set(server.command(IDLE))
+            assert before
+            first.cancel()
+            with suppress(asyncio.CancelledError):
+                await first
+            open_ = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockfast'"
+            assert set(server.command(open_)) >= before  # the heart may use one of them
+
+    with psycopg.connect(server.url) as blocker:
+        blocker.execute(BUCKET)
+        asyncio.run(play())
 
 
 def test_a_wait_for_a_bucket_ends_at_the_server_by_itself(server: Postgres) -> None:

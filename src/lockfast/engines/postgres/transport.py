@@ -101,6 +101,14 @@ class Transport(ABC):
                 rows, events = link.receive()
                 if rows is not None:
                     return _read(link, rows, read)
+        except EngineError:
+            if not link.idle:
+                # The server may be down. Then the idle connections would only fail one by one. A
+                # caller that was cancelled says nothing about them.
+                idle, self._idle = self._idle, []
+                for each in idle:
+                    each.close()
+            raise
         finally:
             self._put_back(link)
 
@@ -117,10 +125,6 @@ class Transport(ABC):
             link.close()
             if link is self._ear:
                 self._ear = None
-            # The server may be down. Then the idle connections would only fail one by one.
-            idle, self._idle = self._idle, []
-            for each in idle:
-                each.close()
         elif link is not self._ear:
             self._idle.append(link)
 
