@@ -141,7 +141,10 @@ class AioTransport:
         """Send commands together and return their replies."""
         connection = await self._connect(address, deadline, heart=heart)
         futures = [connection.send(packet) for packet in packets]
-        return [await self._by(each, deadline - self._now(), address) for each in futures]
+        left = deadline - self._now()
+        if left <= NEAR:  # otherwise the connection's own check ends the wait
+            await self._by(futures[-1], left, address)
+        return [await each for each in futures]
 
     async def _by(self, future: asyncio.Future[Any], seconds: float, address: Address) -> Any:
         def late() -> None:

@@ -149,7 +149,8 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._out and self._transport is not None:
             out, self._out = self._out, []
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self.open:  # uvloop raises RuntimeError if anything is written after the end
+                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def data_received(self, data: bytes) -> None:
         """Pass replies to their receivers, in the order of the requests."""
