@@ -138,6 +138,16 @@ class Otel:
             "Acquisitions of this process that wait for a lock.",
         )
 
+    def trace(self) -> str:
+        """Return the current span as W3C's `traceparent`, if it is recorded."""
+        try:
+            span = trace.get_current_span().get_span_context()
+            if span.trace_flags.sampled:
+                return f"00-{span.trace_id:032x}-{span.span_id:016x}-01"
+        except Exception:
+            log.exception("telemetry failed; the locks are not affected")
+        return ""
+
     def granted(self, session: Watched, claim: Claim, began: float) -> Hold:
         """Record a successful acquisition, and return what records the end of its hold."""
         hold = Hold(self, session, claim)

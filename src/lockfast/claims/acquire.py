@@ -86,6 +86,7 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     reference = weakref.ref(bearer if block is None else block)
     while True:
         ask = Ask(session.new_id(), shape, queue, now + shape.wait_ttl, described)
+        ask.trace = observer.trace()
         claim = Claim(ask, owner, reference)
         claim.holding = holding
         try:

@@ -200,6 +200,7 @@ class Together(Generic[B]):
         for bearer, shape in zip(self._bearers, self._shapes, strict=True):
             late = now + shape.wait_ttl
             ask = Ask(session.new_id(), shape, False, late, described)  # noqa: FBT003  # no queue
+            ask.trace = observer.trace()
             bearer.claim = Claim(ask, owner, reference)
 
     def _answered(self, claim: Claim, sent: float, standing: Standing | Exception | None) -> None:

@@ -24,6 +24,10 @@ class Watched(Protocol):
 class Watcher(Protocol):
     """Receives the events. Its methods must be quick, and must never raise."""
 
+    def trace(self) -> str:
+        """Return the current span as W3C's `traceparent`, or an empty text if there is none."""
+        ...
+
     def granted(self, session: Watched, claim: Claim, began: float) -> Record:
         """Record a successful acquisition, and return the record whose `ended` is called later."""
         ...
@@ -36,3 +40,8 @@ class Watcher(Protocol):
 
 
 watcher: Watcher | None = None
+
+
+def trace() -> str:
+    """Return the current span as W3C's `traceparent`, or an empty text."""
+    return "" if watcher is None else watcher.trace()

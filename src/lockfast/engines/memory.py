@@ -117,6 +117,8 @@ class Memory:
 class MemoryEngine:
     """The engine of one client, on a `Memory` that several clients may share."""
 
+    bound = True
+
     def __init__(self, memory: Memory, bell: Bell) -> None:
         """Start with `EVERYONE` as the first push, as the port demands."""
         self._memory = memory

@@ -19,7 +19,7 @@ machine than the engine that it uses.
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Batched, Engine, Named, Renewer, Replaceable
+from lockfast.port.engine import Batched, Bound, Engine, Named, Renewer, Replaceable
 from lockfast.port.limits import (
     CLIENT,
     CLOSING,
@@ -55,6 +55,7 @@ __all__ = [
     "Ask",
     "Batched",
     "Blocker",
+    "Bound",
     "Engine",
     "Entry",
     "Kind",

@@ -27,6 +27,7 @@ class Ask:
         "queue",
         "shape",
         "ticket",
+        "trace",
     )
 
     def __init__(
@@ -72,6 +73,9 @@ class Ask:
         self.packed: object = None
         """The claim in the engine's own encoding. An engine may keep it here, to encode it once. It
         keeps nothing here that it could not make again from the other fields."""
+        self.trace = ""
+        """The span in which the client acquires, as W3C's `traceparent`, if it traces. Only the
+        engine for the service sends it."""
         self.late = ServerTime(0)
         """The latest `not_after` that any copy was sent with, by the server's clock. A tombstone
         must outlive it, and the offset to that clock may have changed since the copy was sent."""

@@ -65,6 +65,17 @@ class Named(Protocol):
     """The first CLIENT digits of all ids of this engine's client."""
 
 
+class Bound(Protocol):
+    """An engine whose claims end with the process that made them, for example because they belong
+    to its session. Then a client of the service cannot take them to another replica.
+
+    `bound` is optional. Without it, every process that reaches the server can renew a claim.
+    """
+
+    bound: bool
+    """Whether that is so."""
+
+
 class Engine(Protocol):
     """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
 

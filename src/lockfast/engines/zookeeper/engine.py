@@ -36,6 +36,8 @@ IO = 5.0  # seconds after which an unanswered read is given up
 class ZooKeeperEngine:
     """The engine of one client on a ZooKeeper ensemble."""
 
+    bound = True  # its claims are ephemeral nodes
+
     def __init__(self, address: Address, transport: Transport, bell: Bell, base: int) -> None:
         """Connect to nothing yet. `base` is added to every new ticket."""
         self._address = address
