@@ -11,17 +11,16 @@ from tests.servers.service import Service
 class ServiceBench(UrlBench):
     """A replica of the service in front of the engine of another bench, with the same clock."""
 
-    def __init__(self, inner: UrlBench, *, moves: bool = True) -> None:
+    def __init__(self, inner: UrlBench) -> None:
         super().__init__("")
         self.inner = inner
         self.unit, self.least, self.lag = inner.unit, inner.least, inner.lag
-        self._moves = moves
         self._behind = ""
 
     def __enter__(self) -> Self:
         # Some tests renew a hundred claims one after the other.
         make = lambda runtime: lambda: self.inner.open(runtime)  # noqa: E731
-        self.service = Service(make, self.now, moves=self._moves, window=0.01)
+        self.service = Service(make, self.now, window=0.01)
         self.service.__enter__()
         self._behind, self.url = self.inner.url, self.service.url
         return self

@@ -87,5 +87,7 @@ VERSIONS = {
             without=("signal-storm",),
         ),
         Version("further-field"),
+        # The first version of the lock service.
+        Version("41e525b", commit="41e525b528d2f8d2febe6c9e1dd8b8119ebacd64"),
     )
 }

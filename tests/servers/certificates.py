@@ -36,7 +36,7 @@ class Certificates:
         self._folder = folder
         self.issue()
 
-    def issue(self) -> None:
+    def issue(self, *, days: int = 30) -> None:
         """Make them, or others in the same places: with a new CA, and new keys."""
         folder = self._folder
         ca_key, config, request = folder / "ca.key", folder / "openssl.cnf", folder / "server.csr"
@@ -53,7 +53,7 @@ class Certificates:
             *("-keyout", str(self.key_path), "-out", str(request)),
         )
         run(
-            *(openssl, "x509", "-req", "-in", str(request), "-days", "30"),
+            *(openssl, "x509", "-req", "-in", str(request), "-days", str(days)),
             *("-CA", str(self.ca_path), "-CAkey", str(ca_key), "-CAcreateserial"),
             *("-extfile", str(config), "-extensions", "server"),
             *("-out", str(self.certificate_path)),

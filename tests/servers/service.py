@@ -11,6 +11,7 @@ from typing import Self
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import Clock, now
+from lockfast.service.config import Config
 from lockfast.service.heart import WINDOW
 from lockfast.service.replica import Replica
 from lockfast.service.server import Server
@@ -26,13 +27,11 @@ class Service:
         make: Callable[[Aio], Callable[[], Engine]],
         clock: Clock = now,
         *,
-        moves: bool = True,
         window: float = WINDOW,
     ) -> None:
         """Start nothing yet. `make`: returns what makes the engine for a runtime."""
         self._make = make
         self._clock = clock
-        self._moves = moves
         self._window = window
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -69,8 +68,8 @@ class Service:
     async def _serve(self) -> None:
         runtime = Aio(self._clock)
         make = self._make(runtime)
-        replica = Replica(make, runtime, moves=self._moves, window=self._window)
-        self._server = server = Server(replica, "127.0.0.1", 0)
+        replica = Replica(make, runtime, window=self._window)
+        self._server = server = Server(replica, Config(port=0))
         watch = asyncio.create_task(self._watch(server))
         await server.serve()
         watch.cancel()

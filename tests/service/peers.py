@@ -41,6 +41,8 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 class Held(Shaky):
     """A memory engine that notes its calls. A test can hold the calls up, and hide the clock."""
 
+    bound = False  # as if the memory were on a server
+
     def __init__(self, memory: Memory | None = None) -> None:
         super().__init__()
         self.memory = memory or Memory()
@@ -59,6 +61,7 @@ class Held(Shaky):
 
     def made(self) -> Held:
         """Make the engine, in the running loop."""
+        self.loop = asyncio.get_running_loop()
         return self.to(MemoryEngine(self.memory, Aio().bell()))
 
     def let_go(self) -> None:

@@ -52,6 +52,15 @@ async def test_a_greeting_tells_the_name_of_the_client_and_the_time(
 
 
 @on_a_replica
+async def test_a_greeting_tells_whether_claims_can_go_to_another_replica(
+    replica: Replica, held: Held
+) -> None:
+    assert Peer(replica).greet().moves
+    held.bound = True
+    assert not Peer(replica).greet().moves
+
+
+@on_a_replica
 async def test_the_first_message_must_be_hello(replica: Replica, held: Held) -> None:
     peer = Peer(replica)
     peer.send(Claim(1, 1.0, [peer.new("a")]))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,12 +18,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import lockfast.service
 from lockfast.engines.memory import Memory
 from lockfast.engines.remote import messages
+from lockfast.engines.remote.frames import TEXT, Masker
 from lockfast.engines.remote.identity import client_of, new_secret
 from lockfast.engines.remote.messages import (
     Asked,
@@ -39,14 +43,18 @@ from lockfast.engines.remote.messages import (
     Woken,
 )
 from lockfast.runtime.aio import Aio
-from lockfast.service import websocket
+from lockfast.service import websocket, wire
 from lockfast.service.access import allowed
 from lockfast.service.app import App
+from lockfast.service.config import Config
+from lockfast.service.handshake import Arrival
 from lockfast.service.replica import Replica
 from lockfast.service.server import Server
+from lockfast.service.upgrade import Upgrade
 from tests.service.peers import Held
 
 SOON = 5.0
+LONG = bytes(60_000)  # a payload
 
 
 class Running:
@@ -55,7 +63,7 @@ class Running:
     def __init__(self) -> None:
         self.held = Held(Memory())
         self.replica = Replica(self.held.made, Aio())
-        self.server = Server(self.replica, "127.0.0.1", 0)
+        self.server = Server(self.replica, Config(port=0))
         self.thread = threading.Thread(target=self.server.run)
 
     def begin(self) -> None:
@@ -86,8 +94,16 @@ class Running:
         return status
 
 
-@pytest.fixture
-def running() -> Iterator[Running]:
+def foreign(arrival: Arrival, **more: Any) -> WebSocketsSansIOProtocol:  # noqa: ANN401
+    """Return the WebSocket of a server that does not hand over connections."""
+    arrival.done()
+    return WebSocketsSansIOProtocol(**more)
+
+
+@pytest.fixture(params=[Upgrade, foreign], ids=["own", "asgi"])
+def running(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A server that carries the frames itself, and one as it is in another application."""
+    monkeypatch.setattr("lockfast.service.upgrade.Upgrade", request.param)
     found = Running()
     found.begin()
     yield found
@@ -246,7 +262,6 @@ def test_health(running: Running) -> None:
     assert running.get("/livez") == 200
     assert running.get("/livez", Origin="http://localhost") == 403
     assert running.get("/livez", "POST") == 405
-    assert running.get("/metrics") == 404
     assert running.get("/readyz") == 200
     running.held.cut = True
     assert running.get("/readyz") == 200  # it was asked just now
@@ -271,7 +286,7 @@ def test_a_client_that_asks_for_too_much_is_read_later(running: Running) -> None
             stranger = Peer(other)
             say(other, Claim(1, 1.0, [stranger.ask("a")]))
             assert isinstance(read(other), Said)
-        running.server.servers[0].get_loop().call_soon_threadsafe(running.held.let_go)
+        running.held.loop.call_soon_threadsafe(running.held.let_go)
         replies = [read(socket) for _ in range(1, 1000)]
         assert {reply.n for reply in replies if isinstance(reply, Page)} == set(range(1, 1000))
         del peer
@@ -337,10 +352,10 @@ def test_a_client_that_vanishes_leaves_nothing_behind(running: Running) -> None:
     assert peer.client not in running.held.memory.listeners
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])  # noqa: S104
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "no.such.host.invalid", ""])  # noqa: S104
 def test_other_addresses_are_not_served(host: str) -> None:
-    with pytest.raises(ValueError, match="TLS and API keys"):
-        Server(Replica.of("memory://"), host, 0)
+    with pytest.raises(ValueError, match=r"needs TLS .*and API keys|is empty|no address of this"):
+        Server(Replica.of("memory://"), Config(host=host, port=0))
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +366,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             with pytest.raises(ImportError, match=rf"{package}.*lockfast\[service\]"):
-                lockfast.service.serve("memory://", "127.0.0.1", 0)
+                lockfast.service.serve(Config(url="memory://", port=0))
 
 
 def test_the_package_imports_no_server() -> None:
@@ -364,7 +379,7 @@ def test_the_package_imports_no_server() -> None:
 def test_a_signal_ends_the_process_in_order(number: signal.Signals) -> None:
     code = (
         "import logging, lockfast.service.server as s\n"
-        "server = s.Server(s.Replica.of('memory://'), '127.0.0.1', 0)\n"
+        "server = s.Server(s.Replica.of('memory://'), s.Config(port=0))\n"
         "start = server.startup\n"
         "async def told(sockets=None):\n"
         "    await start(sockets)\n"
@@ -385,7 +400,7 @@ def test_a_signal_ends_the_process_in_order(number: signal.Signals) -> None:
 
 
 def test_uvicorns_messages_go_to_our_log(caplog: pytest.LogCaptureFixture) -> None:
-    Server(Replica.of("memory://"), "127.0.0.1", 0)
+    Server(Replica.of("memory://"), Config(port=0))._sockets[0].close()
     with caplog.at_level(logging.WARNING, "lockfast"):
         logging.getLogger("uvicorn.error").warning("a message")
         logging.getLogger("uvicorn.error").info("a connection")
@@ -493,13 +508,115 @@ def test_a_lifespan_closes_the_replica() -> None:
     assert asyncio.run(scene()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
+def test_a_client_that_closes_and_has_not_read_everything_does_not_stop_the_end(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvicorn raised InvalidState then, and the connections of others were not closed."""
+    monkeypatch.setattr("lockfast.service.server.DRAINING", 0.2)
+    with running.client() as other, raw(running.port) as deaf:
+        peer = Peer(other)
+        asks = [
+            Asked(f"{peer.client}{n:010x}", f"x{n}", 30.0, not_after=peer.now + 10.0, payload=LONG)
+            for n in range(8)
+        ]
+        say(other, *(Claim(n, 5.0, [ask]) for n, ask in enumerate(asks, 1)))
+        for _ in asks:
+            assert isinstance(read(other), Said)
+        greeting = messages.encode(Hello(messages.VERSION, new_secret(), 1))
+        deaf.sendall(frame(0x1, greeting))
+        until = time.monotonic() + 2 * SOON
+        while not unsent(running):  # the system's buffers are full
+            assert time.monotonic() < until
+            deaf.sendall(frame(0x1, messages.encode(Inspect(1, "x", exact=False))))
+            time.sleep(0.02)
+        deaf.sendall(frame(0x8, b"\x03\xe8"))
+        while not any(each.is_closing() for each in transports(running)):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        running.server.should_exit = True
+        assert read(other) == Goaway()
+        with pytest.raises(ConnectionClosed) as closed:
+            other.recv(SOON)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+        running.thread.join(SOON)
+        assert not running.thread.is_alive()
+
+
+def transports(running: Running) -> list[asyncio.Transport]:
+    found = list(running.server.server_state.connections)
+    return [each._transport for each in found if isinstance(each, wire.Wire)]
+
+
+def unsent(running: Running) -> int:
+    """Return how many bytes of replies the system has not taken."""
+    return max(each.get_write_buffer_size() for each in transports(running))
+
+
+def raw(port: int) -> socket.socket:
+    """Connect, and shake hands."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=SOON)
+    key = base64.b64encode(os.urandom(16)).decode()
+    sock.sendall(
+        "GET /v1/connect HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Key: {key}\r\n\r\n".encode()
+    )
+    assert sock.recv(4096).startswith(b"HTTP/1.1 101")
+    return sock
+
+
+def frame(opcode: int, data: bytes) -> bytes:
+    """Return a frame of a client, with a mask of zeros."""
+    length = len(data)
+    size = bytes([0x80 | length]) if length < 126 else bytes([0xFE]) + length.to_bytes(2, "big")
+    return bytes([0x80 | opcode]) + size + bytes(4) + data
+
+
 def test_a_connection_without_a_greeting_ends(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "GREETING", 0.1)
+    for module in (wire, websocket):
+        monkeypatch.setattr(module, "GREETING", 0.1)
     with running.client() as socket:
         failed = read(socket)
         assert isinstance(failed, Failed)
         assert "greeting" in failed.fault.why
         with pytest.raises(ConnectionClosed):
             socket.recv(SOON)
+
+
+def test_a_client_may_send_before_the_handshake_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then uvicorn has read the message, and carries all others too."""
+    found = Running()
+    served = App(found.replica)
+
+    async def late(scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401
+        await asyncio.to_thread(early.wait, SOON)
+        await asyncio.sleep(0.1)
+        await served(scope, receive, send)
+
+    early = threading.Event()
+    monkeypatch.setattr(found.server.config, "app", late)
+    found.begin()
+    try:
+        with socket.create_connection(("127.0.0.1", found.port), timeout=SOON) as sock:
+            frame = Masker().frame
+            sock.sendall(
+                b"GET /v1/connect HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                b"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                b"Sec-WebSocket-Version: 13\r\n\r\n"
+            )
+            time.sleep(0.2)  # so that it does not come with the handshake: uvicorn drops that
+            hello = messages.encode(Hello(messages.VERSION, new_secret(), 1, hear=True))
+            sock.sendall(frame(TEXT, hello))
+            early.set()
+            seen = b""
+            while b"welcome" not in seen:
+                part = sock.recv(1024)
+                assert part
+                seen += part
+    finally:
+        found.end()

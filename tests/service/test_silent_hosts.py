@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
 from lockfast.engines.memory import Memory
 from lockfast.engines.remote import messages
+from lockfast.engines.remote.aio import AioLine, AioTransport
 from lockfast.engines.remote.identity import Identity
 from lockfast.engines.remote.threads import ThreadTransport
 from lockfast.engines.remote.url import address_of
 from lockfast.errors import EngineUnavailable
+from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
@@ -84,3 +88,49 @@ def test_a_replica_that_is_slow_once_is_not_left() -> None:
             ask(transport, 2.0)
             assert transport.line is line
             drive(transport.close())
+
+
+def test_a_replica_that_greets_slowly_is_given_more_time_after_each_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A whole fleet that connects at once makes it slow. Attempts of the same short time would all
+    fail, again and again.
+    """
+    monkeypatch.setattr("lockfast.engines.remote.transport.IO", 0.5)
+    with Service(lambda _: Held().made) as service:
+        host, port = service.url.removeprefix("lockfast://").split(":")
+        with Proxy(host, int(port)) as proxy:
+            proxy.delay(0.4)  # the handshake and the greeting are a request each
+            transport = transport_to(proxy.address)
+            until = now() + 15.0
+            while transport.line is None and now() < until:
+                with suppress(EngineUnavailable):
+                    ask(transport, 5.0)
+            assert transport.line is not None
+            assert transport.line.welcome is not None
+            drive(transport.close())
+
+
+def test_a_greeting_that_a_busy_event_loop_reads_too_late_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The attempt's time is over in the same turn of the loop in which it reads the greeting."""
+    greet = AioLine._greet
+
+    def greet_and_block(self: AioLine) -> None:
+        greet(self)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, time.sleep, 1.0)  # after the greeting was written
+
+    monkeypatch.setattr(AioLine, "_greet", greet_and_block)
+
+    async def connect(url: str) -> bool:
+        address = address_of(parse(url))
+        transport = AioTransport(address, Identity(), Aio())
+        line = await transport._dial(address.places[0], now() + 0.9)
+        line.shut()
+        await asyncio.sleep(0.1)
+        return line.welcome is not None
+
+    with Service(lambda _: Held().made) as service:
+        assert asyncio.run(connect(service.url))

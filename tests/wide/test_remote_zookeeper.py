@@ -24,7 +24,7 @@ from tests.servers import ZooKeeperEnsemble
 def bench() -> Iterator[ServiceBench]:
     with (
         ZooKeeperEnsemble() as ensemble,
-        ServiceBench(ZooKeeperBench(ensemble), moves=False) as bench,
+        ServiceBench(ZooKeeperBench(ensemble)) as bench,
     ):
         yield bench
 

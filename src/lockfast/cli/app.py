@@ -17,6 +17,7 @@ from lockfast.cli.commands import (
     elect,
     install,
     ls,
+    new_key,
     run,
     serve,
     watch,
@@ -49,6 +50,7 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "doctor": doctor.doctor,
     "install": install.install,
     "serve": serve.serve,
+    "new-key": new_key.make,
     "demo": demo.demo,
 }
 

@@ -6,25 +6,26 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from lockfast.service.config import Config
 
-def serve(url: str | None, host: str, port: int) -> None:
-    """Run a replica in front of the engine with this URL, until SIGTERM or SIGINT.
+
+def serve(config: Config) -> None:
+    """Run a replica until SIGTERM or SIGINT.
 
     Args:
-        url: The URL of the engine. None: LOCKFAST_URL or LOCKFAST_URL_FILE gives it.
-        host: The address to listen on. It must be a loopback address.
-        port: The port to listen on.
+        config: The URL of the engine, the address to listen on, and the files for TLS and keys.
 
     Raises:
         ImportError: The extra `service` is not installed.
-        ValueError: The URL is not one of an engine, or other machines could connect to the host.
+        ValueError: The URL is not one of an engine, a file cannot be used, or other machines could
+            connect without TLS or an API key.
 
     Example:
         ::
 
-            serve("redis://localhost:6379/0", "127.0.0.1", 7070)
+            serve(Config(url="redis://localhost:6379/0", port=7070))
     """
-    load().serve(url, host, port)
+    load().serve(config)
 
 
 def load() -> ModuleType:

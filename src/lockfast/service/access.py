@@ -1,9 +1,10 @@
-"""Refuses requests that a browser sends for a web page, by their headers.
+"""Decides by the headers of a request whether it may connect.
 
-While only loopback addresses are served, the danger is a browser on this machine that shows a page
-of an attacker. It sends `Origin`, with every WebSocket. It may leave `Origin` out of other requests
-if the attacker has given the page's domain the address 127.0.0.1 (DNS rebinding). Then `Host` is
-that domain.
+A browser that shows a page of an attacker sends `Origin` with every WebSocket. It may leave
+`Origin` out of other requests if the attacker has given the page's domain the address 127.0.0.1
+(DNS rebinding). Then `Host` is that domain. A page does not have an API key, so `Host` is compared
+only if none is needed. It may then be any name under which a proxy or another machine knows this
+one.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from ipaddress import ip_address
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-def allowed(headers: Headers) -> bool:
-    """Return whether a request does not come from a page in a browser."""
-    hosts = []
-    for name, value in headers:
-        key = name.lower()
-        if key == b"origin":
-            return False
-        if key == b"host":
-            hosts.append(value.decode("latin-1"))
-    return len(hosts) == 1 and is_loopback(_without_port(hosts[0]))
+def allowed(headers: Headers, *, keyed: bool = False) -> bool:
+    """Return whether a request does not come from a page in a browser. `keyed`: whether clients
+    need an API key, which `values` returns.
+    """
+    found = [(name.lower(), value) for name, value in headers]
+    if values(found, b"origin"):
+        return False
+    hosts = values(found, b"host")
+    return len(hosts) == 1 and (keyed or is_loopback(_without_port(hosts[0].decode("latin-1"))))
+
+
+def values(headers: Headers, wanted: bytes) -> list[bytes]:
+    """Return the values of all headers of a name."""
+    return [value for name, value in headers if name.lower() == wanted]
 
 
 def is_loopback(host: str) -> bool:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from lockfast.engines.remote.messages import Asked, Fault, Gone, Reply, Said, Stood
+from lockfast.engines.remote.messages import (
+    Break,
+    Claim,
+    Fault,
+    Gone,
+    Renew,
+    Reply,
+    Resign,
+    Said,
+    Stood,
+)
 from lockfast.port import Standing
 from lockfast.service.entry import Answer
+from lockfast.service.figures import Figures, outcome
 from lockfast.service.replies import fault, stood
 
 Time = Callable[[str], float | None]
@@ -25,12 +36,27 @@ class Client(Protocol):
 class Standings:
     """Collects the answers to a `claim` or `renew`."""
 
-    __slots__ = ("_asks", "_client", "_faults", "_left", "_n", "_results", "_time")
+    __slots__ = (
+        "_asks",
+        "_client",
+        "_faults",
+        "_figures",
+        "_kind",
+        "_left",
+        "_n",
+        "_results",
+        "_time",
+    )
 
-    def __init__(self, client: Client, n: int, asks: Sequence[Asked], time: Time) -> None:
+    def __init__(
+        self, client: Client, request: Claim | Renew, time: Time, figures: Figures, kind: str
+    ) -> None:
         """Wait for an answer to each claim. `time`: the engine's time, by name."""
         self._client = client
-        self._n = n
+        self._figures = figures
+        self._kind = kind
+        asks = request.asks
+        self._n = request.n
         self._asks = asks
         self._time = time
         self._left = len(asks)
@@ -47,8 +73,10 @@ class Standings:
             self._results[at] = stood(answer)
         elif isinstance(answer, Exception):
             self._faults.append(fault(answer, at))
+        self._figures.claims.counts[self._kind, outcome(answer)] += 1
         self._left -= 1
         if not self._left:
+            self._figures.answered(self._kind, self._faults)
             self._client.answer(Said(self._n, self._results, self._now(), self._faults))
 
     def _now(self) -> float | None:
@@ -65,14 +93,18 @@ class Standings:
 class Removals:
     """Collects the answers to a `resign` or `break`."""
 
-    __slots__ = ("_client", "_faults", "_left", "_n", "_results")
+    __slots__ = ("_client", "_faults", "_figures", "_kind", "_left", "_n", "_results")
 
-    def __init__(self, client: Client, n: int, count: int) -> None:
-        """Wait for `count` answers."""
+    def __init__(
+        self, client: Client, request: Resign | Break, figures: Figures, kind: str
+    ) -> None:
+        """Wait for an answer to each claim."""
         self._client = client
-        self._n = n
-        self._left = count
-        self._results = [False] * count
+        self._figures = figures
+        self._kind = kind
+        self._n = request.n
+        self._left = len(request.asks)
+        self._results = [False] * self._left
         self._faults: list[Fault] = []
 
     def unwanted(self) -> bool:
@@ -85,6 +117,8 @@ class Removals:
             self._faults.append(fault(answer, at))
         else:
             self._results[at] = answer is True
+        self._figures.claims.counts[self._kind, outcome(answer)] += 1
         self._left -= 1
         if not self._left:
+            self._figures.answered(self._kind, self._faults)
             self._client.answer(Gone(self._n, self._results, self._faults))

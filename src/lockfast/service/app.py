@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
-from lockfast.service.access import allowed
+from lockfast.service.access import allowed, values
+from lockfast.service.keys import Keys
+from lockfast.service.metrics_page import TYPE, page
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
 CONNECT = "/v1/connect"
+DIRECT = "lockfast.direct"
+"""The extension with which our own server carries the frames itself: see `wire`."""
 Fields = list[tuple[bytes, bytes]]
-LIVE, READY = "/livez", "/readyz"
-OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = 200, 403, 404, 405, 503
+LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = 200, 401, 403, 404, 405, 503
+DENIED = 1008  # the code of WebSocket's close frame
+NONE = Keys()
 
 
 class App:
     """An ASGI application around a replica."""
 
-    def __init__(self, replica: Replica) -> None:
-        """Serve this replica. It is opened by the first connection."""
+    def __init__(self, replica: Replica, keys: Keys = NONE) -> None:
+        """Serve this replica. It is opened by the first connection. `keys`: with which clients may
+        connect. None: without a key, from this machine.
+        """
         self.replica = replica
+        self.page = partial(page, replica.figures)
+        """Returns what `/metrics` shows."""
+        self._keys = keys
+
+    def admit(self, keys: Keys) -> int:
+        """Admit clients with these keys only, from now on. End the connections of all others, and
+        return how many these were.
+        """
+        self._keys = keys
+        strangers = [each for each in self.replica.connections if keys and each.key not in keys]
+        for each in strangers:
+            each.end(DENIED, "the API key is not valid any more")
+        return len(strangers)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one WebSocket or HTTP request, or the server's lifespan."""
@@ -36,32 +58,51 @@ class App:
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        if not allowed(scope["headers"]):
-            await _refuse(scope, send, FORBIDDEN)
+        keys, headers = self._keys, scope["headers"]
+        key = keys.find(values(headers, b"authorization")) if keys else None
+        if not allowed(headers, keyed=bool(keys)):
+            await self._refuse(scope, send, FORBIDDEN)
+        elif keys and key is None:
+            await self._refuse(scope, send, UNAUTHORIZED)
         elif _path(scope) != CONNECT:
-            await _refuse(scope, send, NOT_FOUND)
+            await self._refuse(scope, send, NOT_FOUND)
         elif self.replica.draining:
-            await _refuse(scope, send, UNAVAILABLE)
+            await self._refuse(scope, send, UNAVAILABLE)
         else:
-            await WebSocket(self.replica, receive, send).run()
+            await send({"type": "websocket.accept"})
+            direct = (scope.get("extensions") or {}).get(DIRECT)
+            if direct is None:
+                await WebSocket(self.replica, receive, send, key).run()
+            else:
+                direct(self.replica, key)
+
+    async def _refuse(self, scope: Message, send: Send, status: int) -> None:
+        self.replica.figures.refused.counts[str(status),] += 1
+        await _refuse(scope, send, status)
 
     async def _http(self, scope: Message, send: Send) -> None:
         status = await self._status(scope)
-        body = b"ok\n" if status == OK else b""
+        kind, body = b"text/plain", b""
+        if status == OK and _path(scope) == METRICS:
+            kind, body = TYPE, self.page().encode()
+        elif status == OK:
+            body = b"ok\n"
         length = b"content-length", b"%d" % len(body)
-        await _respond(
-            send, "http.response", status, [(b"content-type", b"text/plain"), length], body
-        )
+        # Without `close`, a client could begin a second request and never end it.
+        fields = [(b"content-type", kind), length, (b"connection", b"close")]
+        await _respond(send, "http.response", status, fields, body)
 
     async def _status(self, scope: Message) -> int:
-        path = _path(scope)
-        if not allowed(scope["headers"]):
+        path, keys, headers = _path(scope), self._keys, scope["headers"]
+        if not allowed(headers, keyed=bool(keys)):
             return FORBIDDEN
-        if path not in {LIVE, READY}:
+        if path == METRICS and keys and keys.find(values(headers, b"authorization")) is None:
+            return UNAUTHORIZED
+        if path not in {LIVE, METRICS, READY}:
             return NOT_FOUND
         if scope["method"] not in {"GET", "HEAD"}:
             return NOT_ALLOWED
-        return OK if path == LIVE or await self.replica.ready() else UNAVAILABLE
+        return OK if path != READY or await self.replica.ready() else UNAVAILABLE
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Close the replica at the server's end. A mounted application never gets here."""

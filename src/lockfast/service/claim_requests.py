@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from lockfast.engines.remote.messages import Asked, Break, Claim, Renew, Resign
 from lockfast.errors import EngineRefused
@@ -13,9 +14,11 @@ from lockfast.service.answers import Client, Removals, Standings
 from lockfast.service.collector import SIZE, Collector
 from lockfast.service.engine_time import EngineTime
 from lockfast.service.entry import Answers, Entry
+from lockfast.service.figures import Figures
 from lockfast.service.heart import Heart
 from lockfast.service.requests import ask_of, deadline_of
 from lockfast.service.tasks import Tasks
+from lockfast.service.tracing import Traced
 
 LONGEST_TOMB = 3600.0
 """Seconds for which a client can make the engine store a tombstone. An honest one needs a few. But
@@ -27,36 +30,43 @@ Then = Callable[[Entry, float], None]
 class ClaimRequests:
     """Passes requests about claims on to the engine."""
 
-    def __init__(self, engine: Engine, heart: Heart, tasks: Tasks, clock: Clock) -> None:
+    def __init__(
+        self, engine: Engine, heart: Heart, tasks: Tasks, clock: Clock, figures: Figures
+    ) -> None:
         """Begin without requests."""
         self._engine = engine
         self._heart = heart
+        self._figures = figures
         self._time = EngineTime(engine, tasks)
         self._now = clock
         size = min(getattr(engine, "batch", SIZE), SIZE)
         self._claims = Collector(self._claim_all, _name, tasks, clock, size)
         # A copy of one claim that is in doubt says nothing about another one, so apart.
         self._resignations = {
-            doubt: Collector(partial(engine.resign, doubt=doubt), _id, tasks, clock, size)
+            doubt: Collector(partial(self._resign, doubt=doubt), _id, tasks, clock, size)
             for doubt in (False, True)
         }
 
     def claim(self, client: Client, epoch: int, request: Claim) -> None:
         """Make claims."""
-        answers = Standings(client, request.n, request.asks, self._engine.time)
+        answers: Answers = Standings(client, request, self._engine.time, self._figures, "claim")
+        if self._figures.spans is not None:
+            answers = Traced(answers, request.asks, "claim", self._figures.spans)
         for entry in self._entries(request.asks, epoch, request.within, answers):
             self._timed(entry, self._claim)
 
     def renew(self, client: Client, epoch: int, request: Renew) -> None:
         """Renew claims."""
-        answers = Standings(client, request.n, request.asks, self._engine.time)
+        answers = Standings(client, request, self._engine.time, self._figures, "renew")
         for entry in self._entries(request.asks, epoch, request.within, answers):
             entry.urgent = request.urgent
             self._heart.renew(entry)
 
     def resign(self, client: Client, epoch: int, request: Resign) -> None:
         """Remove claims."""
-        answers = Removals(client, request.n, len(request.asks))
+        answers: Answers = Removals(client, request, self._figures, "resign")
+        if self._figures.spans is not None:
+            answers = Traced(answers, request.asks, "resign", self._figures.spans)
         for entry in self._entries(request.asks, epoch, request.within, answers):
             if request.doubt:
                 self._timed(entry, self._bury)
@@ -65,7 +75,7 @@ class ClaimRequests:
 
     def break_(self, client: Client, epoch: int, request: Break) -> None:
         """Remove claims of other clients. Nobody here knows until when copies of them may come."""
-        answers = Removals(client, request.n, len(request.asks))
+        answers = Removals(client, request, self._figures, "break")
         for entry in self._entries(request.asks, epoch, request.within, answers):
             entry.ask.fixed = None
             self._timed(entry, self._bury)
@@ -124,8 +134,16 @@ class ClaimRequests:
         self, asks: Sequence[Ask], deadline: float
     ) -> Sequence[Standing | Exception | None]:
         if len(asks) == 1:
-            return [await self._engine.claim(asks[0], deadline)]
-        return await self._engine.claim_all(asks, deadline)
+            claim = self._engine.claim(asks[0], deadline)
+            return [await self._figures.measured("claim", 1, claim)]
+        claims = self._engine.claim_all(asks, deadline)
+        return await self._figures.measured("claim", len(asks), claims)
+
+    def _resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> Coroutine[Any, Any, list[bool | Exception]]:
+        resignation = self._engine.resign(asks, deadline, doubt=doubt)
+        return self._figures.measured("resign", len(asks), resignation)
 
 
 def _name(ask: Ask) -> str:

@@ -26,6 +26,7 @@ from lockfast.engines.remote.messages import (
 )
 from lockfast.errors import EngineRefused
 from lockfast.service.claim_requests import ClaimRequests
+from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.other_requests import OtherRequests
 from lockfast.service.outbox import MANY, Outbox
@@ -40,13 +41,17 @@ REASON = 120  # characters of a close frame's reason: at most 123 bytes
 class Services(Protocol):
     """The parts of a replica that connections use."""
 
+    figures: Figures
     claims: ClaimRequests
     others: OtherRequests
     hearing: Hearing
-    moves: bool
 
     def time(self) -> float | None:
         """Return the engine's time, if the replica knows it and there is one clock."""
+        ...
+
+    def moves(self) -> bool:
+        """Return whether clients can take their claims to another replica."""
         ...
 
     def left(self, connection: Connection) -> None:
@@ -56,9 +61,13 @@ class Services(Protocol):
 class Connection:
     """One connection of a client. Nothing that the client sends raises an exception here."""
 
-    def __init__(self, services: Services, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, services: Services, ready: Callable[[], None], key: bytes | None = None
+    ) -> None:
         """Wait for `hello`. `ready` is called when there is something to send."""
         self._services = services
+        self.key = key
+        """The hash of the API key with which the client has connected."""
         self.outbox = Outbox(ready)
         self.client = ""
         self.epoch = 0
@@ -106,7 +115,7 @@ class Connection:
         else:
             self.client = client_of(hello.secret)
             self.epoch = hello.epoch
-            now, moves = self._services.time(), self._services.moves
+            now, moves = self._services.time(), self._services.moves()
             self._send(Welcome(VERSION, self.client, now, moves))
             self._hear(on=hello.hear)
 
@@ -121,6 +130,7 @@ class Connection:
         elif isinstance(asked, Claim | Renew | Resign):
             if has_foreign(asked.asks, self.client):
                 error = EngineRefused("a claim of the request belongs to another client")
+                self._services.figures.answered(type(asked).__name__.lower(), [fault(error)])
                 self.answer(Failed(asked.n, fault(error)))
             elif isinstance(asked, Claim):
                 claims.claim(self, self.epoch, asked)
@@ -152,6 +162,7 @@ class Connection:
     def fail(self, why: str) -> None:
         """Say what is wrong with the messages of the client, and end the connection."""
         self._send(Failed(0, fault(EngineRefused(why))))
+        self._services.figures.refused.counts["protocol",] += 1
         self.end(PROTOCOL, why)
 
     def end(self, code: int = NORMAL, reason: str = "", *, drop: bool = False) -> None:
@@ -159,6 +170,8 @@ class Connection:
         if self.ended:
             return
         self.ended = True
+        if code == SLOW:
+            self._services.figures.refused.counts["slow",] += 1
         self._services.hearing.stop(self)
         self._services.left(self)
         self.outbox.end(code, reason.encode("ascii", "replace").decode()[:REASON], drop=drop)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from lockfast.engines.remote.messages import Woken, encode
 from lockfast.port import CLIENT, Engine, Wake, everyone_of
+from lockfast.service.figures import Figures
 
 
 class Hearer(Protocol):
@@ -27,9 +28,10 @@ class Hearing:
     hears the client.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, figures: Figures) -> None:
         """Begin with no connection."""
         self._engine = engine
+        self._wakes = figures.wakes.counts
         self._hearers: dict[str, list[Hearer]] = {}
 
     def start(self, hearer: Hearer) -> None:
@@ -61,11 +63,13 @@ class Hearing:
             if len(client) == CLIENT:
                 hearers = self._hearers.get(client)
                 if hearers:
+                    self._wakes[()] += 1
                     hearers[-1].wake(frame_of(wake))
                 continue
             frame = frame_of(wake)
             for each, hearers in list(self._hearers.items()):
                 if each.startswith(client):
+                    self._wakes[()] += 1
                     hearers[-1].wake(frame)
 
 

@@ -14,6 +14,7 @@ from lockfast.errors import EngineUnavailable, LockfastError
 from lockfast.port import Engine, Standing, Wake
 from lockfast.runtime.base import Runtime
 from lockfast.service.entry import Entry
+from lockfast.service.figures import Figures
 from lockfast.service.replies import internal
 
 log = logging.getLogger("lockfast")
@@ -30,12 +31,14 @@ class Heart:
         engine: Engine,
         runtime: Runtime,
         route: Callable[[Sequence[Wake]], None],
+        figures: Figures,
         window: float = WINDOW,
     ) -> None:
         """Create a heart that is not running. `route` sends wakes to connections."""
         self._engine = engine
         self._runtime = runtime
         self._route = route
+        self._figures = figures
         self._window = window
         self._pending: list[Entry] = []
         self._sorted = True
@@ -129,7 +132,8 @@ class Heart:
         deadline = max(entry.deadline for entry in entries)
         answers: Sequence[Standing | Exception | None]
         try:
-            answers = await self._engine.renew([entry.ask for entry in entries], deadline)
+            renewal = self._engine.renew([entry.ask for entry in entries], deadline)
+            answers = await self._figures.measured("renew", len(entries), renewal)
             if len(answers) != len(entries):
                 raise ValueError(f"{len(answers)} answers to {len(entries)} renewals")
         except EngineUnavailable as error:

@@ -25,21 +25,24 @@ from lockfast.names import checked, size_of
 from lockfast.port import Engine
 from lockfast.runtime.base import Clock
 from lockfast.service.answers import Client
+from lockfast.service.figures import Figures
 from lockfast.service.replies import fault, page, promised
 from lockfast.service.requests import deadline_of
 from lockfast.service.tasks import Tasks
 
 AT_ONCE = 16
 Other = Inspect | Record | Records | Promise
+KINDS = {Inspect: "inspect", Record: "record", Records: "records", Promise: "guarantees"}
 
 
 class OtherRequests:
     """Passes these requests on to the engine, in the order in which they came."""
 
-    def __init__(self, engine: Engine, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, engine: Engine, tasks: Tasks, clock: Clock, figures: Figures) -> None:
         """Begin without requests."""
         self._engine = engine
         self._tasks = tasks
+        self._figures = figures
         self._now = clock
         self._waiting: deque[tuple[Client, Other, float]] = deque()
         self._running = 0
@@ -56,7 +59,10 @@ class OtherRequests:
             while self._waiting:
                 client, request, arrived = self._waiting.popleft()
                 if not client.ended:
-                    client.answer(await self._reply(request, arrived))
+                    reply = await self._reply(request, arrived)
+                    faults = (reply.fault,) if isinstance(reply, Failed) else ()
+                    self._figures.answered(KINDS[type(request)], faults)
+                    client.answer(reply)
         finally:
             self._running -= 1
 
@@ -73,12 +79,21 @@ class OtherRequests:
             return await self._inspect(request)
         deadline = deadline_of(request.within, arrived)
         if isinstance(request, Promise):
-            return promised(request.n, await self._engine.guarantees(deadline))
+            return promised(
+                request.n,
+                await self._figures.measured("guarantees", 0, self._engine.guarantees(deadline)),
+            )
         checked(request.name)
         if isinstance(request, Records):
-            return Recorded(request.n, await self._engine.records(request.name, deadline))
+            return Recorded(
+                request.n,
+                await self._figures.measured(
+                    "records", 0, self._engine.records(request.name, deadline)
+                ),
+            )
         _check_line(request.record)
-        await self._engine.record(request.name, request.id, request.record, deadline)
+        record = self._engine.record(request.name, request.id, request.record, deadline)
+        await self._figures.measured("record", 0, record)
         return Done(request.n)
 
     async def _inspect(self, request: Inspect) -> Reply:
@@ -88,7 +103,8 @@ class OtherRequests:
         else:
             size_of(names, "the prefix")
         try:
-            read = await self._engine.inspect(names, cursor, exact=exact)
+            inspection = self._engine.inspect(names, cursor, exact=exact)
+            read = await self._figures.measured("inspect", 0, inspection)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             if cursor is None:
                 raise

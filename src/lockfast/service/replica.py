@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Self
 
-from lockfast.engines import opener, system
+from lockfast.engines import opener
 from lockfast.errors import LockfastError
 from lockfast.port import CLOSING, Engine
 from lockfast.runtime.aio import Aio
 from lockfast.service.claim_requests import ClaimRequests
 from lockfast.service.connection import Connection
+from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.heart import WINDOW, Heart
 from lockfast.service.other_requests import OtherRequests
@@ -20,8 +21,6 @@ from lockfast.service.tasks import Tasks
 from lockfast.url import parse
 
 log = logging.getLogger("lockfast")
-STAYING = frozenset({"memory", "zookeeper"})
-"""Engines whose claims end with the process that made them. No other replica can renew them."""
 CHECKING = 1.0  # seconds that a check of the engine may take, and for which its result is kept
 CHECKED = "lockfast:readyz"  # the name that a check asks about
 LEAVING = 1001  # the code of WebSocket's close frame
@@ -40,23 +39,22 @@ class Replica:
         make: Callable[[], Engine],
         runtime: Aio,
         *,
-        moves: bool = True,
         window: float = WINDOW,
     ) -> None:
         """Connect to nothing: the first connection opens the engine.
 
-        `make`: makes the engine, without `Batching`. `moves`: whether claims outlive this replica.
-        `window`: for how many seconds renewals are collected.
+        `make`: makes the engine, without `Batching`. `window`: for how many seconds renewals are
+        collected.
         """
         self._make = make
         self._runtime = runtime
-        self.moves = moves
         self._window = window
         self.draining = False
         self._engine: Engine | None = None
         self._heart: Heart | None = None
         self._tasks = Tasks()
         self.connections: dict[Connection, None] = {}
+        self.figures = Figures(lambda: len(self.connections))
         self._checking: asyncio.Future[bool] | None = None
         self._checked = 0.0
         """When the last check of the engine began."""
@@ -64,14 +62,17 @@ class Replica:
     @classmethod
     def of(cls, url: str | None) -> Self:
         """Return a replica in front of the engine with this URL. None: LOCKFAST_URL gives it."""
-        target, runtime = parse(url), Aio()
-        return cls(opener(target, runtime), runtime, moves=system(target) not in STAYING)
+        runtime = Aio()
+        return cls(opener(parse(url), runtime), runtime)
 
-    def connect(self, ready: Callable[[], None]) -> Connection:
-        """Add a connection. `ready` is called when it has something to send."""
+    def connect(self, ready: Callable[[], None], key: bytes | None = None) -> Connection:
+        """Add a connection. `ready` is called when it has something to send. `key`: the hash of
+        the client's API key.
+        """
         self._open()
-        connection = Connection(self, ready)
+        connection = Connection(self, ready, key)
         self.connections[connection] = None
+        self.figures.accepted.counts[()] += 1
         return connection
 
     def left(self, connection: Connection) -> None:
@@ -82,16 +83,22 @@ class Replica:
         """Return the engine's time, if it is known."""
         return self._open().time(CHECKED)
 
+    def moves(self) -> bool:
+        """Return whether clients can take their claims to another replica."""
+        return not getattr(self._open(), "bound", False)
+
     def _open(self) -> Engine:
         engine = self._engine
         if engine is None:
             self._runtime.enter()
             clock = self._runtime.now
             engine = self._engine = self._make()
-            self.hearing = Hearing(engine)
-            heart = self._heart = Heart(engine, self._runtime, self.hearing.route, self._window)
-            self.claims = ClaimRequests(engine, heart, self._tasks, clock)
-            self.others = OtherRequests(engine, self._tasks, clock)
+            self.hearing = Hearing(engine, self.figures)
+            heart = self._heart = Heart(
+                engine, self._runtime, self.hearing.route, self.figures, self._window
+            )
+            self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures)
+            self.others = OtherRequests(engine, self._tasks, clock, self.figures)
             heart.start()
         return engine
 
@@ -127,9 +134,13 @@ class Replica:
         True if it must not wait any more.
         """
         self.goaway()
+        asked = len(self.connections)
         until = self._runtime.now() + seconds
         while self.connections and self._runtime.now() < until and not hurry():  # noqa: ASYNC110
             await asyncio.sleep(POLL)
+        cut = len(self.connections)
+        self.figures.drained.counts["cut",] += cut
+        self.figures.drained.counts["left",] += asked - cut
         if self.connections:
             log.warning("%d clients have not left in time", len(self.connections))
 

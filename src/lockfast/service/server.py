@@ -2,72 +2,77 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from types import FrameType
 
 import uvicorn
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import InvalidState
 
 from lockfast.engines.remote.messages import LARGEST
-from lockfast.service.access import is_loopback
 from lockfast.service.app import App
+from lockfast.service.binding import bind
+from lockfast.service.config import Config, changed, unchanged
+from lockfast.service.credentials import Credentials, load
+from lockfast.service.handshake import Entrance
+from lockfast.service.metrics_page import page
 from lockfast.service.replica import Replica
+from lockfast.service.upgrade import Http, Upgrade
+from lockfast.service.wire import Wire
+from lockfast.service.workers import Supervisor, Worker
 
 log = logging.getLogger("lockfast")
 DRAINING = 5.0  # seconds for clients to leave
+TICKS = 10  # of uvicorn, 0.1 s each, between two pages of figures for other workers
 FLUSHING = 2  # seconds for uvicorn to end what is left
-REFUSED = "ASGI callable returned without completing handshake."
-"""What uvicorn logs, as an error, about each WebSocket that `App` refuses with a status."""
-PINGS = 1_000  # that a client may send at once. A client of lockfast sends one for each caller
-
-
-class Protocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which ends when a client floods it with pings. uvicorn answers each one
-    at once, also if nobody reads the answers, and all other clients wait meanwhile.
-    """
-
-    _pings = 0
-
-    def data_received(self, data: bytes) -> None:
-        """Handle bytes of the client."""
-        if self.writable.is_set():
-            self._pings = 0
-        super().data_received(data)
-
-    def handle_ping(self) -> None:
-        """Answer a ping, unless there were too many."""
-        self._pings += 1
-        if self._pings > PINGS:
-            self.transport.abort()
-        else:
-            super().handle_ping()
+UNINTERESTING = {
+    "ASGI callable returned without completing handshake.",  # `App` has refused it with a status
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+}
+"""What uvicorn logs when a stranger sends something else. A flood of that must not fill the log."""
 
 
 class Server(uvicorn.Server):
     """uvicorn, with an end at which the clients have left before their connections are cut."""
 
-    def __init__(self, replica: Replica, host: str, port: int) -> None:
-        """Prepare a server. Port 0: any free one, see `address`.
+    def __init__(
+        self,
+        replica: Replica,
+        config: Config,
+        reread: Callable[[], Config] | None = None,
+        listening: list[socket.socket] | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """Listen, so that clients can connect, and wait until it runs. `reread`: returns the
+        configuration as it is now. SIGHUP calls it. `listening`: the sockets, if they
+        are open already.
 
-        Raises `ValueError` if other machines could connect to the host.
+        Raises `ValueError` if the configuration cannot be used, or if other machines could
+        connect without TLS or an API key.
         """
-        if not is_loopback(host):
-            raise ValueError(
-                f"{host!r} is not an address of this machine alone. Other addresses come with TLS "
-                "and API keys, which this version does not have yet: use 127.0.0.1."
-            )
+        self.credentials = load(config)
+        _warn(self.credentials)
         self._replica = replica
+        self._settings = config
+        self._reread = reread
+        self._hung_up = False
+        self._worker = worker
+        self._expired = False
+        """Whether the log says that the certificate has expired."""
+        self._app = App(replica, self.credentials.keys)
         super().__init__(
             uvicorn.Config(
-                App(replica),
-                host=host,
-                port=port,
-                ws=Protocol,
+                self._app,
+                ws=Upgrade,
                 ws_max_size=LARGEST,
                 ws_per_message_deflate=False,
                 lifespan="off",  # `shutdown` closes the replica
@@ -75,29 +80,96 @@ class Server(uvicorn.Server):
                 log_config=None,
                 log_level=logging.WARNING,  # below that, it has a line for each connection
                 server_header=False,
-                proxy_headers=False,  # any program on this machine could send them
+                proxy_headers=False,  # any client could send them
                 timeout_graceful_shutdown=FLUSHING,
             )
         )
+        make = lambda arrival: Http(arrival, self.config, self.server_state)  # noqa: E731
+        self._entrance = Entrance(make, self.credentials.tls)
+        self._sockets = listening or bind(config.host, config.port)
         logging.getLogger("uvicorn").parent = logging.getLogger("lockfast")
         logging.getLogger("uvicorn.error").addFilter(_is_news)
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address that it listens on, once it has started."""
-        name = self.servers[0].sockets[0].getsockname()
+        """The first address that it listens on."""
+        name = self._sockets[0].getsockname()
         return name[0], name[1]
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's
+        """Accept connections, by our own entrance."""
+        self.servers = []
+        self._entrance.open(self._sockets)
+        self.started = True
+        if self._worker is not None:
+            parent = self._worker.parent
+            asyncio.get_running_loop().add_reader(parent, self._orphaned, parent)
+            self._app.page = partial(self._pages, self._worker)
+            self._show(self._worker)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Reload the configuration if a signal has asked for it. Look after the certificate."""
+        if self._hung_up:
+            self._hung_up = False
+            await self._reload()
+        if self._worker is not None and not counter % TICKS:
+            self._show(self._worker)
+        expires = self.credentials.expires
+        if expires is not None and not self._expired and time.time() > expires:
+            self._expired = True
+            log.warning("the certificate has expired, so no client can connect: renew it, send HUP")
+        return await super().on_tick(counter)
+
+    def _pages(self, worker: Worker) -> str:
+        """Return the pages of all workers."""
+        self._show(worker)
+        return worker.board.read()
+
+    def _show(self, worker: Worker) -> None:
+        """Show the figures to the other workers."""
+        worker.board.put(worker.number, page(self._replica.figures, str(worker.number)))
+
+    def _orphaned(self, parent: int) -> None:
+        """End, because the parent was killed, and nobody would end this process."""
+        asyncio.get_running_loop().remove_reader(parent)
+        self.should_exit = True
+
+    async def _reload(self) -> None:
+        """Use the keys and certificates as they are now. If they cannot be used, keep the old."""
+        assert self._reread is not None  # noqa: S101  # for mypy
+        try:
+            new = await asyncio.to_thread(self._reread)
+            fixed = unchanged(self._settings, new)
+            credentials = await asyncio.to_thread(load, fixed)
+            if (credentials.tls is None) != (self.credentials.tls is None):
+                raise ValueError("TLS cannot be switched on or off: restart the service for that")
+        except (OSError, ValueError) as error:
+            log.warning("the configuration was not reloaded, and the old one stays: %s", error)
+            return
+        for name in changed(self._settings, new):
+            log.warning("%s has changed in the configuration: restart the service for that", name)
+        self.credentials, self._entrance.tls = credentials, credentials.tls
+        self._expired = False
+        _warn(credentials)
+        ended = self._app.admit(credentials.keys)
+        log.warning(
+            "the configuration was reloaded: %d API keys, and %d connections ended",
+            len(credentials.keys),
+            ended,
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's
         """Send the clients away, then end. Meanwhile it still listens, so that `/readyz` can tell a
         load balancer to choose another replica.
         """
         await self._replica.drain(DRAINING, lambda: self.force_exit)
+        self._entrance.close()
         try:
-            await super().shutdown(sockets)
-        except InvalidState as error:  # by uvicorn, if a client closes and has not read everything
-            log.info("a client did not read what was sent to it: %s", error)
+            await super().shutdown(self._sockets)
         finally:
+            for each in list(self.server_state.connections):
+                if isinstance(each, Wire):  # its client does not read what was sent to it
+                    each.abort()
             await self._replica.close()
 
     @contextmanager
@@ -110,17 +182,50 @@ class Server(uvicorn.Server):
             return
         numbers = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        if self._reread is not None:
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self.handle_hang_up)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def handle_hang_up(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  # Python's
+        """Reload soon."""
+        self._hung_up = True
+
+
+def _warn(credentials: Credentials) -> None:
+    for each in credentials.risks:
+        log.warning("%s", each)
+
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return record.msg != REFUSED
+    return record.msg not in UNINTERESTING
 
 
-def serve(url: str | None, host: str, port: int) -> None:
-    """Run a replica in front of the engine with this URL, until SIGTERM or SIGINT."""
-    Server(Replica.of(url), host, port).run()
+def serve(
+    config: Config,
+    reread: Callable[[], Config] | None = None,
+    listening: Callable[[Credentials], object] = bool,
+) -> None:
+    """Run a replica, or several, until SIGTERM or SIGINT. `listening` is called when clients can
+    connect.
+    """
+    sockets, worker = None, None
+    if config.workers > 1:
+        credentials = load(config)
+        sockets = bind(config.host, config.port)
+        listening(credentials)
+        worker = Supervisor(config.workers, reloads=reread is not None).run()
+        if worker is None:
+            for each in sockets:
+                each.close()
+            return
+    replica = Replica.of(config.url)
+    if "opentelemetry.sdk" in sys.modules:  # loaded by `opentelemetry-instrument`
+        import_module("lockfast.service.otel").instrument(replica.figures)
+    server = Server(replica, config, reread, sockets, worker)
+    if worker is None:
+        listening(server.credentials)
+    server.run()

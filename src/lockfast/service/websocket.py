@@ -13,7 +13,7 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 TURN = 64  # messages of one client, before it is the turn of others
-GREETING = 10.0  # seconds in which a client must send its first message
+GREETING = 5.0  # seconds in which a client must send its first message
 FLUSHING = 5.0  # seconds to send the rest when a connection ends
 
 
@@ -24,8 +24,10 @@ class WebSocket:
     message. It sends everything that is ready before it sleeps again.
     """
 
-    def __init__(self, replica: Replica, receive: Receive, send: Send) -> None:
-        """Connect to a replica."""
+    def __init__(
+        self, replica: Replica, receive: Receive, send: Send, key: bytes | None = None
+    ) -> None:
+        """Connect to a replica. `key`: the hash of the client's API key."""
         self._receive = receive
         self._send = send
         self._loop = asyncio.get_running_loop()
@@ -33,7 +35,7 @@ class WebSocket:
         """What the writer waits for."""
         self._crowded: asyncio.Future[None] | None = None
         """What the reader waits for, while nothing more is to be read."""
-        self._connection: Connection = replica.connect(self._ready)
+        self._connection: Connection = replica.connect(self._ready, key)
 
     def _ready(self) -> None:
         """Wake the writer. A bare future, because an `asyncio.Event` costs three times as much."""
@@ -42,10 +44,9 @@ class WebSocket:
             asleep.set_result(None)
 
     async def run(self) -> None:
-        """Accept the WebSocket, and serve it until it ends."""
+        """Serve the WebSocket, which was accepted, until it ends."""
         writer: asyncio.Task[None] | None = None
         try:
-            await self._send({"type": "websocket.accept"})
             writer = asyncio.create_task(self._write())
             late = self._loop.call_later(GREETING, self._connection.expect_greeting)
             try:

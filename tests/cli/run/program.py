@@ -17,15 +17,16 @@ ROOT = Path(__file__).parents[3]
 PATIENCE = 60.0
 
 
-def argv_of(url: str, *args: str) -> list[str]:
+def argv_of(url: str | None, *args: str) -> list[str]:
     """Make the command line."""
-    return [sys.executable, "-m", "lockfast.cli", "--url", url, *args]
+    chosen = [] if url is None else ["--url", url]
+    return [sys.executable, "-m", "lockfast.cli", *chosen, *args]
 
 
 class Program:
     """`lockfast ARGS`. Leaving `with` kills it, and its watchdog does the rest."""
 
-    def __init__(self, url: str, *args: str) -> None:
+    def __init__(self, url: str | None, *args: str) -> None:
         self._stdout = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the program
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the program
         self.process = subprocess.Popen(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,88 +10,192 @@ import typer
 from lockfast.cli.engine_url import address, connect, connects_to_engine, instead
 from lockfast.cli.exit_codes import Misconfigured
 from lockfast.cli.render.stderr import say, show_log
+from lockfast.service.binding import is_private
+from lockfast.service.config import MOST_WORKERS, Config
+from lockfast.service.config_file import read
 
+EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104  # they need TLS and keys
 EngineUrl = Annotated[
     str | None,
     typer.Argument(
         metavar="URL",
         show_default=False,
-        help="The address of the engine. The default is that of --url or LOCKFAST_URL.",
+        help="The address of the engine. The default is that of --url, --config or LOCKFAST_URL.",
     ),
 ]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A TOML file with these options."),
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Check the configuration and its files, and serve nothing.")
+]
 Host = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--host", metavar="ADDRESS", help="The loopback address on which it accepts connections."
+        "--host",
+        metavar="ADDRESS",
+        help="The address on which it accepts connections. One that other machines can reach needs "
+        "TLS and API keys. The default is 127.0.0.1.",
     ),
 ]
 Port = Annotated[
-    int,
-    typer.Option("--port", metavar="N", min=1, max=65_535, help="The port of that address."),
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=1,
+        max=65_535,
+        help="The port of that address. The default is 7420.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        max=MOST_WORKERS,
+        help="How many processes serve. One uses one core. The default is 1.",
+    ),
+]
+Certificate = Annotated[
+    str | None,
+    typer.Option(
+        "--ssl-certfile",
+        metavar="FILE",
+        help="The certificate for TLS, and those of its authorities, in PEM format.",
+    ),
+]
+PrivateKey = Annotated[
+    str | None,
+    typer.Option(
+        "--ssl-keyfile",
+        metavar="FILE",
+        help="The key of the certificate. The default is that it is in the same file.",
+    ),
+]
+KeysFile = Annotated[
+    str | None,
+    typer.Option(
+        "--keys-file", metavar="FILE", help="The API keys, as lines that `new-key` prints."
+    ),
+]
+BehindProxy = Annotated[
+    bool,
+    typer.Option(
+        "--behind-proxy",
+        help="A proxy in front of the service does TLS, and nobody else can reach the address.",
+    ),
 ]
 
 
-def serve(
+def serve(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     url: EngineUrl = None,
     *,
-    host: Host = "127.0.0.1",
-    port: Port = 7420,
+    config: ConfigFile = None,
+    check: Check = False,
+    host: Host = None,
+    port: Port = None,
+    workers: Workers = None,
+    ssl_certfile: Certificate = None,
+    ssl_keyfile: PrivateKey = None,
+    keys_file: KeysFile = None,
+    behind_proxy: BehindProxy = False,
 ) -> None:
-    """Share a few connections to an engine with all programs of this machine.
+    """Share a few connections to an engine with many programs.
 
     They connect with the URL lockfast://127.0.0.1:7420, and need neither the password nor the
     driver of the engine. The command runs one replica of the service. A replica keeps no locks
-    itself, so you can run several for one engine, each on a port of its own. Every program on this
-    machine can use all locks. Other machines cannot connect.
+    itself, so you can run several for one engine.
 
-    TERM and Ctrl-C end the command. It first answers the requests that are under way, and asks its
+    With --workers, it runs several replicas at one address. It starts a worker again that dies.
+
+    Without options, only programs on this machine can connect, and all of them can use all locks.
+    For another address, give it a certificate and API keys. A client with any of the keys can use
+    all locks.
+
+    HUP reloads the keys and the certificate. It ends the connections whose key was removed. TERM
+    and Ctrl-C end the command. It first answers the requests that are under way, and asks its
     clients to connect to another replica. There they keep their locks, except on ZooKeeper.
 
-    `ps` shows the arguments of a command. If the URL has a password, use --url-file or
+    `ps` shows the arguments of a command. If the URL has a password, use --url-file, --config or
     LOCKFAST_URL. The command needs the extra `service` and that of the engine.
 
     For example:
       lockfast serve redis://localhost:6379
       lockfast serve postgresql://localhost/app --port 7421
       lockfast --url-file /run/secrets/lockfast-url serve
+      lockfast serve --config /etc/lockfast.toml --check
 
     Exit codes:
-      0   TERM or Ctrl-C ended it
-      64  the address is not a loopback address, or the URL is that of the service
-      78  the URL is wrong, an extra is not installed, or the port is in use
+      0   TERM or Ctrl-C ended it, or --check found nothing wrong
+      64  the URL is that of the service, or an option is wrong
+      70  workers ended again and again
+      78  the URL or the configuration is wrong, an extra is not installed, the port is in use, or
+          other machines could connect without TLS or an API key
     """
-    instead(context, url)
-    connect(context).close()  # raises if the URL is wrong, and sends nothing
-    connects_to_engine(context)
+    given = {
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "ssl_certfile": ssl_certfile,
+        "ssl_keyfile": ssl_keyfile,
+        "keys_file": keys_file,
+        "behind_proxy": behind_proxy or None,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     try:
-        from lockfast.service import load  # noqa: PLC0415  # for this command only
-        from lockfast.service.access import is_loopback  # noqa: PLC0415  # for this command only
+        entries = {} if config is None else read(config)
+    except ValueError as error:
+        raise Misconfigured(str(error)) from error
+    configured = entries.get("url")
+    instead(context, url, configured)
+    if context.obj != configured:  # it does not come from the file
+        options["url"] = context.obj
 
-        run = load().serve  # raises before the command says that it serves
-        if is_loopback(host):  # else `run` refuses the address
-            _bind(host, port)
-            say(_said(context, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
-        show_log()
-        run(context.obj, host=host, port=port)
+    def reread() -> Config:
+        return Config(**{**({} if config is None else read(config)), **options})
+
+    try:
+        settings = Config(**{**entries, **options})
+        connect(context).close()  # raises if the URL is wrong, and sends nothing
+        connects_to_engine(context)
+        reloads = config is not None or settings.reloads
+        _run(context, settings, reread if reloads else None, check=check)
     except ImportError as error:
         raise Misconfigured(str(error)) from error
 
 
-def _bind(host: str, port: int) -> None:
-    """Raise `Misconfigured` if the port cannot be used. uvicorn would find that out only after this
-    command has said that it serves, and would end the process with a code of its own.
-    """
+def _run(
+    context: typer.Context, config: Config, reread: Callable[[], Config] | None, *, check: bool
+) -> None:
+    from lockfast.service import load  # noqa: PLC0415  # for this command only
+
+    server = load()  # raises before the command says that it serves
+    show_log()
     try:
-        for family, *_, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            socket.create_server(where[:2], family=family).close()
-    except OSError as error:
-        why = os.strerror(error.errno or 0)  # the error's own text repeats the address
-        raise Misconfigured(f"port {port} of {host} cannot be used: {why}") from error
+        if check:
+            for risk in server.load(config).risks:
+                say(risk)
+            say("the configuration can be used")
+            return
+        server.serve(
+            config, reread, lambda found: say(_said(context, config, keyed=bool(found.keys)))
+        )
+    except ValueError as error:
+        raise Misconfigured(str(error)) from error
 
 
-def _said(context: typer.Context, where: str) -> str:
+def _said(context: typer.Context, config: Config, *, keyed: bool) -> str:
+    where = f"[{config.host}]" if ":" in config.host else config.host
+    private = is_private(config.host, config.port) and not config.behind_proxy
+    whom = "every program on this machine" if private else "every program"
+    scheme = "lockfasts" if config.ssl_certfile else "lockfast"
+    name = "HOST" if config.host in EVERYWHERE else where
     return (
-        f"serving {address(context)} at {where}, to every program on this machine. "
-        f"Connect with LOCKFAST_URL=lockfast://{where}"
+        f"serving {address(context)} at {where}:{config.port}, to {whom}"
+        f"{' that has an API key' if keyed else ''}. "
+        f"Connect with LOCKFAST_URL={scheme}://{':KEY@' if keyed else ''}{name}:{config.port}"
     )

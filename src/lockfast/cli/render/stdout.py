@@ -30,6 +30,11 @@ def show(what: RenderableType) -> None:
     _printed(lambda: console().print(what))
 
 
+def copyable(line: str) -> None:
+    """Print a line that people copy, so that it is never folded."""
+    _printed(lambda: sys.stdout.write(f"{line}\n"))
+
+
 def tell(fields: Mapping[str, object]) -> None:
     """Print one line of JSON for programs."""
     _printed(lambda: sys.stdout.write(json.dumps(fields) + "\n"))

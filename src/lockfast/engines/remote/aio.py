@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 from lockfast.engines.remote.identity import Identity
-from lockfast.engines.remote.line import Line, Owner
+from lockfast.engines.remote.line import Line, Owner, Pending
 from lockfast.engines.remote.opening import Opening
 from lockfast.engines.remote.transport import Transport
 from lockfast.engines.remote.url import Address, Place
@@ -29,6 +29,9 @@ class AioLine(Line, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer is due."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Shake hands."""
@@ -45,7 +48,8 @@ class AioLine(Line, asyncio.Protocol):
         """Handle bytes of the replica."""
         if self.error is None:
             self.fed(data)
-            self._soon()  # pongs
+            if self._socket.waits:  # pongs
+                self._soon()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail the requests that are under way."""
@@ -53,23 +57,61 @@ class AioLine(Line, asyncio.Protocol):
         self.drop(EngineUnavailable(f"{self.where}: {why}", sent=True))
 
     def post(self, message: bytes) -> None:
-        """Send a message, in one write with others of this turn of the loop."""
-        self._put(lambda: self._socket.send(message))
+        """Send a message: at once if no other request is under way, or else in one write with
+        others of this turn of the loop.
+        """
+        self._put(self._socket.send, message)
 
     def probe(self) -> None:
         """Send a ping."""
         self._put(self._socket.ping)
 
-    def _put(self, put: Callable[[], object]) -> None:
-        if self.error is None:
-            try:
-                put()
-            except Ended as error:
-                self.drop(EngineUnavailable(f"{self.where}: {error}", sent=True))
+    def _put(self, put: Callable[..., object], *message: bytes) -> None:
+        if self.error is not None:
+            return
+        try:
+            put(*message)
+        except Ended as error:
+            self.drop(EngineUnavailable(f"{self.where}: {error}", sent=True))
+        if len(self._pending) > 1:
             self._soon()
+        elif not self._flushing:
+            self._flush()
+
+    async def answered(self, pending: Pending, deadline: float) -> bool:
+        """Wait for the reply to a request until the deadline, and return whether it came.
+
+        One timer serves all requests, because most of them are answered long before.
+        """
+        pending.deadline = deadline
+        self._expect(deadline)
+        await pending.event.wait(None)
+        return pending.result is not None
+
+    def _expect(self, deadline: float) -> None:
+        timer = self._timer
+        if timer is None or deadline < self._due:
+            if timer is not None:
+                timer.cancel()
+            self._due = deadline
+            delay = max(deadline - self._owner.now(), 0.0)
+            self._timer = self._loop.call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._owner.now()
+        for pending in list(self._pending.values()):
+            if pending.deadline is None:
+                continue
+            if pending.deadline <= now:
+                pending.event.set()
+            else:
+                self._expect(pending.deadline)
 
     def shut(self) -> None:
         """Close the socket."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -81,7 +123,8 @@ class AioLine(Line, asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         out = self._socket.out()
-        if out and self._transport is not None:
+        # uvloop raises RuntimeError if anything is written after the end.
+        if out and self._transport is not None and self.error is None:
             self._transport.write(out)
 
 
@@ -116,6 +159,11 @@ class AioTransport(Transport):
                     server_hostname=place.host if context else None,
                 )
                 await line.ready.wait(None)
+        except TimeoutError:
+            # The event loop may have been too busy to notice in time that the replica has greeted.
+            if line.welcome is None:
+                line.drop(EngineUnavailable(f"{place}: no greeting in time", sent=False))
+                raise
         except BaseException as error:
             line.drop(EngineUnavailable(f"{place}: {reason(error)}", sent=False))
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from lockfast.engines.remote import messages, replies
@@ -44,7 +45,7 @@ class RemoteEngine:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Make a claim, and return its standing."""
-        (found,) = await self.claim_all((ask,), deadline)
+        (found,) = await self._claim((ask,), deadline)
         if isinstance(found, Exception):
             raise found
         return found
@@ -58,16 +59,15 @@ class RemoteEngine:
     async def _claim(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
-        if any(ask.fixed is None for ask in asks):
-            clock = self._clock or (await self._transport.connected(deadline)).told
-            if clock is None:
-                # A claim without `not_after` is not made. The reply tells the engine's time.
-                await self._said(messages.Claim(0, self._within(deadline), _asked(asks)), deadline)
-                clock = self._clock
-            for ask in asks:
-                if ask.fixed is None and clock is not None:
-                    ask.fixed = clock.seconds(ask.not_after)
-        request = messages.Claim(0, self._within(deadline), _asked(asks))
+        clock = self._clock or (await self._transport.connected(deadline)).told
+        if clock is None:
+            # A claim without `not_after` is not made. The reply tells the engine's time.
+            await self._said(messages.Claim(0, self._within(deadline), _asked(asks)), deadline)
+            clock = self._clock
+        for ask in asks:
+            if ask.fixed is None and clock is not None:
+                ask.fixed = clock.seconds(ask.not_after)
+        request = messages.Claim(0, self._within(deadline), _traced(asks))
         return replies.said(self._where, await self._said(request, deadline), asks)
 
     async def renew(
@@ -115,12 +115,9 @@ class RemoteEngine:
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool
     ) -> list[bool | Exception]:
         """Remove claims for good. Claims of other clients are broken."""
-        found: dict[str, bool | Exception] = {}
-        own = [ask for ask in asks if ask.id.startswith(self.client)]
-        foreign = [ask for ask in asks if not ask.id.startswith(self.client)]
 
         async def send(part: Sequence[Ask]) -> list[bool | Exception]:
-            within, asked = self._within(deadline), _asked(part)
+            within, asked = self._within(deadline), _traced(part)
             request = (
                 messages.Resign(0, within, asked, doubt)
                 if part[0].id.startswith(self.client)
@@ -129,6 +126,11 @@ class RemoteEngine:
             gone = await self._transport.call(request, deadline, messages.Gone)
             return replies.gone(self._where, gone, part)
 
+        if len(asks) == 1:
+            return await send(asks)
+        found: dict[str, bool | Exception] = {}
+        own = [ask for ask in asks if ask.id.startswith(self.client)]
+        foreign = [ask for ask in asks if not ask.id.startswith(self.client)]
         for group in (own, foreign):
             if group:
                 results = await _in_parts(group, send)
@@ -180,7 +182,8 @@ class RemoteEngine:
         """Return what the engine behind the service guarantees."""
         request = messages.Promise(0, self._within(deadline))
         reply = await self._transport.call(request, deadline, messages.Promised)
-        return replies.promised(reply, moves=self._transport.identity.moves)
+        found = replies.promised(reply, moves=self._transport.identity.moves)
+        return replace(found, findings=(*found.findings, *self._transport.findings))
 
     def reset(self) -> None:
         """Forget the connection, because the process has forked."""
@@ -202,6 +205,10 @@ class RemoteEngine:
 
 def _asked(asks: Sequence[Ask]) -> list[messages.Asked]:
     return [replies.asked(ask) for ask in asks]
+
+
+def _traced(asks: Sequence[Ask]) -> list[messages.Asked]:
+    return [replies.asked(ask, ask.trace) for ask in asks]
 
 
 def _parts(asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:

@@ -36,11 +36,13 @@ class Message(Protocol):
 class Pending:
     """A request under way. Its caller waits for the event."""
 
-    __slots__ = ("event", "result")
+    __slots__ = ("deadline", "event", "result")
 
     def __init__(self, event: Event) -> None:
         """Wait for a reply."""
         self.event = event
+        self.deadline: float | None = None
+        """When the line wakes the caller. None: the caller has a timer of its own."""
         self.result: Result | None = None
 
     def settle(self, result: Result) -> None:
@@ -114,6 +116,10 @@ class Line(ABC):
     @abstractmethod
     def probe(self) -> None:
         """Send a ping. Never blocks and never raises."""
+
+    @abstractmethod
+    async def answered(self, pending: Pending, deadline: float) -> bool:
+        """Wait for the reply to a request until the deadline, and return whether it came."""
 
     @abstractmethod
     def shut(self) -> None:

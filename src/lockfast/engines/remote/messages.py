@@ -30,6 +30,7 @@ Number = Annotated[int, Meta(ge=0, lt=2**53)]
 Instant = Annotated[float, Meta(gt=-1e11, lt=1e11)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e6)]
 Text = Annotated[str, Meta(max_length=4_000)]
+Trace = Annotated[str, Meta(pattern="^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})?$", max_length=55)]
 Payload = Annotated[bytes, Meta(max_length=LONGEST_PAYLOAD)]
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ class Asked(Struct, omit_defaults=True):
     ticket: Number = 0
     granted: bool = False
     payload: Payload = b""
+    trace: Trace = ""
+    """The span of the client, as W3C's `traceparent`. Renewals have none."""
 
 
 Asks = Annotated[list[Asked], Meta(min_length=1, max_length=AT_ONCE)]

@@ -11,7 +11,7 @@ from lockfast.guarantees import Finding, Guarantees, Level
 from lockfast.port import Ask, Blocker, Entry, Kind, Page, Standing
 
 
-def asked(ask: Ask) -> messages.Asked:
+def asked(ask: Ask, trace: str = "") -> messages.Asked:
     """Return a claim as it is sent."""
     shape = ask.shape
     return messages.Asked(
@@ -26,6 +26,7 @@ def asked(ask: Ask) -> messages.Asked:
         ask.ticket,
         ask.granted,
         ask.payload,
+        trace,
     )
 
 

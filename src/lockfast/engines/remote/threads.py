@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections import deque
 
-from lockfast.engines.remote.line import Line, Owner
+from lockfast.engines.remote.line import Line, Owner, Pending
 from lockfast.engines.remote.opening import Opening
 from lockfast.engines.remote.transport import IO, Transport
 from lockfast.engines.remote.url import Place
@@ -46,6 +46,10 @@ class ThreadLine(Line):
         self._queue.append(None)
         self._bell.ring()
 
+    async def answered(self, pending: Pending, deadline: float) -> bool:
+        """Wait for the reply to a request until the deadline, and return whether it came."""
+        return await pending.event.wait(deadline)
+
     def shut(self) -> None:
         """Wake the thread, which closes the socket."""
         self._bell.ring()
@@ -71,13 +75,30 @@ class ThreadLine(Line):
         """Write what is queued, then wait for something to read or to write."""
         try:
             self._write()
-            tls = self._sock
-            if (isinstance(tls, ssl.SSLSocket) and tls.pending()) or drive(
-                self._bell.wait(until, self._sock.fileno())
-            ):
-                self.fed(self._sock.recv(PIECE))
+            if self._buffered() or drive(self._bell.wait(until, self._sock.fileno())):
+                data = self._read()
+                if data is not None:
+                    self.fed(data)
         except (Ended, OSError) as error:
             self.drop(EngineUnavailable(f"{self.where}: {reason(error)}", sent=True))
+
+    def _buffered(self) -> bool:
+        """Return whether bytes were received that have not been read, so that no wait sees them."""
+        return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
+
+    def _read(self) -> bytes | None:
+        """Read what has arrived. None: only a part of a TLS record, or one without data of ours.
+        To wait for the rest would keep the thread from writing.
+        """
+        if not isinstance(self._sock, ssl.SSLSocket):
+            return self._sock.recv(PIECE)
+        self._sock.settimeout(0.0)
+        try:
+            return self._sock.recv(PIECE)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+        finally:
+            self._sock.settimeout(IO)
 
     def _write(self) -> None:
         queue = self._queue

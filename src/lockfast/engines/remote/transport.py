@@ -27,6 +27,10 @@ MOVING = 1.0  # seconds after which an attempt to leave a replica that still wor
 QUIET = 0.5  # seconds in which the requests under way may end before the replica is left
 LEAST = 0.05  # seconds that an attempt to connect to one host gets at least
 CALMEST = 2.0  # seconds between two attempts of the heart to connect, at most
+SLOWEST = 8.0
+"""How many times longer an attempt to connect may take after others have failed. A replica that a
+whole fleet connects to at once is slow. If clients gave up their attempts and began again, it would
+spend its time on connections that nobody waits for, and none of them would succeed."""
 FRESH = 2.0
 """Seconds after which an idle connection may have died without notice: the next request goes with a
 ping, which a replica answers at once, also if its engine is slow."""
@@ -47,6 +51,7 @@ class Transport(ABC):
         self.hears = False
         self.line: Line | None = None
         self._address = address
+        self.findings = address.findings
         # In a random order, so that the clients of a fleet are spread over the replicas.
         self._places = random.sample(address.places, len(address.places))
         self._bell = runtime.bell()
@@ -54,6 +59,8 @@ class Transport(ABC):
         self._openings: dict[None, Opening] = {}
         self._tuned = True
         self._calm = CALM
+        self._slow = 1.0
+        """How many times longer than usual the next attempt to connect may take."""
         self._closed = False
 
     @abstractmethod
@@ -120,7 +127,7 @@ class Transport(ABC):
                     return
                 if await pending.event.wait(deadline):
                     return
-        elif await pending.event.wait(deadline):
+        elif await line.answered(pending, deadline):
             return
         elif line.received < sent and self.now() < sent + DOUBT:
             line.doubt()  # too early to tell: see `connected`
@@ -145,7 +152,7 @@ class Transport(ABC):
                 raise _unsent(CLOSED)
             # While a line works that only asks to be left, callers wait for a new one briefly.
             works = self.line is not None and self.line.usable
-            mine = Opening(self.now() + (MOVING if works else IO))
+            mine = Opening(self.now() + (MOVING if works else IO * self._slow))
             opening = self._openings.setdefault(None, mine)  # one step: one caller begins
             if opening is mine:
                 self._begin(opening)
@@ -174,11 +181,12 @@ class Transport(ABC):
             line = self.line = await self._first(opening.due)
             if self._closed:  # nobody would close another connection
                 line.drop(CLOSED)
-            error = None
+            error, self._slow = None, 1.0
             if old is not None:
                 old.drop(EngineUnavailable(f"{old.where}: the client has left it", sent=True))
         except EngineError as failure:
             error = failure
+            self._slow = min(2.0 * self._slow, SLOWEST)
             if old is not None and old.usable:  # it has asked its clients to leave, and still works
                 old.move_later()
         finally:
@@ -207,7 +215,7 @@ class Transport(ABC):
                 break
             share = (deadline - now) / (rounds * count - tried)
             if tried < (rounds - 1) * count:
-                share = min(share, QUICK)
+                share = min(share, QUICK * self._slow)
             line = await self._tried(place, now + max(share, LEAST))
             if isinstance(line, Line):
                 # The next connection goes to another replica, if there is one.

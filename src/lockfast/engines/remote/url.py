@@ -6,6 +6,8 @@ import ssl
 from dataclasses import dataclass, field
 
 from lockfast.engines import tls as files
+from lockfast.engines.hosts import exposed
+from lockfast.guarantees import Finding
 from lockfast.url import Secret, Target
 
 OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -36,6 +38,8 @@ class Address:
     secret: Secret = field(repr=False)
     """Returns the API key."""
     tls: files.Tls[ssl.SSLContext] | None = field(repr=False)
+    findings: tuple[Finding, ...] = ()
+    """What is unsafe about the URL."""
 
     def __str__(self) -> str:
         """Return it for messages."""
@@ -59,4 +63,5 @@ def address_of(target: Target) -> Address:
         tls=files.Tls(options, FILES, lambda: files.tls_context(options, *FILES, None))
         if secure
         else None,
+        findings=exposed(target, encrypted=secure, remedy="use lockfasts://"),
     )

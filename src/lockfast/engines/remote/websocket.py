@@ -6,19 +6,37 @@ import logging
 from http import HTTPStatus
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidState
-from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.uri import WebSocketURI
 
+from lockfast.engines.remote.frames import (
+    BINARY,
+    CLOSE,
+    NO_CODE,
+    PING,
+    PONG,
+    TEXT,
+    Masker,
+    Reader,
+    Violation,
+    closed,
+    closing,
+)
 from lockfast.engines.remote.messages import LARGEST_REPLY
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 REFUSALS = {
-    HTTPStatus.UNAUTHORIZED: "it rejects the API key",
+    HTTPStatus.UNAUTHORIZED: "it rejects the API key. Was the key removed? Correct the password in "
+    "the URL, or the file of password_file",
     HTTPStatus.FORBIDDEN: "it rejects this client",
     HTTPStatus.NOT_FOUND: "there is no service of lockfast at this path",
 }
+KEYLESS = (
+    "it needs an API key. Make one with `lockfast new-key NAME`, and write it as the password into "
+    "the URL, or name its file by password_file"
+)
+CLOSED = "the replica closed the connection"
+END = b"\r\n\r\n"  # of the head of a response
 _quiet = logging.getLogger("lockfast.websocket")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False  # it would log each byte of a connection at level DEBUG, with the secret
@@ -35,70 +53,116 @@ class WebSocket:
     def __init__(self, host: str, port: int, path: str, key: str | None, *, secure: bool) -> None:
         """Prepare a handshake. `key`: the API key, if there is one."""
         uri = WebSocketURI(secure, host, port, path, "")
-        self._protocol = ClientProtocol(uri, max_size=LARGEST_REPLY, logger=_quiet)
-        request = self._protocol.connect()
+        self._handshake = ClientProtocol(uri, logger=_quiet)
+        request = self._handshake.connect()
         request.headers["User-Agent"] = "lockfast"
         if key is not None:
             request.headers["Authorization"] = f"Bearer {key}"
-        self._protocol.send_request(request)
-        self._parts: list[bytes] = []
+        self._handshake.send_request(request)
+        self._keyed = key is not None
+        self._tail = b""
+        """The last bytes of the handshake, which may be the beginning of END."""
+        self._reader = Reader(LARGEST_REPLY, masked=False)
+        self._frame = Masker().frame
+        self._out = self._handshake.data_to_send()
+        self._ended: str | None = None
         self.open = False
         """Whether the server has agreed to the handshake."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether there are bytes to be written."""
+        return bool(self._out)
+
     def out(self) -> bytes:
         """Return the bytes that are to be written now."""
-        return b"".join(self._protocol.data_to_send())
+        out, self._out = self._out, []
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def send(self, message: bytes) -> None:
         """Add a message to what is to be written. Raise `Ended` if the server is closing."""
-        try:
-            self._protocol.send_text(message)
-        except InvalidState:
-            raise Ended(self._why()) from None
+        self._add(TEXT, message)
 
     def ping(self) -> None:
         """Add a ping, which the server answers at once, also if its engine is slow. Raise as `send`
         does.
         """
-        try:
-            self._protocol.send_ping(b"")
-        except InvalidState:
-            raise Ended(self._why()) from None
+        self._add(PING, b"")
+
+    def _add(self, opcode: int, payload: bytes) -> None:
+        if self._ended is not None:
+            raise Ended(self._ended)
+        self._out.append(self._frame(opcode, payload))
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the messages that are complete. Raise `Ended` if the connection has ended."""
-        protocol = self._protocol
+        if not self.open:
+            data = self._shake(data)
+            if not self.open or not data:
+                return []
+        elif not data:
+            raise Ended(self._ended or CLOSED)
+        messages = []
+        try:
+            for opcode, payload in self._reader.feed(data):
+                if opcode in {TEXT, BINARY}:
+                    messages.append(payload)
+                elif opcode == PING:
+                    self._out.append(self._frame(PONG, payload))
+                elif opcode == CLOSE:
+                    self._closed(payload)
+                    break
+        except Violation as error:
+            raise Ended(f"not a WebSocket of lockfast: {error}") from None
+        if self._ended is not None and not messages:
+            raise Ended(self._ended)
+        return messages
+
+    def _closed(self, payload: bytes) -> None:
+        """Answer a close frame."""
+        code, reason = closed(payload)
+        if self._ended is None:
+            self._out.append(self._frame(CLOSE, b"" if code == NO_CODE else closing(code)))
+            self._ended = reason[:200] or CLOSED
+
+    def _shake(self, data: bytes) -> bytes:
+        """Handle bytes of the handshake, and return those that follow it."""
+        protocol = self._handshake
+        seen = self._tail + data
+        found = seen.find(END)
+        end = len(data) if found < 0 else found + len(END) - len(self._tail)
+        self._tail = seen[-len(END) + 1 :]
         if data:
-            protocol.receive_data(data)
+            protocol.receive_data(data[:end])
         else:
             protocol.receive_eof()
-        messages = []
-        for event in protocol.events_received():
-            if isinstance(event, Frame):
-                if event.opcode in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
-                    self._parts.append(bytes(event.data))
-                    if event.fin:
-                        messages.append(b"".join(self._parts))
-                        self._parts.clear()
-            elif isinstance(event, Response):
+        events = protocol.events_received()
+        if not events and end < len(data):  # the body of a refusal
+            protocol.receive_data(data[end:])
+            events = protocol.events_received()
+        for event in events:
+            if isinstance(event, Response):
                 self._answered(event)
-        if not messages and (protocol.close_expected() or not data):
+        if not self.open and (protocol.close_expected() or not data):
             raise Ended(self._why())
-        return messages
+        return data[end:]
 
     def _answered(self, response: Response) -> None:
         """Raise an error unless the server has agreed to the handshake."""
-        if self._protocol.handshake_exc is None:
+        if self._handshake.handshake_exc is None:
             self.open = True
             return
-        refusal = REFUSALS.get(HTTPStatus(response.status_code))
+        status = HTTPStatus(response.status_code)
+        refusal = REFUSALS.get(status)
+        if status is HTTPStatus.UNAUTHORIZED and not self._keyed:
+            refusal = KEYLESS
         if refusal is not None:
             raise EngineRefused(refusal)
         raise EngineUnavailable(f"it answered HTTP {response.status_code}", sent=False)
 
     def _why(self) -> str:
-        protocol = self._protocol
-        error = protocol.handshake_exc or protocol.parser_exc
-        if error is not None:
+        """Return why there was no handshake."""
+        error = self._handshake.handshake_exc or self._handshake.parser_exc
+        if error is not None and not isinstance(error.__cause__ or error, EOFError):
             return f"not a WebSocket of lockfast: {str(error)[:200]}"
-        return (protocol.close_reason or "")[:200] or "the replica closed the connection"
+        return CLOSED

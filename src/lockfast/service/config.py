@@ -1,0 +1,48 @@
+"""The configuration of a replica: where it listens, and which files say who may connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+MOST_WORKERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What `lockfast serve` was told, by its options and by its file. Nothing is loaded yet."""
+
+    url: str | None = field(default=None, repr=False)
+    """The engine's URL. None: LOCKFAST_URL or LOCKFAST_URL_FILE gives it."""
+    host: str = "127.0.0.1"
+    port: int = 7420
+    """0: any free one."""
+    workers: int = 1
+    """How many processes serve, each as a replica of its own."""
+    behind_proxy: bool = False
+    """Whether a proxy in front of the replica does TLS, for an address without it."""
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    """None: the key is in the certificate's file."""
+    keys_file: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """API keys: the name of each, and `sha256:` with the hash."""
+
+    @property
+    def reloads(self) -> bool:
+        """Whether there are files whose new contents a running replica can take."""
+        return bool(self.ssl_certfile or self.keys_file or self.keys)
+
+
+FIXED = ("url", "host", "port", "workers", "behind_proxy")
+"""What a running replica cannot change."""
+
+
+def changed(old: Config, new: Config) -> list[str]:
+    """Return the names of the fields that have changed, though a running replica keeps them."""
+    return [name for name in FIXED if getattr(old, name) != getattr(new, name)]
+
+
+def unchanged(old: Config, new: Config) -> Config:
+    """Return the new configuration, as far as a running replica can change to it."""
+    return replace(new, **{name: getattr(old, name) for name in FIXED})

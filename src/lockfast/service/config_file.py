@@ -1,0 +1,81 @@
+"""Reads the TOML files of a replica: its configuration, and its API keys."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockfast.service.config import MOST_WORKERS
+from lockfast.url import HIGHEST_PORT, from_file, unreadable
+
+LONGEST = 256 * 1_024  # bytes of a file
+TYPES: dict[str, type] = {
+    "url": str,
+    "url_file": str,
+    "host": str,
+    "port": int,
+    "workers": int,
+    "behind_proxy": bool,
+    "ssl_certfile": str,
+    "ssl_keyfile": str,
+    "keys_file": str,
+    "keys": dict,
+}
+"""The entries that a configuration may have."""
+PATHS = ("url_file", "ssl_certfile", "ssl_keyfile", "keys_file")
+WORDS = {str: "a text", int: "a number", bool: "true or false", dict: "a table"}
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return the entries of a configuration file, which are fields of `Config`.
+
+    Raises `ValueError`, which names the file and the entry, if one of them is not known or of the
+    wrong type: an entry that is ignored could be the one that keeps strangers out.
+    """
+    entries = _parsed(path)
+    for name, value in entries.items():
+        if name not in TYPES:
+            raise _wrong(path, f"{name[:100]!r} is not known. The entries are {', '.join(TYPES)}")
+        if type(value) is not TYPES[name]:
+            raise _wrong(path, f"{name} must be {WORDS[TYPES[name]]}")
+    if not 1 <= entries.get("port", 1) <= HIGHEST_PORT:
+        raise _wrong(path, f"port must be 1 to {HIGHEST_PORT}")
+    if not 1 <= entries.get("workers", 1) <= MOST_WORKERS:
+        raise _wrong(path, f"workers must be 1 to {MOST_WORKERS}")
+    for name in entries.keys() & set(PATHS):  # as seen from the file, not from where it is started
+        entries[name] = str(Path(path).parent / entries[name])
+    if "url_file" in entries:
+        if "url" in entries:
+            raise _wrong(path, "it has url and url_file: remove one of them")
+        entries["url"] = from_file(entries.pop("url_file"))
+    return entries
+
+
+def keys_of(path: str) -> Mapping[str, object]:
+    """Return the entries of a file with API keys. Raise `ValueError` if it has none."""
+    entries = _parsed(path)
+    if not entries:
+        raise _wrong(path, "it has no keys. `lockfast new-key NAME` prints a line for it")
+    return entries
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(LONGEST + 1)
+    except OSError as error:
+        raise ValueError(unreadable("the file", path, error)) from None
+    if len(data) > LONGEST:
+        raise _wrong(path, f"it has more than {LONGEST} bytes")
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError:
+        raise _wrong(path, "it is not UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _wrong(path, f"it is not TOML: {str(error)[:200]}") from None
+
+
+def _wrong(path: str, why: str) -> ValueError:
+    return ValueError(f"{path!r}: {why}")
