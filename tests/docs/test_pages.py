@@ -19,12 +19,14 @@ from tests.servers import MariaDB, Postgres, Redis, ZooKeeper, free_port
 
 FOLDERS = [ROOT / "docs" / "how-to", ROOT / "docs" / "migrate"]
 SERVICE = ROOT / "docs" / "service" / "index.md"
+SECURITY = SERVICE.with_name("security.md")
 PAGES = [
     read(path)
     for path in (
         ROOT / "README.md",
         ROOT / "docs" / "quickstart.md",
         SERVICE,
+        SECURITY,
         *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
     )
     if path.name != "index.md" or path == SERVICE

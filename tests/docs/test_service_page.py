@@ -9,6 +9,7 @@ import pytest
 
 from lockfast.engines import ENGINES
 from lockfast.engines.remote.url import OPTIONS, PORT
+from lockfast.service.config_file import TYPES
 from lockfast.url import SECURE
 from tests.docs.page import ROOT, read
 from tests.docs.test_engine_lists import SERVICE
@@ -71,3 +72,9 @@ def test_the_list_of_extras_has_those_of_the_service(extra: str) -> None:
 def test_the_page_says_first_who_needs_it() -> None:
     titles = re.findall("^## (.*)$", PAGE, re.MULTILINE)
     assert titles[0] == "Do you need it?"
+
+
+def test_the_page_of_security_describes_every_entry_of_the_configuration() -> None:
+    page = PATH.with_name("security.md").read_text("utf-8")
+    table = page.partition("| entry |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(TYPES)

@@ -1,0 +1,33 @@
+"""The page of the service's metrics has each one, and each value of their attributes."""
+
+from __future__ import annotations
+
+import re
+
+from lockfast.service.figures import REQUESTS, Figures
+from lockfast.service.metrics_page import page
+from tests.docs.page import ROOT
+
+PATH = ROOT / "docs" / "service" / "metrics.md"
+PAGE = PATH.read_text("utf-8")
+ROW = re.compile(r"^\| `(lock_\w+)` \| (\w+) \|(.*?)\| ", re.MULTILINE)
+
+
+def test_each_metric_is_on_the_page_with_its_type_and_attributes() -> None:
+    figures = Figures(lambda: 0)
+    types = re.findall(r"^# TYPE (\S+) (\w+)$", page(figures), re.MULTILINE)
+    metrics = (*figures.counters, *figures.histograms)
+    keys = [(), *(tuple(key.replace(".", "_") for key in metric.keys) for metric in metrics)]
+    rows = [
+        (name, kind, tuple(re.findall(r"`(\w+)`", attributes)))
+        for name, kind, attributes in ROW.findall(PAGE)
+    ]
+    assert rows == [(*found, each) for found, each in zip(types, keys, strict=True)]
+
+
+def test_each_value_of_an_attribute_is_on_the_page() -> None:
+    figures = Figures(lambda: 0)
+    values = {
+        value for counter in figures.counters for values in counter.counts for value in values
+    } | {*REQUESTS, "unavailable", "refused", "kind-mismatch", "internal", "cancelled"}
+    assert not [value for value in values if value and f"`{value}`" not in PAGE]
