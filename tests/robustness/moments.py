@@ -13,7 +13,10 @@ WRITTEN = ("register", "election")
 """What has a resource behind it: the names of its locks begin so."""
 LONGEST = 4.0  # seconds; more cannot be read
 AROUND = 0.4  # seconds before and after
-FAILOVERS = ("stale-failover", "cut-leader", "kill-server", "restart-empty", "pause-server")
+FAILOVERS = (
+    *("stale-failover", "cut-leader", "kill-server", "restart-empty", "pause-server"),
+    "kill-replica",
+)
 """Those that may change who serves; the first that there is in a run is shown."""
 
 

@@ -14,6 +14,8 @@ _QUIET = (0.1, 0.5)  # seconds between two steps: without some, nothing is acqui
 _PAIRED = 0.6  # how likely an act has another beside it
 # These end or start servers themselves. Two at once would only be one, muddled.
 _RESTARTS = frozenset({"kill-server", "restart-empty"})
+# These end or start replicas of the lock service. One must be left, or no lease can be kept.
+_DEATHS = frozenset({"kill-replica", "drain-replica", "rolling-restart", "late-request"})
 # Plays of several acts already, which need all servers in reach.
 _ALONE = frozenset(
     {"demoted-primary", "deposed-leader", "kill-all", "move-slot", "shard-down", "stale-failover"}
@@ -87,8 +89,11 @@ def draw(  # noqa: PLR0913  # each says one thing about a plan
     kinds: Sequence[str] | None = None,
     each: int = 1,
     seconds: float = 0.0,
+    paired: float = _PAIRED,
 ) -> Plan:
-    """Draw a plan with at least so many of each kind, and more until so many seconds are full."""
+    """Draw a plan with at least so many of each kind, and more until so many seconds are full.
+    `paired`: how likely a fault has another one beside it.
+    """
     rng = Random(seed)  # noqa: S311  # it must replay, not be secret
     turns = dict.fromkeys(sorted(site.kinds if kinds is None else kinds), 0)
     steps: list[Step] = []
@@ -106,7 +111,7 @@ def draw(  # noqa: PLR0913  # each says one thing about a plan
         owed = len(pool)
         while owed > 0 or at < seconds * number / len(halves):
             pool = pool or _shuffled(rng, half)
-            step = _step(rng, at, pool, turns, ttl)
+            step = _step(rng, at, pool, turns, ttl, paired)
             owed -= len(step.acts)
             steps.append(step)
             at += step.seconds + rng.uniform(*_QUIET)
@@ -117,11 +122,13 @@ def _shuffled(rng: Random, kinds: list[str]) -> list[str]:
     return rng.sample(kinds, len(kinds))
 
 
-def _step(rng: Random, at: float, pool: list[str], turns: dict[str, int], ttl: float) -> Step:
+def _step(  # noqa: PLR0913, PLR0917  # what is left of a plan, and how to take from it
+    rng: Random, at: float, pool: list[str], turns: dict[str, int], ttl: float, paired: float
+) -> Step:
     """Take one kind out of the pool, or two that go together."""
     first = _act(rng, pool.pop(), turns, ttl, 0.0)
     other = next((kind for kind in reversed(pool) if _together(first.kind, kind)), None)
-    if other is None or rng.random() > _PAIRED:
+    if other is None or rng.random() > paired:
         return Step(at, (first,))
     pool.remove(other)
     return Step(at, (first, _act(rng, other, turns, ttl, rng.uniform(0.0, first.seconds))))
@@ -129,7 +136,8 @@ def _step(rng: Random, at: float, pool: list[str], turns: dict[str, int], ttl: f
 
 def _together(one: str, other: str) -> bool:
     kinds = {one, other}
-    return one != other and not kinds & _ALONE and not kinds <= _RESTARTS
+    muddled = kinds <= _RESTARTS or kinds <= _DEATHS
+    return one != other and not kinds & _ALONE and not muddled
 
 
 def _act(rng: Random, kind: str, turns: dict[str, int], ttl: float, after: float) -> Act:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.previous.version import VERSIONS
+from tests.robustness.crowd import Crowd
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered, sizes
 from tests.robustness.moments import moments
-from tests.robustness.plan import draw
+from tests.robustness.plan import Plan, draw
 from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
 from tests.robustness.sites import SITES, Site
@@ -65,21 +66,25 @@ class Run:
         self._logs.mkdir()
         began, watch = time.monotonic(), Watch()
         # A socket in the file system is in reach from every network, also a broken one.
-        with SITES[self.scenario.site]() as site, Redis(config={"unixsocket": _SOCKET}) as register:
+        site = SITES[self.scenario.site]()
+        site.previous = VERSIONS.get(self.scenario.previous)
+        crowd = Crowd()
+        with crowd, site, Redis(config={"unixsocket": _SOCKET}) as register:
             if self.scenario.previous:
                 VERSIONS[self.scenario.previous].install(site.url)
             workers = self._workers(site, f"unix://{register.data_path / _SOCKET}")
             try:
                 healed = self._traffic(site, workers)
             finally:
-                for server in [*workers, *site.servers]:
+                for server in [*workers, *site.servers, *site.service]:
                     self._keep_log(server)
                 for worker in workers:
                     worker.close()
             logs = {fenced: read_logs(register, fenced=fenced) for fenced in (True, False)}
-        self._say("checking")
+        busy = round(crowd.share, 3)
+        self._say(f"checking; the machine was too busy in {busy:.0%} of the time")
         history = gathered(self._histories)
-        said = judge(self.scenario, history, logs[True], logs[False], healed)
+        said = judge(self.scenario, history, logs[True], logs[False], healed, busy=crowd.spans)
         said["violations"] = self._violations + said["violations"]
         result = {
             "scenario": self.scenario.name,
@@ -92,6 +97,7 @@ class Run:
             "previous": self.scenario.previous,
             "pairs": self._pairs,
             "stolen": round(watch.share(), 3),
+            "busy": busy,
             **said,
             "control": None,
             "caught": None,
@@ -105,7 +111,7 @@ class Run:
     def _workers(self, site: Site, register: str) -> list[Worker]:
         scenario = self.scenario
         task = Task(
-            *(site.url, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
+            *(site.entry, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
         other = VERSIONS.get(scenario.previous)
         return [
@@ -128,6 +134,8 @@ class Run:
         self._broke(
             "worker", [f"{worker.name} ended by itself" for worker in workers if not worker.alive]
         )
+        dead = [replica for replica in site.service if not replica.alive]
+        self._broke("replica", [f"{each.address} ended by itself: {each.log()}" for each in dead])
         try:
             site.heal()
         except ServerError as error:
@@ -188,7 +196,18 @@ class Run:
         moved = "clock-server" in kinds
         again = [kind for kind in kinds if not (moved and "data" in breaks(kind, site))]
         each = scenario.each
-        for number in range(_ROUNDS):
+        whole = True
+        if scenario.first:
+            before = draw(
+                *(self.seed, site),
+                ttl=scenario.ttl,
+                kinds=scenario.first,
+                each=2 * each,
+                paired=0.0,
+            )
+            whole = self._follow(before, player)
+        player.counts.clear()
+        for number in range(_ROUNDS if whole else 0):
             plan = draw(
                 # A seed that no other run has for its first.
                 *(self.seed + number * 1_000_000, site),
@@ -197,14 +216,7 @@ class Run:
                 each=each,
                 seconds=0.0 if number else self.seconds,
             )
-            with (self.out / "plan.txt").open("a", encoding="utf-8") as file:
-                file.write(f"{plan}\n")
-            self._say(f"{len(plan.steps)} steps of faults, about {plan.seconds:.0f} s")
-            self._pairs += plan.pairs
-            try:
-                player.play(plan)
-            except Exception as error:  # noqa: BLE001 - a violation; the run goes on to its end
-                self._broke("harness", [f"a fault could not be undone: {error!r}"])
+            if not self._follow(plan, player):
                 break
             short = {
                 kind: missing
@@ -215,6 +227,19 @@ class Run:
             if not kinds:
                 break
         recorder.close()
+
+    def _follow(self, plan: Plan, player: Player) -> bool:
+        """Play a plan; tell whether all was undone."""
+        with (self.out / "plan.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{plan}\n")
+        self._say(f"{len(plan.steps)} steps of faults, about {plan.seconds:.0f} s")
+        self._pairs += plan.pairs
+        try:
+            player.play(plan)
+        except Exception as error:  # noqa: BLE001 - a violation; the run goes on to its end
+            self._broke("harness", [f"a fault could not be undone: {error!r}"])
+            return False
+        return True
 
     def _broke(self, checker: str, told: list[str]) -> None:
         self._violations += [{"checker": checker, "said": said} for said in told]

@@ -31,6 +31,8 @@ class Scenario:
     workloads: tuple[str, ...] = ALL
     faults: tuple[str, ...] = ()
     """Those of the site, if none are named."""
+    first: tuple[str, ...] = ()
+    """Faults that come one at a time before the plan, twice as often as `each` says."""
     delta: float = 3.0
     """Seconds beyond the ttl after which a waiter must be granted when the faults have stopped:
     for clients to connect again, on two cores that serve everybody."""
@@ -39,6 +41,8 @@ class Scenario:
     ci: bool = True
     previous: str = ""
     """Another version of lockfast, which every other worker runs: see tests/previous."""
+    carried: bool = False
+    """Whether no lease may be lost because a replica of the lock service died."""
     order: bool = True
     """Whether there is a queue, so that grants come in the order of tickets."""
 

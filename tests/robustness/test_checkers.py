@@ -315,6 +315,47 @@ def test_who_waits_for_several_at_once_may_wait_for_another_than_is_free() -> No
     assert longest.name == "z"
 
 
+# --- leases that were lost ----------------------------------------------------------------------
+
+
+def test_a_lease_that_the_death_of_a_replica_has_cost_is_found() -> None:
+    gone = [grant("a", 1, 0, 1, until=9.0), lost(grant("a", 1, 0, 1, until=9.0), 9.0)]
+    death = fault("kill-replica", 7, 8)
+    assert "than kill-replica" in said(checkers.carried([*gone, death], 2.0, 6.0))
+    assert checkers.lost_by([*gone, death], 2.0, 1.0) == {"a replica died": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended", "cause"),
+    [
+        ("pause-replica", 8.0, "a replica was paused or cut off"),
+        ("kill-server", 5.5, "other faults, or several"),  # it has effects when it is over
+        ("kill-client", 3.0, "a replica died"),
+    ],
+)
+def test_a_lease_that_something_else_may_have_cost_is_only_counted(
+    kind: str, ended: float, cause: str
+) -> None:
+    gone = [grant("a", 1, 0, 1, until=9.0), lost(grant("a", 1, 0, 1, until=9.0), 9.0)]
+    history = [*gone, fault("drain-replica", 7, 8), fault(kind, ended - 1, ended)]
+    assert checkers.lost_by(history, 2.0, 1.0) == {cause: 1}
+    assert bool(checkers.carried(history, 2.0, 1.0)) == (cause == "a replica died")
+
+
+def test_a_busy_machine_excuses_a_lost_lease() -> None:
+    gone = [grant("a", 1, 0, 1, until=9.0), lost(grant("a", 1, 0, 1, until=9.0), 9.0)]
+    history = [*gone, fault("kill-replica", 7, 8)]
+    for busy, cause in (((8.0, 8.5), "the machine was too busy"), ((2.0, 3.0), "a replica died")):
+        assert checkers.lost_by(history, 2.0, 1.0, [busy]) == {cause: 1}
+        assert bool(checkers.carried(history, 2.0, 1.0, [busy])) == (cause == "a replica died")
+
+
+def test_a_lease_that_nothing_explains_is_counted_as_such() -> None:
+    gone = [grant("a", 1, 0, 1, until=9.0), lost(grant("a", 1, 0, 1, until=9.0), 9.0)]
+    assert checkers.lost_by([*gone, fault("kill-replica", 2, 3)], 2.0, 1.0) == {"no fault": 1}
+    assert checkers.carried(gone, 2.0, 6.0) == []
+
+
 # --- what must hold -----------------------------------------------------------------------------
 
 

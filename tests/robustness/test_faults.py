@@ -269,6 +269,18 @@ def test_a_pair_overlaps_and_is_of_two_kinds_that_go_together(seed: int) -> None
             assert other.after < one.seconds
 
 
+def test_a_plan_can_have_no_pairs() -> None:
+    plan = draw(1, RedisSite, ttl=0.5, each=5, paired=0.0)
+    assert plan.pairs == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_replica_is_always_left(seed: int) -> None:
+    deaths = {"kill-replica", "drain-replica", "rolling-restart", "late-request"}
+    for step in draw(seed, SITES["service-redis"], ttl=0.5, each=5).steps:
+        assert sum(act.kind in deaths for act in step.acts) < 2
+
+
 def test_the_player_records_what_was_done_and_when(stage: Stage, asker: Asker) -> None:
     acts = (Act("cut-client", 0.2, 0.0, 0, 1), Act("pause-server", 0.2, 0.1, 0, 2))
     records: list[Record] = []

@@ -64,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             moment.write(here / "moments")
         said = result(play, engine, seed)
         if engine == "etcd":
+            said["lost_by"] = {"a replica died": 2, "no fault": 1}
             said["faults"] = {"pause-client": 7, "cut-minority": 5}
         (here / "result.json").write_text(json.dumps(said), "utf-8")
     control = {"control": "no owner", "where": "redis", "fault": "pause", "checker": "kept"}
@@ -98,6 +99,7 @@ def test_the_page_has_counts_and_nothing_where_nothing_ran(written: Path) -> Non
     page = (written / "report.md").read_text("utf-8")
     assert "| acquisitions | 250 | 250 |" in page
     assert "| cut-minority |  | 5 |" in page
+    assert "| a replica died |  | 2 |" in page
     assert re.search(r"\| pause-client \| 0 of [1-9]\d* \| 0 of [1-9]\d* \|", page)
     assert "500 acquisitions under 19 faults" in page
     assert "**0 violations**" in page

@@ -48,6 +48,7 @@ def test_a_short_run_from_its_site_to_its_result(
         each=1,
         workers=2,
         faults=("kill-client", "pause-client"),
+        first=("pause-client",),
         delta=60.0,
     )
     said: list[str] = []
@@ -57,7 +58,7 @@ def test_a_short_run_from_its_site_to_its_result(
     assert result["engine"] == "redis"
     assert result["acquisitions"] > 0
     assert result["writes"]["fenced"]["applied"] > 0
-    assert result["faults"] == {"kill-client": 1, "pause-client": 1}
+    assert result["faults"] == {"kill-client": 1, "pause-client": 3}
     assert result["lapse"] == "it lost a write"
     assert {path.stem for path in (tmp_path / "history").iterdir()} >= {
         *("faults", "worker0.1", "worker1.1")
@@ -85,6 +86,17 @@ def test_a_wait_is_excused_by_what_the_engine_lost_by_itself_and_by_nothing_else
     early = replace(wait, began=1.0, ended=8.0)
     told = judge(scenario, [early, lapse], {}, {}, healed=0.5)
     assert [each["checker"] for each in told["violations"]] == ["recovers"]
+
+
+def test_a_lease_that_a_replica_has_cost_breaks_only_what_was_promised() -> None:
+    scenario = Scenario(name="n", site="service-redis", why="w", ttl=1.0, seconds=0.0, delta=4.0)
+    granted = Record("a", Kind.ACQUIRE, "lock:1", 9.0, 9.1, Outcome.OK, 1, "i", until=10.0)
+    gone = replace(granted, kind=Kind.LOST, began=10.1, ended=10.1)
+    death = Record("faults", Kind.FAULT, "kill-replica", 9.2, 9.9, Outcome.OK)
+    told = judge(scenario, [granted, death, gone], {}, {}, healed=11.0)
+    assert (told["violations"], told["lost_by"]) == ([], {"a replica died": 1})
+    told = judge(replace(scenario, carried=True), [granted, death, gone], {}, {}, healed=11.0)
+    assert [each["checker"] for each in told["violations"]] == ["carried"]
 
 
 def test_work_that_is_never_granted_again_is_told() -> None:

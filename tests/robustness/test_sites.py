@@ -13,6 +13,7 @@ import pymysql
 import pytest
 
 import lockfast
+from tests.previous.version import ROOT, VERSIONS
 from tests.robustness.faults import FAULTS, Stage
 from tests.robustness.faults.fault import Order
 from tests.robustness.hosts import host_of
@@ -25,6 +26,7 @@ from tests.robustness.sites import (
     RedlockSite,
     SavingRedisSite,
     SentinelSite,
+    ServiceSite,
     Site,
 )
 from tests.servers import Connection, Redis, ServerError, wait_until
@@ -63,10 +65,18 @@ def saving() -> Iterator[SavingRedisSite]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[ServiceSite]:
+    site = SITES["service-redis"]()
+    assert isinstance(site, ServiceSite)
+    with site as started:
+        yield started
+
+
 def _token(site: Site) -> int:
     """Acquire and release, as often as it takes: an ensemble may be without a leader."""
     deadline = time.monotonic() + 60.0
-    with lockfast.connect(site.url) as client:
+    with lockfast.connect(site.entry) as client:
         while True:
             try:
                 lease = client.lock("x", ttl=_TTL).acquire(timeout=10)
@@ -358,6 +368,69 @@ def test_a_site_leaves_no_host_and_no_process_behind() -> None:
         assert len(left) == 5  # a bridge, and two hosts with a cable each
     assert not left & traces(site.network.number)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize("kind", ["kill-replica", "drain-replica", "rolling-restart"])
+def test_a_lease_outlives_the_replica_that_it_was_acquired_at(
+    service: ServiceSite, kind: str
+) -> None:
+    # Each client chooses a replica. That the fault meets none of them is unlikely.
+    with contextlib.ExitStack() as stack:
+        leases = []
+        for number in range(2 * len(service.service)):
+            client = stack.enter_context(lockfast.connect(service.entry))
+            leases.append(client.lock(f"kept:{number}", ttl=5).acquire(timeout=10))
+        _begin(service, kind)()
+        service.wait_served()
+        for lease in leases:
+            lease.release()
+
+
+# A client stays at a replica that is cut off from its engine alone, and is told so.
+@pytest.mark.parametrize(
+    ("kind", "turn"), [("pause-replica", 0), ("cut-replica", 0), ("cut-replica", 2)]
+)
+def test_clients_are_served_beside_a_replica_that_is_not_there(
+    service: ServiceSite, kind: str, turn: int
+) -> None:
+    before = _token(service)
+    undo = _begin(service, kind, turn)
+    assert _token(service) > before
+    undo()
+    service.wait_served()
+
+
+def test_a_client_is_told_that_its_replica_is_cut_off_from_the_engine(
+    service: ServiceSite,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(lockfast.connect(url)) for url in service.entries]
+        undo = _begin(service, "cut-replica", 1)
+        told = 0
+        for client in clients:
+            try:
+                client.lock("told", ttl=_TTL).acquire(timeout=5).release()
+            except lockfast.EngineUnavailable:
+                told += 1
+        assert told == 1
+        undo()
+    service.wait_served()
+
+
+def test_a_rolling_restart_changes_the_version_of_each_replica() -> None:
+    site = SITES["service-redis"]()
+    assert isinstance(site, ServiceSite)
+    site.previous = VERSIONS["41e525b"]
+    with site:
+        (other,) = {replica.root for replica in site.service} - {ROOT}
+        assert [replica.root for replica in site.service] == [ROOT, other, ROOT]
+        before = _token(site)
+        _begin(site, "rolling-restart")()
+        assert [replica.root for replica in site.service] == [other, ROOT, other]
+        assert _token(site) > before
+        site.service[0].kill()
+        site.heal()
+        assert site.serves()
 
 
 class Counting:

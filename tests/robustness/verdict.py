@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.robustness import checkers
@@ -14,6 +14,7 @@ from tests.robustness.traffic.register import Entry
 
 Logs = Mapping[str, list[Entry]]
 _FEW = 5  # of each kind of violation are told
+_EFFECT = 1.0  # seconds after a fault in which a lost lease is put down to it
 
 
 def stale_writes(log: Iterable[Entry]) -> int:
@@ -41,20 +42,29 @@ def _work(record: Record) -> str:
     return record.name.partition(":")[0]
 
 
-def judge(
-    scenario: Scenario, history: list[Record], fenced: Logs, bare: Logs, healed: float
+def judge(  # noqa: PLR0913  # all that is known of a run
+    scenario: Scenario,
+    history: list[Record],
+    fenced: Logs,
+    bare: Logs,
+    healed: float,
+    *,
+    busy: Sequence[tuple[float, float]] = (),
 ) -> dict[str, Any]:
-    """Check all, and give what result.json says of it."""
+    """Check all, and give what result.json says of it. `busy`: when the machine was too busy."""
     lapses = [record for record in history if record.name == LAPSE]
     faults = [r for r in history if r.kind is Kind.FAULT and r not in lapses]
     done = [record for record in faults if record.outcome is Outcome.OK]
     work = [record for record in history if record.kind is not Kind.FAULT]
     bound = scenario.ttl + scenario.delta
-    found: dict[str, list[str]] = {name: [] for name in sorted(checkers.ALL)}
+    found: dict[str, list[str]] = {name: [] for name in sorted({*checkers.ALL, "carried"})}
     for violation in checkers.check(history, fenced, checkers.Promises(bound=bound)):
         found[violation.checker].append(violation.said)
     if not lapses:
         found["recovers"] += unserved(work, healed)
+    if scenario.carried:
+        lost = checkers.carried(history, scenario.ttl, scenario.delta, busy)
+        found["carried"] = [violation.said for violation in lost]
     order = found["ticket_order"]
     if not scenario.order:
         found["ticket_order"] = []
@@ -70,6 +80,7 @@ def judge(
         "acquisitions": kinds[Kind.ACQUIRE, Outcome.OK],
         "releases": kinds[Kind.RELEASE, Outcome.OK],
         "lost": kinds[Kind.LOST, Outcome.OK],
+        "lost_by": checkers.lost_by(history, scenario.ttl, _EFFECT, busy),
         "unknown": sum(n for (_, outcome), n in kinds.items() if outcome is Outcome.UNKNOWN),
         "writes": {
             "fenced": {

@@ -2,6 +2,7 @@
 
 from tests.robustness.checkers.aftermath import by_fault
 from tests.robustness.checkers.belief import Overlap, kept, overlaps, within_lease
+from tests.robustness.checkers.carried import carried, lost_by
 from tests.robustness.checkers.chain import lost_updates
 from tests.robustness.checkers.check import ALL, Promises, check
 from tests.robustness.checkers.hold import lock_object
@@ -23,10 +24,12 @@ __all__ = [
     "applied_writes_are_owners",
     "by_fault",
     "capacity",
+    "carried",
     "check",
     "fenced_register",
     "kept",
     "lock_object",
+    "lost_by",
     "lost_updates",
     "marks_never_fall",
     "overlaps",

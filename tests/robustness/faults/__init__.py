@@ -12,8 +12,10 @@ from tests.robustness.faults.kill import KillClient, KillServer, RestartEmpty
 from tests.robustness.faults.late import Duplicate, LateRequest
 from tests.robustness.faults.outage import KillAll
 from tests.robustness.faults.pause import PauseClient, PauseServer
+from tests.robustness.faults.replica import CutReplica, DrainReplica, KillReplica, PauseReplica
 from tests.robustness.faults.replies import Delay, LoseReply
 from tests.robustness.faults.reshard import MoveSlot
+from tests.robustness.faults.rolling import RollingRestart
 from tests.robustness.faults.shard import ShardDown
 from tests.robustness.faults.signals import SignalStorm
 from tests.robustness.sites import Site
@@ -48,6 +50,11 @@ FAULTS: dict[str, Fault] = {
         ClockAhead(),
         SignalStorm(),
         KillAll(),
+        KillReplica(),
+        PauseReplica(),
+        CutReplica(),
+        DrainReplica(),
+        RollingRestart(),
     )
 }
 

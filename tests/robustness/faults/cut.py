@@ -36,7 +36,7 @@ class CutClient(Fault):
         """Cut it off."""
         worker = chosen(order.rng, stage.workers)
         if order.turn % 2 == 0:
-            undo = host_of(worker).cut(*stage.site.addresses)
+            undo = host_of(worker).cut(*stage.site.entrances)
             return Damage(f"cut {told(worker)} off from the site", undo)
         return Damage(f"cut {told(worker)} off", host_of(worker).cut())
 
@@ -63,7 +63,8 @@ class Loss(Fault):
     def begin(self, stage: Stage, order: Order) -> Damage:
         """Lose a share of the packets of one host."""
         share = _SHARES[order.turn % len(_SHARES)]
-        victim = chosen(order.rng, [*stage.workers, *stage.site.servers])
+        site = stage.site
+        victim = chosen(order.rng, [*stage.workers, *site.servers, *site.service])
         return Damage(f"lose {share:.0%} of {told(victim)}", host_of(victim).lossy(share))
 
 

@@ -20,12 +20,15 @@ class _Forgotten(Fault):
         """Whether the client is told so when it uses one."""
 
     def begin(self, stage: Stage, order: Order) -> Damage:
-        """Forget those of one client."""
-        worker = chosen(order.rng, stage.workers)
+        """Forget those of one client; on every other turn, of a replica to its engine."""
+        site = stage.site
+        replica = site.service and order.turn % 2
+        worker = chosen(order.rng, site.service if replica else stage.workers)
         ports = _ports(worker)
         if not ports:
             raise ServerError(f"{worker.name} has no connection")
-        undo = host_of(worker).forget(ports, stage.site.addresses, reset=self.reset)
+        targets = site.addresses if replica else site.entrances
+        undo = host_of(worker).forget(ports, targets, reset=self.reset)
         return Damage(f"forgot {len(ports)} connections of {told(worker)}", undo)
 
 

@@ -23,7 +23,8 @@ class LateRequest(Fault):
         try:
             proxy.wait_held(timeout=5.0)
             senders = proxy.holding
-            workers = [each for each in stage.workers if host_of(each).address in senders]
+            clients = [*stage.workers, *stage.site.service]
+            workers = [each for each in clients if host_of(each).address in senders]
             if not workers:
                 raise ServerError("no worker has sent what is held")
         except ServerError:

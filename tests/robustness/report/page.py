@@ -17,6 +17,11 @@ counts for both. An empty cell did not run.
 """
 
 
+_LOST = """\
+Leases that ended before their clients released them, by what happened in the last one and a half
+ttls. Column `service`: all runs of the lock service, whatever the engine behind it.
+"""
+
 _CONTROLS = """\
 Each is our own code, broken on purpose, and must be caught. Or it is the twin without a fence.
 """
@@ -31,6 +36,8 @@ def page(
     parts += ["## What ran\n", tables.what_ran(engines)]
     parts += ["Faults, by kind and engine. Two at once count as two:\n", tables.faults(engines)]
     parts += [_violations(among)]
+    if lost := tables.lost(engines):
+        parts += ["## Lost leases\n", _LOST, lost]
     parts += [
         "## The guarantees, as measured\n",
         _COUNTED,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.robustness.moments import Moment, load
 
-ENGINES = ("redis", "redlock", "etcd", "zookeeper", "postgres", "mysql")
+ENGINES = ("redis", "redlock", "etcd", "zookeeper", "postgres", "mysql", "service")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Sums:
     faults: Counter[str] = field(default_factory=Counter)
     under: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """For each kind of fault: what was counted while it was in force."""
+    lost_by: Counter[str] = field(default_factory=Counter)
+    """Lost leases, by cause."""
     longest: float = 0.0
     """Seconds of the longest overlap."""
     recovery: float = 0.0
@@ -75,6 +77,7 @@ class Sums:
             }
         )
         self.faults.update(said["faults"])
+        self.lost_by.update(said.get("lost_by", {}))  # results of earlier versions have none
         for kind, counts in said.get("by_fault", {}).items():
             self.under[kind].update(counts)
         self.longest = max(self.longest, said["overlaps"]["longest"])

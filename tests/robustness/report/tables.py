@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from lockfast.plain import plain as harmless
+from tests.robustness.checkers.carried import BUSY, CAUSES, OTHERS
 from tests.robustness.report.results import Sums
 
 
@@ -70,6 +71,20 @@ def faults(engines: dict[str, Sums]) -> str:
         for kind in _kinds(engines)
     ]
     return table(["fault", *engines], rows)
+
+
+def lost(engines: dict[str, Sums]) -> str:
+    """How many leases were lost, by what happened around the loss."""
+    causes = [
+        cause
+        for cause in (*CAUSES, OTHERS, BUSY)
+        if any(e.lost_by[cause] for e in engines.values())
+    ]
+    rows = [
+        [cause, *(number(sums.lost_by[cause]) if sums.lost_by else "" for sums in engines.values())]
+        for cause in causes
+    ]
+    return table(["what happened", *engines], rows) if rows else ""
 
 
 def under_faults(engines: dict[str, Sums], part: str, whole: Callable[[Sums, str], int]) -> str:

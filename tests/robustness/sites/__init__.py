@@ -8,6 +8,15 @@ from tests.robustness.sites.postgres import PostgresSite
 from tests.robustness.sites.redis import RedisSite, SavingRedisSite
 from tests.robustness.sites.redlock import RedlockSite
 from tests.robustness.sites.sentinel import SentinelSite
+from tests.robustness.sites.service import (
+    ServiceEtcdSite,
+    ServiceMySQLSite,
+    ServicePostgresSite,
+    ServiceRedisSite,
+    ServiceRedlockSite,
+    ServiceSite,
+    ServiceZooKeeperSite,
+)
 from tests.robustness.sites.site import Site
 from tests.robustness.sites.zookeeper import ZooKeeperSite
 
@@ -22,6 +31,12 @@ SITES: dict[str, type[Site]] = {
     "postgres": PostgresSite,
     "mysql": MySQLSite,
     "galera": GaleraSite,
+    "service-redis": ServiceRedisSite,
+    "service-postgres": ServicePostgresSite,
+    "service-etcd": ServiceEtcdSite,
+    "service-mysql": ServiceMySQLSite,
+    "service-zookeeper": ServiceZooKeeperSite,
+    "service-redlock": ServiceRedlockSite,
 }
 
 __all__ = [
@@ -35,6 +50,7 @@ __all__ = [
     "RedlockSite",
     "SavingRedisSite",
     "SentinelSite",
+    "ServiceSite",
     "Site",
     "ZooKeeperSite",
 ]

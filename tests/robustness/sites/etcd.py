@@ -1,6 +1,7 @@
 """Three etcd members."""
 
 import http.client
+from typing import ClassVar
 
 from tests.robustness.sites.site import COMMON, PROXIED, Site
 from tests.servers.etcd import Etcd, EtcdCluster
@@ -18,7 +19,7 @@ class EtcdSite(Site):
 
     name = "etcd"
     engine = "etcd"
-    kinds = (*COMMON, *PROXIED, "cut-minority", "slow-fsync")
+    kinds: ClassVar[tuple[str, ...]] = (*COMMON, *PROXIED, "cut-minority", "slow-fsync")
 
     @property
     def url(self) -> str:

@@ -1,5 +1,7 @@
 """MariaDB with a replica that follows its binary log."""
 
+from typing import ClassVar
+
 import pymysql
 
 from lockfast.engines.mysql import install
@@ -31,7 +33,7 @@ class MySQLSite(Site):
     replica: MariaDB
     name = "mysql"
     engine = "mysql"
-    kinds = (
+    kinds: ClassVar[tuple[str, ...]] = (
         *COMMON,
         *PROXIED,
         "cut-minority",

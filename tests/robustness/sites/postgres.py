@@ -1,5 +1,7 @@
 """PostgreSQL with a streaming replica."""
 
+from typing import ClassVar
+
 import psycopg
 
 from lockfast.engines.postgres import install
@@ -19,7 +21,7 @@ class PostgresSite(Site):
     replica: Postgres
     name = "postgres"
     engine = "postgres"
-    kinds = (
+    kinds: ClassVar[tuple[str, ...]] = (
         *COMMON,
         *PROXIED,
         "cut-minority",

@@ -5,10 +5,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
+from tests.previous.version import Version
 from tests.robustness.hosts import Host, Network, host_of
 from tests.servers.group import Group
 from tests.servers.process import Server, wait_until
 from tests.servers.proxy import Proxy
+from tests.servers.replica import Replica
 
 # What every site supports.
 COMMON = (
@@ -55,15 +57,24 @@ class Site(Group):
         """Claim a network."""
         self.aftermath: dict[str, float] = {}
         """For how many seconds after such a fault it may still lose what it has acknowledged."""
+        self.previous: Version | None = None
+        """Another version of lockfast that runs beside this one, where the site runs lockfast."""
         self.network = Network()
         self.servers: list[Server] = []
+        self.service: list[Replica] = []
+        """The replicas of the lock service in front of the servers. Most sites have none."""
         self.proxies: list[Proxy] = []
         self._clients: dict[int, Host] = {}
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """What clients connect to."""
+        """The URL of the engine."""
+
+    @property
+    def entry(self) -> str:
+        """The URL that clients connect to."""
+        return self.url
 
     @abstractmethod
     def leader(self) -> Server:
@@ -122,8 +133,13 @@ class Site(Group):
 
     @property
     def addresses(self) -> list[str]:
-        """Where a client finds the site: the proxies, and the servers themselves."""
+        """Where a client of the engine finds it: the proxies, and the servers themselves."""
         return [self.network.address, *(host_of(server).address for server in self.servers)]
+
+    @property
+    def entrances(self) -> list[str]:
+        """Where a client finds the site."""
+        return self.addresses
 
     def start(self) -> Self:
         """Make the hosts, start the servers, and wait until they serve."""

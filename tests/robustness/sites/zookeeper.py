@@ -1,6 +1,7 @@
 """Three ZooKeeper servers."""
 
 import contextlib
+from typing import ClassVar
 
 from tests.robustness.sites.ledger import Ledger
 from tests.robustness.sites.site import COMMON, PROXIED, Lapse, Site
@@ -16,7 +17,13 @@ class ZooKeeperSite(Site):
 
     name = "zookeeper"
     engine = "zookeeper"
-    kinds = (*COMMON, *PROXIED, "cut-minority", "slow-fsync", "clock-server")
+    kinds: ClassVar[tuple[str, ...]] = (
+        *COMMON,
+        *PROXIED,
+        "cut-minority",
+        "slow-fsync",
+        "clock-server",
+    )
 
     @property
     def url(self) -> str:
