@@ -162,14 +162,14 @@ def test_a_connection_serves_one_request() -> None:
         assert b"\r\nconnection: close" in told.lower()  # uvicorn's own limit is five seconds
 
 
-def opened(url: str, *, mode: str) -> None:
+def opened(url: str, *, mode: str, timeout: float = SOON) -> None:
     """Take a lock."""
     if mode == "threads":
-        with lockfast.connect(url) as client, client.lock("a", timeout=SOON):
+        with lockfast.connect(url) as client, client.lock("a", timeout=timeout):
             return
 
     async def main() -> None:
-        async with lockfast.aio.connect(url) as client, client.lock("a", timeout=SOON):
+        async with lockfast.aio.connect(url) as client, client.lock("a", timeout=timeout):
             pass
 
     asyncio.run(main())
@@ -197,7 +197,7 @@ def test_our_client_shows_its_key_and_checks_the_certificate(
             assert wrong not in str(error.value)
         for url in (f"lockfasts://:{KEY}@{at}", f"lockfast://:{KEY}@{at}"):
             with pytest.raises(lockfast.EngineUnavailable) as failed:
-                opened(url, mode=mode)
+                opened(url, mode=mode, timeout=1.0)
             assert KEY not in str(failed.value)
 
 

@@ -43,7 +43,6 @@ async def test_each_request_ends_at_its_own_deadline() -> None:
         assert ended == [0.3, 0.6, 0.9, 1.2]
         assert line.idle
         await ask(0.3)  # after all others, a new timer
-        assert service._server is not None
-        service._server.servers[0].get_loop().call_soon_threadsafe(held.let_go)
+        held.loop.call_soon_threadsafe(held.let_go)
         await transport.call(Inspect(0, "a"), now() + LATE, Page)
         await transport.close()

@@ -149,11 +149,6 @@ def raw(service: Service) -> Iterator[Raw]:
         yield found
 
 
-def let_go(service: Service, held: Held) -> None:
-    assert service._server is not None
-    service._server.servers[0].get_loop().call_soon_threadsafe(held.let_go)
-
-
 BAD = {
     "no mask": (b"\x81\x02{}", 1002),
     "a reserved bit": (b"\xf1\x80\0\0\0\0", 1002),
@@ -270,7 +265,7 @@ def test_hundreds_of_requests_in_one_piece_are_answered(
         other.greet()
         other.ask(other.claim(1, "b"))
         assert isinstance(other.reply(), Said)
-    let_go(service, held)
+    held.loop.call_soon_threadsafe(held.let_go)
     replies = [raw.reply() for _ in range(1, count)]
     assert {each.n for each in replies if isinstance(each, Page)} == set(range(1, count))
 
