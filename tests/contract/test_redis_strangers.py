@@ -224,6 +224,25 @@ def test_a_spoilt_lock_is_renewed_or_not_and_the_rest_of_its_batch_is(
     stage.mode.run(play())
 
 
+@pytest.mark.parametrize("spoil", [*SOLE, *QUEUE])
+def test_a_spoilt_lock_does_not_keep_others_from_being_acquired_and_released_with_it(
+    stage: Stage, spoil: str
+) -> None:
+    """One call carries several claims, and an error in it concerns one of them only."""
+
+    async def play() -> None:
+        actor = stage.actor()
+        await _spoilt(stage, actor, spoil)
+        asks = [actor.ask("a", ttl=20), actor.ask(ttl=20), actor.ask("b", ttl=20)]
+        first, _, last = await actor.engine.claim_all(asks, actor.deadline)
+        assert isinstance(first, Standing)
+        assert isinstance(last, Standing)
+        gone = await actor.engine.resign(asks, actor.deadline, doubt=True)
+        assert [gone[0], gone[2]] == [True, True]
+
+    stage.mode.run(play())
+
+
 @pytest.mark.parametrize("score", ["-inf", "-1e300", "-1e19"])
 def test_an_expiry_without_end_keeps_nobody_from_queueing(stage: Stage, score: str) -> None:
     """PEXPIREAT refused it, after the claim had been queued and before it was counted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN, Script
+from lockfast.engines.redis.scripts import CLAIM, CLAIMS, RENEW, RESIGN, RESIGNS, Script
 from tests.servers import Proxy
 
 
@@ -11,20 +11,20 @@ def via(proxy: Proxy) -> str:
     return f"redis://{proxy.address}"
 
 
-def _runs(script: Script, request: bytes) -> bool:
-    return script.sha.encode() in request or script.source in request
+def _runs(request: bytes, *scripts: Script) -> bool:
+    return any(each.sha.encode() in request or each.source in request for each in scripts)
 
 
 def is_claim(request: bytes) -> bool:
     """Pick requests to acquire."""
-    return _runs(CLAIM, request)
+    return _runs(request, CLAIM, CLAIMS)
 
 
 def is_renewal(request: bytes) -> bool:
     """Pick heartbeats."""
-    return _runs(RENEW, request)
+    return _runs(request, RENEW)
 
 
 def is_resignation(request: bytes) -> bool:
     """Pick requests to release."""
-    return _runs(RESIGN, request)
+    return _runs(request, RESIGN, RESIGNS)

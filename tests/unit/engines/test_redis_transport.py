@@ -24,6 +24,7 @@ HERE = Address("h", 6379)
         (f"{WRAPPED} @user_script: 36: -READONLY You can't write. ", "READONLY"),
         (f"{WRAPPED} -OOM command not allowed when used memory > 'maxmemory'. ", "OOM"),
         (f"{WRAPPED} attempt to index nil", "ERR"),
+        ("@user_script: 36: -READONLY You can't write. ", "READONLY"),
         ("NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT"),
     ],
 )

@@ -12,7 +12,7 @@ from lockfast.engines.redis import messages, replies
 from lockfast.engines.redis.keys import command, keys
 from lockfast.engines.redis.listening import Listening
 from lockfast.engines.redis.routes import filled
-from lockfast.engines.redis.scripts import CLAIM, RENEW, RESIGN
+from lockfast.engines.redis.scripts import CLAIM, CLAIMS, RENEW, RESIGN, RESIGNS
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport, code
 from lockfast.engines.server_clock import ServerClock
@@ -73,17 +73,12 @@ class RedisEngine(Listening):
         found: list[Standing | Exception | None] = [None] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
-            order = [i for group in groups for i in group]
             await self._meet(address, end)
-            calls = []
-            for i in order:
-                shape = asks[i].shape
-                form = messages.claim_form(
-                    shape.name, shape.ttl, shape.kind, shape.capacity, shape.weight
-                )
-                calls.append(self._claim(form, asks[i], address))
-            answers = await self._scripts(CLAIM, address, calls, end, heart=False)
-            for i, reply in zip(order, answers, strict=True):
+
+            def pack(some: list[int]) -> bytes:
+                return messages.claims([self._claim_part(asks[i], address) for i in some])
+
+            for i, reply in await self._together(CLAIMS, address, groups, pack, end):
                 found[i] = self._claimed(reply, asks[i], address)
 
         return filled(found, await self._each(asks, deadline, work))
@@ -101,6 +96,11 @@ class RedisEngine(Listening):
         """Pack a claim with its `not_after` by that server's clock."""
         late = self._transport.clocks[address].latest(ask)
         return messages.claim(form, ask, late, self._base)
+
+    def _claim_part(self, ask: Ask, address: Address) -> messages.Part:
+        shape = ask.shape
+        form = messages.claim_form(shape.name, shape.ttl, shape.kind, shape.capacity, shape.weight)
+        return messages.claim_part(form, self._claim(form, ask, address))
 
     async def _meet(self, address: Address, deadline: float) -> ServerClock:
         """Return a server's clock.
@@ -187,21 +187,22 @@ class RedisEngine(Listening):
         removed: list[bool | Exception] = [False] * len(asks)
 
         async def work(address: Address, groups: list[list[int]], end: float) -> None:
-            order = [i for group in groups for i in group]
             if doubt:
                 await self._meet(address, end)
-            calls = [
-                self._resignation(messages.resign_form(asks[i].shape.name), asks[i], doubt, address)
-                for i in order
-            ]
-            answers = await self._scripts(RESIGN, address, calls, end, heart=False)
-            for i, reply in zip(order, answers, strict=True):
-                if isinstance(reply, hiredis.ReplyError):
-                    removed[i] = self._failure(reply, address, asks[i].shape.name)
-                else:
-                    removed[i] = replies.resigned(reply)
+
+            def pack(some: list[int]) -> bytes:
+                parts = [self._resign_part(asks[i], address, doubt=doubt) for i in some]
+                return messages.resigns(parts)
+
+            for i, reply in await self._together(RESIGNS, address, groups, pack, end):
+                removed[i] = self._resigned(reply, asks[i], address)
 
         return filled(removed, await self._each(asks, deadline, work))
+
+    def _resigned(self, reply: Any, ask: Ask, address: Address) -> bool | Exception:
+        if isinstance(reply, hiredis.ReplyError):
+            return self._failure(reply, address, ask.shape.name)
+        return replies.resigned(reply)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send resignations after their claims on the same connection, where that can be done.
@@ -229,6 +230,10 @@ class RedisEngine(Listening):
         address: Address,
     ) -> bytes:
         return messages.resign(form, ask, self._tomb(ask, address) if doubt else 0)
+
+    def _resign_part(self, ask: Ask, address: Address, *, doubt: bool) -> messages.Part:
+        form = messages.resign_form(ask.shape.name)
+        return messages.resign_part(form, self._resignation(form, ask, doubt, address))
 
     def _tomb(self, ask: Ask, address: Address) -> ServerTime:
         """Return the server's time until which a tombstone must refuse copies of the claim. It is

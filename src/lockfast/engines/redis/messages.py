@@ -8,13 +8,41 @@ from typing import NamedTuple
 
 from lockfast.core.record import head
 from lockfast.engines.redis.keys import Keys, bulk, keys
-from lockfast.engines.redis.scripts import CLAIM, INSPECT, RECORD, RENEW, RESIGN
+from lockfast.engines.redis.scripts import (
+    CLAIM,
+    CLAIMS,
+    INSPECT,
+    RECORD,
+    RENEW,
+    RESIGN,
+    RESIGNS,
+    Script,
+)
 from lockfast.port import RECORDS, REMEMBERED, TOMB_MARGIN, Ask, Kind
 
 MARGIN = int(TOMB_MARGIN * 1000)  # ms
 ID = 32  # bytes of an id
+SIZE = b"$32\r\n"  # before an id
 NO_STONE = b"$1\r\n0\r\n"
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
+CLAIM_HEAD = CLAIM.packet(12, b"$1\r\n5\r\n")
+RESIGN_HEAD = RESIGN.packet(7, b"$1\r\n4\r\n")
+
+
+class Part(NamedTuple):
+    """A claim's part of a call for several claims."""
+
+    bucket: int
+    keys: bytes
+    args: bytes
+
+
+def several(script: Script, parts: Sequence[Part], keys: int, args: int) -> bytes:
+    """Pack a call of a script for several claims, each of which has so many keys and arguments."""
+    rest = [bulk(b"%d" % (keys * len(parts)))]
+    rest += [part.keys for part in parts]
+    rest += [part.args for part in parts]
+    return script.packet(1 + (keys + args) * len(parts), b"".join(rest))
 
 
 class ClaimForm:
@@ -27,8 +55,8 @@ class ClaimForm:
         del kind, capacity, weight
         where = keys(name)
         self.bucket = where.bucket
-        self.start = CLAIM.packet(12, b"$1\r\n5\r\n" + where.lock + where.last + where.tomb)
-        self.middle = b"\r\n" + where.queue + b"$32\r\n"
+        self.start = CLAIM_HEAD + where.lock + where.last + where.tomb
+        self.middle = b"\r\n" + where.queue + SIZE
         # `not_after` follows: 13 digits until 2286
         self.ttl = b"\r\n" + bulk(b"%d" % round(ttl * 1000)) + b"$13\r\n"
         self.head = b""
@@ -69,6 +97,17 @@ def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
     )
 
 
+def claim_part(form: ClaimForm, packet: bytes) -> Part:
+    """Return a packed claim as a part of a call for several."""
+    end = len(form.start) + ID + len(form.middle) - len(SIZE)
+    return Part(form.bucket, packet[len(CLAIM_HEAD) : end], packet[end:])
+
+
+def claims(parts: Sequence[Part]) -> bytes:
+    """Pack a call of claims.lua."""
+    return several(CLAIMS, parts, 5, 6)
+
+
 class ResignForm(NamedTuple):
     """The start of a resignation's packet, up to the id, and the bucket of its name."""
 
@@ -80,8 +119,7 @@ class ResignForm(NamedTuple):
 def resign_form(name: str) -> ResignForm:
     """Return the start of the packet that all resignations from one name share."""
     where = keys(name)
-    rest = b"$1\r\n4\r\n" + where.lock + where.queue + where.tomb
-    return ResignForm(where.bucket, RESIGN.packet(7, rest))
+    return ResignForm(where.bucket, RESIGN_HEAD + where.lock + where.queue + where.tomb)
 
 
 def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
@@ -98,6 +136,17 @@ def resign(form: ResignForm, ask: Ask, until: int) -> bytes:
     return b"".join((form.start, ident, b"\r\n$32\r\n", ident, b"\r\n", stone))
 
 
+def resign_part(form: ResignForm, packet: bytes) -> Part:
+    """Return a packed resignation as a part of a call for several."""
+    end = len(form.start) + ID + len(b"\r\n")
+    return Part(form.bucket, packet[len(RESIGN_HEAD) : end], packet[end:])
+
+
+def resigns(parts: Sequence[Part]) -> bytes:
+    """Pack a call of resigns.lua."""
+    return several(RESIGNS, parts, 4, 2)
+
+
 def sent(ident: str) -> bytes:
     """Encode an id, and raise ValueError unless it has 32 bytes. The packets state that length, so
     Redis would read the rest of a longer id as another command.
@@ -108,30 +157,21 @@ def sent(ident: str) -> bytes:
     return raw
 
 
-class Renewal(NamedTuple):
-    """A claim's part of a renewal. The claim keeps it, since 100,000 claims would fill a cache."""
-
-    bucket: int
-    keys: bytes
-    args: bytes
-
-
-def renewal(ask: Ask) -> Renewal:
-    """Return a claim's part of a renewal. It is packed once and kept in `ask.packed`."""
+def renewal(ask: Ask) -> Part:
+    """Return a claim's part of a renewal. It is packed once and kept in `ask.packed`, since 100,000
+    claims would fill a cache.
+    """
     packed = ask.packed
-    if not isinstance(packed, Renewal):
+    if not isinstance(packed, Part):
         where, ttl = Keys(ask.shape.name), b"%d" % round(ask.shape.ttl * 1000)
         args = b"$32\r\n%b\r\n$%d\r\n%b\r\n" % (ask.id.encode(), len(ttl), ttl)
-        packed = ask.packed = Renewal(where.bucket, where.lock + where.queue, args)
+        packed = ask.packed = Part(where.bucket, where.lock + where.queue, args)
     return packed
 
 
-def renew(parts: Sequence[Renewal]) -> bytes:
-    """Pack a call of renew.lua for several claims."""
-    rest = [bulk(b"%d" % (3 * len(parts)))]
-    rest += [part.keys for part in parts]
-    rest += [part.args for part in parts]
-    return RENEW.packet(1 + 5 * len(parts), b"".join(rest))
+def renew(parts: Sequence[Part]) -> bytes:
+    """Pack a call of renew.lua."""
+    return several(RENEW, parts, 3, 2)
 
 
 def renew_alone(ask: Ask) -> bytes:

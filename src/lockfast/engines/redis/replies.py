@@ -95,6 +95,15 @@ def number(raw: Any, least: float = 0, most: float = TOP - 1) -> int:
     return value
 
 
+def several(reply: Any, count: int) -> list[Any]:
+    """Return what a reply of claims.lua or resigns.lua says of each claim. An error is for all."""
+    if isinstance(reply, hiredis.ReplyError):
+        return [reply] * count
+    if type(reply) is not list or len(reply) != count:
+        raise Malformed("not a reply for several claims")
+    return reply
+
+
 def renewed(reply: Any, count: int) -> tuple[list[Any], int]:
     """Return the replies for each claim in a reply of renew.lua, and the server's time in ms."""
     if type(reply) is not list or len(reply) != count + 1:

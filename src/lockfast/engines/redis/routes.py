@@ -23,6 +23,7 @@ Work = Callable[[Address, list[list[int]], float], Awaitable[None]]
 """A request for the claims of one server: its address, groups of indexes, and a deadline."""
 PAUSE = 0.5  # seconds at most for which a node that did not answer is not asked again
 MOST = 2 / 3  # the part of the remaining time that a node may take while other nodes follow
+SIZE = 64  # claims in one call of a script, during which Redis serves nobody else
 BRIEF = 0.1  # seconds at least for a node that did not answer last time
 
 
@@ -141,6 +142,26 @@ class Routes:
             for i, reply in zip(lacking, again, strict=True):
                 answers[i] = reply
         return answers
+
+    async def _together(
+        self,
+        script: Script,
+        address: Address,
+        groups: list[list[int]],
+        pack: Callable[[list[int]], bytes],
+        deadline: float,
+    ) -> list[tuple[int, Any]]:
+        """Run a script for several claims at a time, in one round trip, or in two if the server
+        lacks it. Return the reply for each index. `pack`: packs a call for these indexes.
+        """
+        parts = [group[at : at + SIZE] for group in groups for at in range(0, len(group), SIZE)]
+        calls = [pack(part) for part in parts]
+        answers = await self._scripts(script, address, calls, deadline, heart=False)
+        return [
+            (i, each)
+            for part, reply in zip(parts, answers, strict=True)
+            for i, each in zip(part, replies.several(reply, len(part)), strict=True)
+        ]
 
     async def _each(self, asks: Sequence[Ask], deadline: float, work: Work) -> Errors:
         """Do the work on each server, and return the errors by the index of the claim.

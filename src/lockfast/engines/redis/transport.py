@@ -60,7 +60,8 @@ the new primary, but only a new connection reaches that."""
 
 
 WRAPPED = re.compile(
-    r"(?:ERR )?Error running script.*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?([A-Z]+) ",
+    r"(?:(?:ERR )?Error running script.*?)?"
+    r"@user_script: ?\d+: (?:@user_script: ?\d+: )?-?([A-Z]+) ",
     re.DOTALL,
 )
 
@@ -129,7 +130,8 @@ def code(error: hiredis.ReplyError) -> str:
     """Return the code of an error reply.
 
     Redis 6.2 wraps the errors of a script's commands: "ERR Error running script (call to f_…):
-    @user_script:36: -READONLY You can't write against a read only replica."
+    @user_script:36: -READONLY You can't write against a read only replica." If the script has
+    caught the error, the text begins at "@user_script".
     """
     text = str(error)
     wrapped = WRAPPED.match(text)

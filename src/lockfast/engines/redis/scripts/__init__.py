@@ -13,11 +13,12 @@ class Script:
     def __init__(self, name: str, package: str = __name__) -> None:
         """Read `name`.lua of a package, and insert the files that it includes."""
         folder = files(package)
-        source = re.sub(
-            r"--#include (\w+\.lua)\n",
-            lambda found: (folder / found[1]).read_text("utf-8"),
-            (folder / f"{name}.lua").read_text("utf-8"),
-        )
+
+        def read(file: str) -> str:
+            text = (folder / file).read_text("utf-8")
+            return re.sub(r"--#include (\w+\.lua)\n", lambda found: read(found[1]), text)
+
+        source = read(f"{name}.lua")
         self.name = name
         self.source = source.encode()
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
@@ -34,7 +35,9 @@ class Script:
 
 
 CLAIM = Script("claim")
+CLAIMS = Script("claims")
 RENEW = Script("renew")
 RESIGN = Script("resign")
+RESIGNS = Script("resigns")
 INSPECT = Script("inspect")
 RECORD = Script("record")

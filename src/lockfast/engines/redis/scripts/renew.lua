@@ -40,7 +40,7 @@ end
 local queues = {}
 for _, i in ipairs(queued) do
   local id, lock = ARGV[i * 2 - 1], KEYS[i * 3 - 2]
-  local fine, result = pcall(function()
+  local fine, reply = pcall(function()
     local q = queues[lock]
     if not q then
       q = open(lock, KEYS[i * 3 - 1], KEYS[i * 3], redis.call('GET', lock), now) -- only this and
@@ -65,10 +65,8 @@ for _, i in ipairs(queued) do
     touch(q, claim, now)
     return standing(q, id, now, claim)
   end)
-  if not fine then
-    result = type(result) == 'table' and {err = result.err} or redis.error_reply(tostring(result))
-  end
-  replies[i] = result
+  --#include failed.lua
+  replies[i] = reply
 end
 for _, q in pairs(queues) do
   save(q, now)
