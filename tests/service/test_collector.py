@@ -44,14 +44,47 @@ async def test_two_calls_are_under_way_and_the_rest_is_collected(
 
 
 @on_a_replica
+async def test_a_second_call_carries_as_many_as_the_first(replica: Replica, held: Held) -> None:
+    held.holding = {"claim"}
+    peer = Peer(replica)
+    peer.greet()
+    claim(peer, 1, "a", "b")
+    await settle()
+    claim(peer, 2, "c")
+    await settle()
+    assert held.of("claim") == [["a", "b"]]
+    claim(peer, 3, "d")
+    await settle()
+    assert held.of("claim") == [["a", "b"], ["c", "d"]]
+    held.let_go()
+
+
+@on_a_replica
+async def test_a_few_claims_do_not_wait_long_for_others(replica: Replica, held: Held) -> None:
+    held.holding = {"claim"}
+    peer = Peer(replica)
+    peer.greet()
+    claim(peer, 1, "a", "b")
+    await settle()
+    claim(peer, 2, "c")
+    await asyncio.sleep(2 * AGE)
+    assert held.of("claim") == [["a", "b"], ["c"]]
+    held.let_go()
+
+
+@on_a_replica
 async def test_a_call_carries_a_limited_number(replica: Replica, held: Held) -> None:
     held.holding = {"claim"}
     peers = [Peer(replica) for _ in range(2)]
     for place, peer in enumerate(peers):
         peer.greet()
-        claim(peer, 1, *(f"{place}-{each}" for each in range(40)))
+        claim(peer, 1, *(f"{place}-{each}" for each in range(SIZE)))
+        claim(peer, 2, f"{place}-more")
     await settle()
-    assert sorted(map(len, held.of("claim"))) == [80 - SIZE, SIZE]
+    assert list(map(len, held.of("claim"))) == [SIZE, SIZE]
+    held.let_go()
+    await settle()
+    assert list(map(len, held.of("claim"))) == [SIZE, SIZE, 2]
 
 
 @on_a_replica

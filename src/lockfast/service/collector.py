@@ -1,8 +1,10 @@
 """Group commit: sends the claims, or the resignations, of all connections together.
 
 What arrives while calls of the engine are under way is collected, and goes out when one returns.
-There is no timer, and what finds no call under way is sent at once. Nothing is created for a
-request except its entry: no future, no event and no task.
+There is no timer, and what finds no call under way is sent at once. A second call begins when it
+would carry as many claims as the first. Before that, the engine would have more calls to read, and
+each of them fewer claims. Nothing is created for a request except its entry: no future, no event
+and no task.
 
 A call that does not return must not keep everything else waiting, since the engine may have many
 servers. So what has waited for AGE seconds begins a call of its own.
@@ -50,6 +52,8 @@ class Collector:
         self._keys: dict[Hashable, deque[Entry] | None] = {}
         """For each key of which an entry is ready or under way: those that wait for it."""
         self._calls = 0
+        self._sent = 0
+        """Claims in the calls under way."""
         self._starting = False
         """Whether a task was started that has not collected its entries yet."""
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +75,8 @@ class Collector:
         """Begin a call if there is something to send and a call may begin."""
         if self._starting or not (self._ready or self._alone):
             return
-        if self._calls < AT_ONCE or (self._overdue() and self._calls < MOST):
+        many = len(self._ready) + len(self._alone) >= self._sent
+        if (many and self._calls < AT_ONCE) or (self._overdue() and self._calls < MOST):
             self._starting = True
             self._calls += 1
             self._tasks.start(self._run())
@@ -93,8 +98,10 @@ class Collector:
         self._starting = False
         try:
             while entries := self._take():
+                self._sent += len(entries)
                 self._begin()  # another call, for what is left
                 await self._call(entries)
+                self._sent -= len(entries)
                 if self._calls > AT_ONCE and not self._overdue():
                     break
         finally:
