@@ -142,7 +142,7 @@ def test_a_user_with_execute_has_no_right_to_the_tables(server: MariaDB, mode: M
         for sql in (
             "SELECT * FROM lockfast_claim",
             "UPDATE lockfast_bucket SET last = 0",
-            "CALL lockfast_sweep_v1(1, 0, @a)",
+            "CALL lockfast_sweep_v1(1, 0, @a, @b)",
             "CALL lockfast_leave_v1(1, 'a', 1, 1, 1, 1, 1, 1, 1, @a)",
         ):
             with connection.cursor() as cursor, pytest.raises(pymysql.Error, match="denied"):
