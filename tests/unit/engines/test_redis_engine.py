@@ -10,7 +10,7 @@ import pytest
 
 from lockfast.engines.redis.engine import RedisEngine
 from lockfast.engines.redis.keys import keys
-from lockfast.engines.redis.routes import filled
+from lockfast.engines.redis.routes import SIZE, filled
 from lockfast.engines.redis.topology import Sentinels, Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport
 from lockfast.engines.server_clock import ServerClock
@@ -45,6 +45,7 @@ class Servers:
         self._reply = reply
         self.clocks: dict[Address, ServerClock] = {}
         self.asked: list[Address] = []
+        self.forgotten: list[Address] = []
         self.roused = 0
 
     async def call(self, address: Address, packet: bytes, deadline: float) -> object:
@@ -58,6 +59,9 @@ class Servers:
     ) -> list[object]:
         del heart
         return [await self.call(address, packet, deadline) for packet in packets]
+
+    def forget(self, address: Address) -> None:
+        self.forgotten.append(address)
 
     def rouse(self) -> None:
         self.roused += 1
@@ -79,13 +83,13 @@ def claims(number: int) -> list[Ask]:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_failover_before_a_resignation_in_doubt_is_no_key_error(number: int) -> None:
-    engine, servers = engine_during_a_failover([1])
+    engine, servers = engine_during_a_failover([1] if number == 1 else [[1]] * number)
     assert drive(engine.resign(claims(number), NOW + 5, doubt=True)) == [True] * number
     assert set(servers.asked) == {OLD}, "the clock and the tombstone must be of one server"
 
 
 def test_a_failover_before_several_claims_is_no_key_error() -> None:
-    engine, servers = engine_during_a_failover(b"7")
+    engine, servers = engine_during_a_failover([b"7", b"7"])
     found = drive(engine.claim_all(claims(2), NOW + 5))
     assert [isinstance(each, Standing) and each.ticket for each in found] == [7, 7]
     assert set(servers.asked) == {OLD}, "the clock and the claims must be of one server"
@@ -133,10 +137,10 @@ def test_a_client_that_is_heard_wakes_the_heart() -> None:
 
 
 class Forgetful(Servers):
-    """A transport to a server that lacks the script for all claims but some, and ends then."""
+    """A transport to a server that lacks the script for all calls but some, and ends then."""
 
     def __init__(self, knows: int) -> None:
-        super().__init__([1])
+        super().__init__([[1]] * SIZE)
         self._knows = knows
 
     async def pipeline(
@@ -146,7 +150,7 @@ class Forgetful(Servers):
         if b"EVALSHA" not in packets[0]:
             raise EngineUnavailable("no connection", sent=False)
         lacking = hiredis.ReplyError("NOSCRIPT No matching script.")
-        return [[1] if i < self._knows else lacking for i in range(len(packets))]
+        return [self._reply if i < self._knows else lacking for i in range(len(packets))]
 
 
 @pytest.mark.parametrize("knows", [0, 1])
@@ -156,8 +160,15 @@ def test_a_request_that_was_carried_out_for_some_claims_was_sent(knows: int) -> 
         cast("Transport", Forgetful(knows)), cast("Topology", Failover()), lambda: NOW, 0
     )
     with pytest.raises(EngineUnavailable) as caught:
-        drive(engine.resign(claims(3), NOW + 5, doubt=False))
+        drive(engine.resign(claims(2 * SIZE + 1), NOW + 5, doubt=False))
     assert caught.value.sent == bool(knows)
+
+
+def test_a_reply_for_another_number_of_claims_is_not_believed() -> None:
+    engine, servers = engine_during_a_failover([b"7"])
+    with pytest.raises(EngineUnavailable, match="cannot be read"):
+        drive(engine.claim_all(claims(2), NOW + 5))
+    assert servers.forgotten == [OLD]
 
 
 def test_a_request_that_failed_for_different_reasons_raises_none_of_them() -> None:
