@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import lockfast
+from lockfast.engines.redis.keys import keys
 from lockfast.errors import EngineRefused
 from lockfast.port import Standing
 from lockfast.testing import MODES, Actor, Stage
@@ -188,3 +189,27 @@ def test_a_wrong_password_is_not_mistaken_for_a_missing_right(
                 client.lock("x").acquire(timeout=1)
             time.sleep(0.3)
         assert "ACL SETUSER" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_name_that_the_user_may_not_lock_does_not_refuse_others_in_its_call(mode: str) -> None:
+    """Redis checks the keys of all claims of a call before it runs any of them."""
+    buckets = {name: keys(name).bucket for name in ("a", "b", "c")}
+    allowed = " ".join(f"~lockfast:{{{buckets[name]}}}*" for name in ("a", "c"))
+    with _server(f"resetchannels {allowed} +@all -@admin -@dangerous +info") as server:
+
+        async def play(stage: Stage) -> None:
+            actor = stage.actor()
+            asks = [actor.ask(name, ttl=20) for name in buckets]
+            first, second, third = await actor.engine.claim_all(asks, actor.deadline)
+            assert isinstance(first, Standing)
+            assert isinstance(second, EngineRefused)
+            assert isinstance(third, Standing)
+            gone = await actor.engine.resign(asks, actor.deadline, doubt=False)
+            assert [gone[0], gone[2]] == [True, True]
+            assert isinstance(gone[1], EngineRefused)
+
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
+        stage.mode.run(play(stage))
+        stage.mode.run(stage.clear())
+        stage.mode.close()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import uvicorn
 import yaml
 
-from lockfast.service import workers
+from lockfast.service import wire, workers
 from lockfast.service.figures import Figures
 from lockfast.service.metrics_page import page
 from tests.docs.page import ROOT
@@ -38,7 +37,8 @@ def test_what_it_says_of_workers_is_so() -> None:
 
 
 def test_a_silent_connection_is_pinged_as_often_as_it_says() -> None:
-    assert f"sends a ping every {uvicorn.Config('x').ws_ping_interval:.0f} seconds" in PAGE
+    between = f"after {wire.SILENCE:.0f} to {2 * wire.SILENCE:.0f} seconds of silence"
+    assert f"sends a ping {between}" in PAGE
 
 
 def test_what_it_says_of_the_pods_is_so() -> None:

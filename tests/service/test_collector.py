@@ -73,6 +73,24 @@ async def test_a_few_claims_do_not_wait_long_for_others(replica: Replica, held: 
 
 
 @on_a_replica
+async def test_claims_that_are_sent_again_do_not_wait_for_calls_that_hang(
+    replica: Replica, held: Held
+) -> None:
+    held.failures.append(EngineRefused("one of them"))
+    peer = Peer(replica)
+    peer.greet()
+    claim(peer, 1, "a", "b", "c", "d")
+    held.holding = {"claim"}
+    await settle()
+    held.gates[0].set()  # the call that is refused
+    await settle()
+    assert held.of("claim")[1:] == [["a"], ["b"]]
+    await asyncio.sleep(2 * AGE)
+    assert held.of("claim")[1:] == [["a"], ["b"], ["c"], ["d"]]
+    held.let_go()
+
+
+@on_a_replica
 async def test_a_call_carries_a_limited_number(replica: Replica, held: Held) -> None:
     held.holding = {"claim"}
     peers = [Peer(replica) for _ in range(2)]

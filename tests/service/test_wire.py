@@ -6,9 +6,10 @@ import asyncio
 import base64
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -282,6 +283,34 @@ def test_messages_without_a_reply_do_not_keep_others_waiting(service: Service, r
         other.ask(other.claim(1, "b"))
         assert isinstance(other.reply(), Said)
         assert time.monotonic() - began < 2.0
+
+
+def test_fragments_without_an_end_do_not_keep_others_waiting(service: Service, raw: Raw) -> None:
+    """They made no message, so nothing limited how many were read. Every lock of others failed."""
+    first, rest = (bytearray(raw.frame(opcode, b"")) for opcode in (TEXT, CONT))
+    first[0] &= 0x7F  # not final
+    rest[0] &= 0x7F
+    raw.sock.sendall(first)
+    raw.sock.settimeout(None)
+
+    def send() -> None:
+        with suppress(OSError):  # until the end of the test
+            while True:
+                raw.sock.sendall(rest * 50_000)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        time.sleep(0.2)
+        with connected(service) as other:
+            began = time.monotonic()
+            other.greet()
+            other.ask(other.claim(1, "b"))
+            assert isinstance(other.reply(), Said)
+            assert time.monotonic() - began < 2.0
+    finally:
+        raw.sock.shutdown(socket.SHUT_RDWR)
+        sender.join(SOON)
 
 
 def test_a_client_that_does_not_read_is_not_read_and_then_served(service: Service) -> None:

@@ -89,7 +89,8 @@ class Collector:
 
     def _overdue(self) -> bool:
         """Return whether the first entry has waited for so long that it need not wait more."""
-        return bool(self._ready) and self._ready[0].arrived + AGE <= self._now()
+        waiting = self._alone or self._ready
+        return bool(waiting) and waiting[0].arrived + AGE <= self._now()
 
     async def _run(self) -> None:
         """Send calls until there is nothing to send. It collects when its task starts, after all
@@ -100,8 +101,10 @@ class Collector:
             while entries := self._take():
                 self._sent += len(entries)
                 self._begin()  # another call, for what is left
-                await self._call(entries)
-                self._sent -= len(entries)
+                try:
+                    await self._call(entries)
+                finally:
+                    self._sent -= len(entries)
                 if self._calls > AT_ONCE and not self._overdue():
                     break
         finally:

@@ -15,7 +15,7 @@ from lockfast.service.config_file import keys_of
 from lockfast.service.keys import Keys
 from lockfast.service.tls import expiry, server_context
 
-PAGE = "docs/service/security.md shows each step."
+PAGE = "The page 'Secure the lock service' of the documentation shows each step."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Takes new connections: with TLS if there is a certificate, and within a time limit.
 
-Until a client has greeted, anybody may be at the other end. Such a connection ends after `LIMIT`
-seconds, counted from the beginning, and there are at most `MOST` of them.
+Until the WebSocket handshake is over, anybody may be at the other end. Such a connection ends
+after `LIMIT` seconds, counted from the beginning, and there are at most `MOST` of them. After that,
+`wire` limits the time to the client's greeting.
 
 It accepts them itself, because `create_server` tells nobody about a connection before its TLS
 handshake is over.
@@ -17,8 +18,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 log = logging.getLogger("lockfast")
-LIMIT = 10.0  # seconds from the beginning of a connection to the client's greeting
-MOST = 2_048  # connections that have not greeted
+LIMIT = 10.0  # seconds from the beginning of a connection to the end of its handshake
+MOST = 2_048  # connections whose handshake is not over
 SLOW = 2.0
 """Seconds after which a connection may be ended to make room. If all are younger, thousands of
 clients connect at once, and a new one waits in the system's backlog: if the oldest ones ended
@@ -30,7 +31,7 @@ TURN = 64  # connections, before it is the turn of others
 
 
 class Arrival:
-    """A connection whose client has not greeted."""
+    """A connection whose handshake is not over."""
 
     def __init__(self, among: dict[Arrival, None], sock: socket.socket) -> None:
         """Limit its time."""
@@ -44,7 +45,7 @@ class Arrival:
         among[self] = None
 
     def done(self) -> None:
-        """Stop the limit: the client has greeted, or is gone."""
+        """Stop the limit: the handshake is over, or the client is gone."""
         self._timer.cancel()
         self._among.pop(self, None)
 
@@ -59,7 +60,7 @@ class Arrival:
 
 
 class Entrance:
-    """Accepts connections, and knows those that have not greeted."""
+    """Accepts connections, and knows those whose handshake is not over."""
 
     def __init__(
         self, make: Callable[[Arrival], asyncio.Protocol], tls: ssl.SSLContext | None
@@ -79,7 +80,7 @@ class Entrance:
             self._accepting.append(asyncio.ensure_future(self._accept(each)))
 
     def close(self) -> None:
-        """Accept nothing more, and end all connections that have not greeted."""
+        """Accept nothing more, and end all connections whose handshake is not over."""
         for task in self._accepting:
             task.cancel()
         for arrival in list(self._arrivals):

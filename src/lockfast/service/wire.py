@@ -29,7 +29,7 @@ from lockfast.service.replica import Replica
 from lockfast.service.websocket import FLUSHING, GREETING, TURN
 
 PINGS = 1_000  # without another message in SILENCE. Other clients wait while they are read
-SILENCE = 20.0  # seconds without a byte, after which a client is asked whether it is there
+SILENCE = 20.0  # seconds between two checks. A client that was silent for one is sent a ping
 PIECE = 2**16  # bytes that are written at once
 RESTARTING = 1012  # the code of a close frame
 

@@ -133,8 +133,8 @@ def serve(  # noqa: PLR0913  # one for each option
       0   TERM or Ctrl-C ended it, or --check found nothing wrong
       64  the URL is that of the service, or an option is wrong
       70  workers ended again and again
-      78  the URL or the configuration is wrong, an extra is not installed, the port is in use, or
-          other machines could connect without TLS or an API key
+      78  the URL or the configuration is wrong, an extra is missing, the port
+          is in use, or other machines could connect without TLS or a key
     """
     given = {
         "host": host,

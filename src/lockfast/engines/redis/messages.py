@@ -22,7 +22,7 @@ from lockfast.port import RECORDS, REMEMBERED, TOMB_MARGIN, Ask, Kind
 
 MARGIN = int(TOMB_MARGIN * 1000)  # ms
 ID = 32  # bytes of an id
-SIZE = b"$32\r\n"  # before an id
+BULK = b"$%d\r\n" % ID  # before an id
 NO_STONE = b"$1\r\n0\r\n"
 FLAGS = (b"\r\n$1\r\n0\r\n", b"\r\n$1\r\n1\r\n")
 CLAIM_HEAD = CLAIM.packet(12, b"$1\r\n5\r\n")
@@ -56,7 +56,7 @@ class ClaimForm:
         where = keys(name)
         self.bucket = where.bucket
         self.start = CLAIM_HEAD + where.lock + where.last + where.tomb
-        self.middle = b"\r\n" + where.queue + SIZE
+        self.middle = b"\r\n" + where.queue + BULK
         # `not_after` follows: 13 digits until 2286
         self.ttl = b"\r\n" + bulk(b"%d" % round(ttl * 1000)) + b"$13\r\n"
         self.head = b""
@@ -99,7 +99,7 @@ def claim(form: ClaimForm, ask: Ask, not_after: int, base: bytes) -> bytes:
 
 def claim_part(form: ClaimForm, packet: bytes) -> Part:
     """Return a packed claim as a part of a call for several."""
-    end = len(form.start) + ID + len(form.middle) - len(SIZE)
+    end = len(form.start) + ID + len(form.middle) - len(BULK)
     return Part(form.bucket, packet[len(CLAIM_HEAD) : end], packet[end:])
 
 

@@ -155,13 +155,18 @@ class Routes:
         lacks it. Return the reply for each index. `pack`: packs a call for these indexes.
         """
         parts = [group[at : at + SIZE] for group in groups for at in range(0, len(group), SIZE)]
-        calls = [pack(part) for part in parts]
-        answers = await self._scripts(script, address, calls, deadline, heart=False)
-        return [
-            (i, each)
-            for part, reply in zip(parts, answers, strict=True)
-            for i, each in zip(part, replies.several(reply, len(part)), strict=True)
-        ]
+        told: list[tuple[int, Any]] = []
+        while parts:
+            calls = [pack(part) for part in parts]
+            answers = await self._scripts(script, address, calls, deadline, heart=False)
+            singly: list[list[int]] = []
+            for part, reply in zip(parts, answers, strict=True):
+                if len(part) > 1 and _forbidden(reply):
+                    singly += [[i] for i in part]
+                else:
+                    told += zip(part, replies.several(reply, len(part)), strict=True)
+            parts = singly
+        return told
 
     async def _each(self, asks: Sequence[Ask], deadline: float, work: Work) -> Errors:
         """Do the work on each server, and return the errors by the index of the claim.
@@ -229,6 +234,13 @@ class Routes:
             elif i not in errors:
                 errors[i] = next(iter(errors.values()))
         return {address: list(groups.values()) for address, groups in grouped.items()}, errors
+
+
+def _forbidden(reply: Any) -> bool:
+    """Return whether the user may not use a key of a call. Redis checks all keys before it runs the
+    script, and one key must not fail the claims on others.
+    """
+    return isinstance(reply, hiredis.ReplyError) and code(reply) == "NOPERM"
 
 
 def filled(found: list[T | Exception], errors: Errors) -> list[T | Exception]:

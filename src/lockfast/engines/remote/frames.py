@@ -21,7 +21,9 @@ NORMAL, PROTOCOL, NO_CODE, NO_TEXT, TOO_LARGE = 1000, 1002, 1005, 1007, 1009
 KEYS = 1024  # masking keys that are drawn at once, since each call of the system costs more
 
 Event = tuple[int, bytes]
-"""An opcode, and the payload of a whole message or of a control frame."""
+"""An opcode, and the payload of a whole message or of a control frame. CONT stands for a fragment
+that does not end its message: the caller ignores it, and limits how many it handles at a time.
+"""
 
 
 class Violation(Exception):  # never leaves the connection
@@ -122,6 +124,8 @@ class Reader:
             whole, kind = bytes(self._parts), self._kind
             self._parts, self._kind = bytearray(), CONT
             found.append((kind, _text(whole) if kind == TEXT else whole))
+        else:
+            found.append((CONT, b""))
 
 
 def _text(payload: bytes) -> bytes:
