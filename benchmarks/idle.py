@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import time
 from collections.abc import Sequence
@@ -134,6 +135,9 @@ def _many_files(pid: int, wanted: int) -> None:
 def _holder(pipe: Connection, url: str, count: int, ttl: float, number: int) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # This process stands for thousands. Their garbage is collected at one moment here, and all of
+    # them would stand still for a second, on connections that are just being made.
+    gc.disable()
     asyncio.run(_hold(pipe, url, count, ttl, number))
 
 

@@ -14,6 +14,7 @@ from lockfast.engines.remote import messages
 from lockfast.engines.remote.aio import AioLine, AioTransport
 from lockfast.engines.remote.identity import Identity
 from lockfast.engines.remote.threads import ThreadTransport
+from lockfast.engines.remote.transport import DOUBT, FRESH
 from lockfast.engines.remote.url import address_of
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.aio import Aio
@@ -134,3 +135,22 @@ def test_a_greeting_that_a_busy_event_loop_reads_too_late_counts(
 
     with Service(lambda _: Held().made) as service:
         assert asyncio.run(connect(service.url))
+
+
+def test_an_answer_that_is_late_once_does_not_end_an_idle_connection() -> None:
+    """A client, or a replica, that serves thousands may stand still for a second. A client that
+    left its replica for that would connect again, and be busier than before.
+    """
+    with Service(lambda _: Held().made) as service:
+        host, port = service.url.removeprefix("lockfast://").split(":")
+        with Proxy(host, int(port)) as proxy:
+            transport = transport_to(proxy.address)
+            ask(transport, 5.0)
+            line = transport.line
+            time.sleep(FRESH + 0.1)
+            proxy.delay(DOUBT + 0.2)
+            ask(transport, 5.0)
+            assert transport.line is line
+            assert line is not None
+            assert line.error is None
+            drive(transport.close())

@@ -37,6 +37,7 @@ ping, which a replica answers at once, also if its engine is slow."""
 CLOSED = EngineUnavailable("the client was closed", sent=True)
 PONG = 0.25  # seconds for the answer to a ping that follows a request without an answer
 DOUBT = 1.0  # seconds that such a ping may take, or a third of the remaining time if that is less
+AGAIN = 0.5  # seconds for a second ping, or a third of the remaining time if that is less
 
 
 class Transport(ABC):
@@ -117,16 +118,19 @@ class Transport(ABC):
         """Wait for a reply until the deadline. Drop the line if no byte arrives on it."""
         sent = self.now()
         if sent - line.received > FRESH:
-            line.probe()
-            first = sent + max(min(DOUBT, (deadline - sent) / 3.0), LEAST)
-            if await pending.event.wait(min(first, deadline)):
+            # Twice, because this process may itself have stood still during the first time: a
+            # client that is too busy would otherwise leave a replica that answers, and connect
+            # again, which makes it busier.
+            for most in (DOUBT, AGAIN):
+                line.probe()
+                now = self.now()
+                first = now + max(min(most, (deadline - sent) / 3.0), LEAST)
+                if await self._came(pending, min(first, deadline)):
+                    return
+                if line.received >= sent:
+                    break
+            if line.received >= sent and await self._came(pending, deadline):
                 return
-            if line.received >= sent:
-                pending.event = self.event()
-                if pending.result is not None:  # it came before the new event was there
-                    return
-                if await pending.event.wait(deadline):
-                    return
         elif await line.answered(pending, deadline):
             return
         elif line.received < sent and self.now() < sent + DOUBT:
@@ -134,6 +138,13 @@ class Transport(ABC):
             return
         if line.received < sent:
             line.drop(_silent(line))
+
+    async def _came(self, pending: Pending, until: float) -> bool:
+        """Wait for a reply, and return whether it came. May be called again after it did not."""
+        if await pending.event.wait(until):
+            return True
+        pending.event = self.event()
+        return pending.result is not None  # it came before the new event was there
 
     def post(self, message: messages.Request) -> None:
         """Send a request whose reply nobody needs, if there is a line."""
