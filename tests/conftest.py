@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from lockfast import engines
 from lockfast.engines.batching import Batching
 from lockfast.errors import LockfastError
+from tests import cost
 from tests.order import order
 from tests.stolen import LOOK, Watch, record, wait_quiet
 
@@ -60,7 +61,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         wait_quiet(last)
         session.stash[WATCH] = Watch()
     item.stash[WATCH] = Watch()
-    return (yield)
+    before = cost.spent()
+    try:
+        return (yield)
+    finally:
+        cost.record(item.nodeid, cost.spent() - before)
 
 
 @pytest.hookimpl(wrapper=True)

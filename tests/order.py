@@ -16,6 +16,7 @@ LONG = (
     "tests/previous/test_previous.py",
     "tests/docs/test_engine_pages.py",
     "tests/robustness/test_simulation.py",
+    "tests/unit/test_benchmarks.py",
     "tests/contract/test_deadlines.py",
     "tests/contract/test_package.py",
     "tests/docs/test_snippets.py",
