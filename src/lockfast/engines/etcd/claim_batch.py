@@ -1,7 +1,9 @@
 """Claims that are made together, in rounds: each round is one request for all claims that are left.
 
-The first round puts the claims whose names are free, and those that may wait in a queue. What is
-left needs something first: the gate of a session as it is now, a lease for waiters, or the queue
+The first round puts the claims whose names are free, and those that may wait in a queue. If the
+names of recent claims were free, a round comes before it that puts all claims or none. It costs
+etcd much less, because no claim says what else to do. What is left after the first round needs
+something first: the gate of a session as it is now, a lease for waiters, or the queue
 beside which a permit is taken. The claims that need the same are read and sent again together, so
 nobody waits for a number of requests that grows with the number of claims.
 
@@ -11,7 +13,7 @@ round keep their answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lockfast.engines.etcd import claim_transaction, keys
 from lockfast.engines.etcd.adoption import Adoption, Moved
@@ -31,8 +33,27 @@ from lockfast.errors import EngineError, EngineRefused, KindMismatch
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
+MOST_FREE = 48  # the same for a round that puts all or none: etcd allows 128 conditions
+LUCKY = 3  # batches in a row whose names were free, before such a round is tried
 ROUNDS = 4  # after which a claim that was not put is made alone, which also reads its tombstone
 Said = Standing | Exception | None
+
+
+class Luck:
+    """Whether the names of recent claims were free."""
+
+    def __init__(self) -> None:
+        """Nothing is known before the first batch."""
+        self._row = 0
+
+    @property
+    def likely(self) -> bool:
+        """Whether the names of the next batch are likely to be free."""
+        return self._row >= LUCKY
+
+    def note(self, *, free: bool) -> None:
+        """Note whether all names of a batch were free."""
+        self._row = self._row + 1 if free else 0
 
 
 class Trial:
@@ -62,6 +83,12 @@ class Trial:
             form, ask.id.encode(), payload, self.holder, self.waiter, queue=ask.queue
         )
 
+    def free(self) -> tuple[bytes, bytes]:
+        """Return the conditions of the claim if its name is free, and the operation."""
+        attempt = self.attempt
+        id_ = attempt.ask.id.encode()
+        return claim_transaction.if_free(attempt.form, id_, attempt.payload, self.holder)
+
 
 class ClaimBatch:
     """Claims that are made together. No two are for one name."""
@@ -73,6 +100,7 @@ class ClaimBatch:
         own: OwnClaims,
         sender: Sender,
         places: Places,
+        luck: Luck,
         now: float,
         deadline: float,
     ) -> None:
@@ -83,6 +111,7 @@ class ClaimBatch:
         self._own = own
         self._sender = sender
         self._places = places
+        self._luck = luck
         self._now = now
         self._deadline = deadline
         self._said: dict[str, Said] = {}
@@ -96,8 +125,11 @@ class ClaimBatch:
         any of them.
         """
         await self._open()
-        if self._left:
+        if 1 < len(self._left) <= MOST_FREE and self._luck.likely:
+            await self._all_or_none(list(self._left.values()))
+        elif self._left:
             await self._round(list(self._left.values()))
+            self._luck.note(free=self._were_free())
         while self._left:
             await self._open()
             await self._singly([each for each in self._left.values() if each.rounds >= ROUNDS])
@@ -158,30 +190,63 @@ class ClaimBatch:
             opened[size] = found
         return found
 
-    async def _round(self, trials: Sequence[Trial]) -> None:
-        """Send the claims, and read what came of each."""
+    def _were_free(self) -> bool:
+        """Return whether the first round has put all claims on free names."""
+        if self._left or self._entered or self._moved:
+            return False
+        return all(isinstance(said, Standing) and said.granted for said in self._said.values())
+
+    async def _all_or_none(self, trials: Sequence[Trial]) -> None:
+        """Send the claims. If a name is taken, or a gate has moved, none of them is put."""
+        trials, replies, _ = await self._send(trials, self._write_free)
+        if not trials:
+            return
+        self._luck.note(free=bool(replies))
+        for trial, each in zip(trials, replies, strict=False):
+            try:
+                said = claim_transaction.put_alone(each)
+                self._take(
+                    trial.attempt.ask.id, await trial.attempt.entered(said, trial.holder, None)
+                )
+            except Malformed as error:
+                self._own.unread([trial.attempt.ask])
+                self._answer(trial.attempt.ask.id, error)
+            except (EngineError, KindMismatch) as error:
+                self._answer(trial.attempt.ask.id, error)
+
+    async def _send(
+        self, trials: Sequence[Trial], write: Callable[[Sequence[Ask]], bytes]
+    ) -> tuple[list[Trial], list[bytes], int]:
+        """Send the claims in one request. Return those that were sent, the reply to each, and the
+        revision. No reply: a condition that they share did not hold.
+        """
         asks = [trial.attempt.ask for trial in trials]
-        for trial in trials:
-            trial.rounds += 1
-        sent, reply = await self._sender.send_all(asks, self._write, self._deadline)
+        sent, reply = await self._sender.send_all(asks, write, self._deadline)
         gone = {ask.id for ask in asks}.difference(ask.id for ask in sent)
         for id_ in gone:  # resigned, or too late: they were not sent
             self._answer(id_, None)
-        trials = [trial for trial in trials if trial.attempt.ask.id not in gone]
-        if not trials:
-            return
+        left = [trial for trial in trials if trial.attempt.ask.id not in gone]
+        if not left:
+            return [], [], 0
         try:
             said = done(reply)
-            replies = said.of(len(trials)) if said.succeeded else []
-            if not said.succeeded:
-                self._read_gates(trials, said)
+            if said.succeeded:
+                return left, said.of(len(left)), said.revision
+            self._read_gates(left, said)
         except Malformed:
             self._own.unread(sent)
             raise
+        return left, [], said.revision
+
+    async def _round(self, trials: Sequence[Trial]) -> None:
+        """Send the claims, and read what came of each."""
+        for trial in trials:
+            trial.rounds += 1
+        trials, replies, at = await self._send(trials, self._write)
         unread = [
             trial
             for trial, each in zip(trials, replies, strict=False)
-            if not await self._read(trial, each, said.revision)
+            if not await self._read(trial, each, at)
         ]
         if unread:
             await self._learn(unread)
@@ -189,10 +254,21 @@ class ClaimBatch:
     def _write(self, asks: Sequence[Ask]) -> bytes:
         """Return the transaction of a round. Its conditions are those that its claims share."""
         trials = [self._left[ask.id] for ask in asks]
+        return self._transaction(trials, b"", [trial.request() for trial in trials])
+
+    def _write_free(self, asks: Sequence[Ask]) -> bytes:
+        """Return the transaction that puts all claims if all names are free."""
+        trials = [self._left[ask.id] for ask in asks]
+        parts = [trial.free() for trial in trials]
+        return self._transaction(trials, b"".join(part[0] for part in parts), [p[1] for p in parts])
+
+    def _transaction(
+        self, trials: Sequence[Trial], conditions: bytes, operations: list[bytes]
+    ) -> bytes:
         sessions = self._used(trials)
-        conditions = self._sessions.same_base() + b"".join(each.same() for each in sessions)
+        conditions += self._sessions.same_base() + b"".join(each.same() for each in sessions)
         reads = [find(keys.BASE), *(find(each.gate_key) for each in sessions)]
-        return txn(conditions, [trial.request() for trial in trials], reads)
+        return txn(conditions, operations, reads)
 
     @staticmethod
     def _used(trials: Iterable[Trial]) -> list[Session]:

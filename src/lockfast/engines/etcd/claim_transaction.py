@@ -119,8 +119,7 @@ def _claim(  # noqa: PLR0913, PLR0917  # see `claim`
     waiters_gate: bytes,
 ) -> bytes:
     """Return the same transaction, without the conditions on the holder's gate and the base."""
-    value = form.head + payload
-    entry = form.put + id_ + b"\x12" + varint(len(value)) + value
+    entry = _entry(form, id_, payload)
     before, after = _UNBURIED
     unburied = before + id_ + after
     request = form.empty + unburied + text(2, text(2, entry + holder.on))
@@ -129,6 +128,21 @@ def _claim(  # noqa: PLR0913, PLR0917  # see `claim`
     before, after = form.absent
     conditions = waiters_gate + form.alike + unburied + before + id_ + after
     return request + text(3, inner(conditions + text(2, text(2, entry + waiter.on)) + form.looks))
+
+
+def _entry(form: Form, id_: bytes, payload: bytes) -> bytes:
+    """Return the claim's key and value, as a put has them."""
+    value = form.head + payload
+    return form.put + id_ + b"\x12" + varint(len(value)) + value
+
+
+def if_free(form: Form, id_: bytes, payload: bytes, holder: Session) -> tuple[bytes, bytes]:
+    """Return the conditions under which a claim's name is free, and the operation that puts it on
+    the holder's lease. Without the conditions on the gate and the base.
+    """
+    before, after = _UNBURIED
+    conditions = form.empty + before + id_ + after
+    return conditions, text(2, _entry(form, id_, payload) + holder.on)
 
 
 def part_of_batch(  # noqa: PLR0913  # see `claim`
@@ -212,6 +226,11 @@ def claimed(reply: bytes, form: Form) -> Claimed | None:
         raise Malformed("a queue without the claim that was put")
     before = tail[1] if len(tail) > 1 else None
     return Claimed(at, ends=Ends(tail[0][1], rows(head)[0], last.total - 1, before))
+
+
+def put_alone(reply: bytes) -> Claimed:
+    """Decode the reply to the operation of `if_free`."""
+    return Claimed(0, alone=put_at(reply))
 
 
 def squeezed(reply: bytes) -> Claimed | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from lockfast.engines import wall_clock
 from lockfast.engines.etcd import break_records, guarantees, inspection
-from lockfast.engines.etcd.claim_batch import MOST, ClaimBatch
+from lockfast.engines.etcd.claim_batch import MOST, ClaimBatch, Luck
 from lockfast.engines.etcd.claim_transaction import form_of
 from lockfast.engines.etcd.claiming import Attempt
 from lockfast.engines.etcd.listener import Listener
@@ -47,6 +47,7 @@ class EtcdEngine:
         self._own = OwnClaims(transport, self._sessions)
         self._sender = Sender(transport, self._own)
         self._listener = Listener(transport, base)
+        self._luck = Luck()
         self._places = Places(self._own, self._listener, base)
         self._renewals = Renewals(self._own, self._places, transport.now)
         self._blocking = blocking
@@ -98,7 +99,8 @@ class EtcdEngine:
         # A claim's payload is in its transaction twice: for a free name, and for one that is taken.
         for part in parts(new, MOST, lambda attempt: 2 * len(attempt.payload)):
             batch = ClaimBatch(
-                *(part, self._sessions, own, self._sender, self._places, now, deadline)
+                *(part, self._sessions, own, self._sender, self._places, self._luck),
+                *(now, deadline),
             )
             try:
                 said |= await batch.make()
