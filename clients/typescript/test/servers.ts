@@ -1,15 +1,13 @@
-// The servers of the tests: a real Redis, and real replicas of the service, started by servers.py.
+// The servers of the tests: a real Redis, and real replicas of the service, started by tests/clients/servers.py.
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createInterface, type Interface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-const HERE = fileURLToPath(new URL("../../test/", import.meta.url));
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const PYTHON = process.env["LOCKFAST_PYTHON"] ?? `${ROOT}.venv/bin/python`;
 
 interface Told {
-  redis: string;
   replicas: [string, string];
   secure: string;
   key: string;
@@ -26,10 +24,11 @@ export class Servers {
   ) {}
 
   static async start(): Promise<Servers> {
-    const process = spawn(PYTHON, [`${HERE}servers.py`], { stdio: ["pipe", "pipe", "inherit"] });
+    const process = spawn(PYTHON, ["-m", "tests.clients.servers"], { cwd: ROOT, stdio: ["pipe", "pipe", "inherit"] });
     const input = createInterface(process.stdout);
     const lines = input[Symbol.asyncIterator]();
     const { value } = await lines.next();
+    if (value === undefined) throw new Error("the servers did not start");
     return new Servers(JSON.parse(String(value)) as Told, process, lines, input);
   }
 
