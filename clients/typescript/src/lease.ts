@@ -52,6 +52,11 @@ export class Lease extends EventEmitter {
     return this.held ? Math.max(this.#claim.until - this.clock.now(), 0) : 0;
   }
 
+  /** Until when it is valid by its latest renewal, in milliseconds of `performance.now()`. */
+  get validUntil(): number {
+    return performance.now() + (this.#claim.until - this.clock.now()) * 1e3;
+  }
+
   /** Throw `LeaseLost` unless the lease is held. */
   check(): void {
     if (!this.held) throw new LeaseLost(this.name, this.token, this.#claim.loss ?? "expired");
