@@ -124,7 +124,7 @@ export class Claim {
     if (first) {
       this.loss = "released";
       this.phase = "leaving";
-      this.#appoint(began + this.#waitTtl / BEATS); // in case this takes longer
+      this.#due = began + this.#waitTtl / BEATS; // in case this takes longer
     }
     if (this.loss === "released" && this.phase === "leaving") {
       try {
@@ -247,7 +247,7 @@ export class Claim {
     if (standing === null) return held ? this.lose("gone") : this.end();
     this.#observe(sent, standing.left);
     this.#unsure = false;
-    if (held) this.#appoint(Math.min(this.#due, this.#now() + this.ttl / BEATS));
+    if (held) this.#appoint(this.#now() + this.ttl / BEATS);
     else this.#read(sent, standing);
   }
 
@@ -323,7 +323,7 @@ export class Claim {
   }
 
   #appoint(when: number): void {
-    this.#due = when;
+    this.#due = Math.min(this.#due, when);
     this.#ring();
   }
 

@@ -16,13 +16,16 @@ export class Clock {
 
   /** Return seconds for the validity of leases. */
   now(): number {
+    // This process may be interrupted between two readings. So the wall clock is ahead by `least` or more.
+    const before = this.steady();
+    const wall = Date.now() / 1e3;
     const steady = this.steady();
-    const ahead = Date.now() / 1e3 - steady;
-    if (ahead > this.#ahead) {
-      this.#gained += ahead - this.#ahead;
-      this.#ahead = ahead;
-    } else if (ahead < this.#ahead - 0.01) {
-      this.#ahead = ahead; // the wall clock was set back
+    const least = wall - steady;
+    if (least > this.#ahead) {
+      this.#gained += least - this.#ahead;
+      this.#ahead = least;
+    } else if (wall - before < this.#ahead - 0.01) {
+      this.#ahead = least; // the wall clock was set back
     }
     return steady + this.#gained;
   }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
 import { type Client, connect, EngineRefused, EngineUnavailable, LeaseLost, NotAcquired } from "../src/index.js";
+import { Clock } from "../src/clock.js";
 import { Servers, until } from "./servers.js";
 
 let servers: Servers;
@@ -154,6 +155,41 @@ test("many locks at once are all renewed", async () => {
   for await (const each of one.inspect("many:")) names.push(each.name);
   assert.equal(new Set(names).size, 150);
   await Promise.all(leases.map((each) => each.release()));
+});
+
+test("a suspend of the machine ends leases in time, though timers do not see it", async () => {
+  const lease = await client().acquire("suspended", { ttl: 5 });
+  const wall = Date.now;
+  try {
+    Date.now = () => wall() + 60_000; // as after a suspend: the steady clock stood still
+    assert.ok(!lease.held);
+    assert.ok(lease.signal.aborted);
+  } finally {
+    Date.now = wall;
+  }
+  const other = await client().acquire("suspended:2", { ttl: 5 });
+  try {
+    Date.now = () => wall() + 120_000;
+    await until(() => other.signal.aborted, "the client looks at the clock by itself", 2);
+  } finally {
+    Date.now = wall;
+  }
+});
+
+test("a wall clock that is set back lengthens no lease, and its steps of a millisecond add up to nothing", () => {
+  const clock = new Clock();
+  const [began, steady] = [clock.now(), clock.steady()];
+  while (clock.steady() < steady + 0.2) clock.now();
+  assert.ok(clock.now() - began < clock.steady() - steady + 0.003);
+  const wall = Date.now;
+  try {
+    Date.now = () => wall() - 60_000;
+    assert.ok(clock.now() - began >= clock.steady() - steady - 1e-6);
+    Date.now = () => wall() - 30_000; // a suspend of half a minute after that
+    assert.ok(clock.now() - began > 29);
+  } finally {
+    Date.now = wall;
+  }
 });
 
 test("names and times that cannot be are refused before anything is sent", async () => {
