@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.previous.version import VERSIONS
+from tests.previous.version import VERSIONS, Version
 from tests.robustness.crowd import Crowd
 from tests.robustness.faults import Stage, breaks
 from tests.robustness.history import LAPSE, Kind, Outcome, Record, gathered, sizes
@@ -22,6 +22,7 @@ from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
 from tests.robustness.sites import SITES, Site
 from tests.robustness.traffic.clock import now
+from tests.robustness.traffic.node import NodeWorker, build
 from tests.robustness.traffic.process import ROOT, Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
@@ -64,6 +65,8 @@ class Run:
         """Run, judge, and write result.json."""
         self._histories.mkdir(parents=True)
         self._logs.mkdir()
+        if self.scenario.node:
+            build()
         began, watch = time.monotonic(), Watch()
         # A socket in the file system is in reach from every network, also a broken one.
         site = SITES[self.scenario.site]()
@@ -93,7 +96,7 @@ class Run:
             "seed": self.seed,
             "seconds": round(time.monotonic() - began, 1),
             "ttl": self.scenario.ttl,
-            "workers": self.scenario.workers,
+            "workers": self.scenario.workers + self.scenario.node,
             "previous": self.scenario.previous,
             "pairs": self._pairs,
             "stolen": round(watch.share(), 3),
@@ -114,6 +117,16 @@ class Run:
             *(site.entry, register, scenario.workloads, scenario.ttl, self.seed, scenario.hands)
         )
         other = VERSIONS.get(scenario.previous)
+        others = range(scenario.workers, scenario.workers + scenario.node)
+        return [
+            *(
+                NodeWorker(number, task, self._histories, home=site.client_host(number))
+                for number in others
+            ),
+            *self._python_workers(site, task, other),
+        ]
+
+    def _python_workers(self, site: Site, task: Task, other: Version | None) -> list[Worker]:
         return [
             Worker(
                 *(number, ("threads", "asyncio")[number % 2], task, self._histories),
@@ -121,7 +134,7 @@ class Run:
                 home=site.client_host(number),
                 version=other if number % 4 in {1, 2} else None,
             )
-            for number in range(scenario.workers)
+            for number in range(self.scenario.workers)
         ]
 
     def _traffic(self, site: Site, workers: list[Worker]) -> float:

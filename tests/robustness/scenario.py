@@ -27,6 +27,8 @@ class Scenario:
     more: dict[str, int] = field(default_factory=dict)
     """and those of which there are more."""
     workers: int = 4
+    node: int = 0
+    """How many workers run the client in TypeScript, beside the others."""
     hands: int = 8
     workloads: tuple[str, ...] = ALL
     faults: tuple[str, ...] = ()
