@@ -50,7 +50,8 @@ class App:
         self._keys = keys
         if handle_keys:
             self._api.seal = Seal(handle_keys)
-        self._api.polls.end(lambda poll: bool(keys) and poll.key not in keys)
+        if keys:
+            self._api.polls.deny(keys)
         strangers = [each for each in self.replica.connections if keys and each.key not in keys]
         for each in strangers:
             each.end(DENIED, "the API key is not valid any more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Answered(NamedTuple):
     """An answer."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: http.client.HTTPMessage
     body: Json
 
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from lockfast.engines.remote.messages import Asked, Stood
 from lockfast.port import LONGEST_WAIT
 from lockfast.service.http import call
-from lockfast.service.http.answer import AGAIN, Answer, failed, problem
+from lockfast.service.http.answer import AGAIN, UNAUTHORIZED, Answer, failed, problem
 from lockfast.service.http.call import Failure
 from lockfast.service.http.caller import Caller
 from lockfast.service.http.departures import Departures
@@ -90,6 +90,8 @@ class Acquisition:
             return Answer(HTTPStatus.CONFLICT, Busy("busy", "another client has the lock", by))
         if not stood.granted and self._now() < self._end:
             found = await self._wait(stood, polls)
+            if self._poll.denied:
+                return UNAUTHORIZED
             if found is None:
                 self._there = False
                 return problem(HTTPStatus.GONE, "gone", GONE)

@@ -43,3 +43,10 @@ def fault_of(reply: Reply) -> Fault | None:
         return reply.fault
     faults: list[Fault] = getattr(reply, "faults", [])
     return faults[0] if faults else None
+
+
+UNAUTHORIZED = Answer(
+    HTTPStatus.UNAUTHORIZED,
+    Problem("unauthorized", "the service needs an API key"),
+    {"www-authenticate": "Bearer"},
+)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lockfast.service.access import allowed, values
 from lockfast.service.http import body
-from lockfast.service.http.answer import Answer, problem
+from lockfast.service.http.answer import UNAUTHORIZED, Answer, problem
 from lockfast.service.http.api import Api, idempotency_key
 from lockfast.service.http.caller import Caller
 from lockfast.service.http.messages import LARGEST_BODY, encode
@@ -91,8 +91,7 @@ def _admitted(
     if not allowed(scope["headers"], keyed=keyed):
         return None, problem(HTTPStatus.FORBIDDEN, "forbidden", "pages in browsers are refused")
     if keyed and not known:
-        answer = problem(HTTPStatus.UNAUTHORIZED, "unauthorized", "the service needs an API key")
-        return None, answer._replace(headers={"www-authenticate": "Bearer"})
+        return None, UNAUTHORIZED
     route = BY_PATH.get(path)
     if route is None and path != OPENAPI:
         return None, problem(HTTPStatus.NOT_FOUND, "not-found", "there is no such request")

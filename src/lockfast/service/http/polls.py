@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
@@ -11,6 +10,7 @@ from lockfast.engines.remote import messages
 from lockfast.engines.remote.messages import Woken
 from lockfast.port import CLIENT
 from lockfast.service.hearing import Hearing
+from lockfast.service.keys import Keys
 
 MOST = 10_000  # requests that wait at once. Each one is a task, a connection and a waiter
 
@@ -18,7 +18,7 @@ MOST = 10_000  # requests that wait at once. Each one is a task, a connection an
 class Poll:
     """One request that may have to wait."""
 
-    __slots__ = ("_asleep", "id", "key", "over", "woken")
+    __slots__ = ("_asleep", "denied", "id", "key", "over", "woken")
 
     def __init__(self, id: str, key: bytes | None) -> None:  # noqa: A002  # it is the id
         """Wait for nothing yet. `key`: the hash of the client's API key."""
@@ -28,6 +28,8 @@ class Poll:
         """Whether the engine should be asked now."""
         self.over = False
         """Whether the request must be answered now."""
+        self.denied = False
+        """Whether its API key is not valid any more."""
         self._asleep: asyncio.Future[None] | None = None
 
     async def sleep(self, seconds: float) -> None:
@@ -124,12 +126,17 @@ class Polls:
         """Whether no more may wait."""
         return len(self.waiting) >= MOST
 
-    def end(self, which: Callable[[Poll], bool] = lambda _: True) -> int:
-        """Have the requests answered that wait. Return how many these are."""
-        ended = [poll for poll in self.waiting if which(poll)]
-        for poll in ended:
+    def end(self) -> None:
+        """Have all requests answered that wait."""
+        for poll in list(self.waiting):
             poll.end()
-        return len(ended)
+
+    def deny(self, keys: Keys) -> None:
+        """Have those answered that wait with an API key that is none of these."""
+        for poll in list(self.waiting):
+            if poll.key not in keys:
+                poll.denied = True
+                poll.end()
 
 
 def _finish(asleep: asyncio.Future[None]) -> None:
