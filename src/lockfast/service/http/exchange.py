@@ -104,7 +104,8 @@ def _admitted(
 
 
 async def _send(send: Send, answer: Answer, *, close: bool) -> None:
-    await _respond(send, answer.status, encode(answer.body), answer.headers, close=close)
+    content = encode(answer.body) + b"\n"  # for terminals
+    await _respond(send, answer.status, content, answer.headers, close=close)
 
 
 async def _respond(
