@@ -64,7 +64,8 @@ def _turn(pipes: list[Connection], seconds: float) -> Callable[[], float]:
     def turn() -> float:
         for pipe in pipes:
             pipe.send(seconds)
-        return sum(answer(pipe) for pipe in pipes) / seconds
+        count: int = sum(answer(pipe) for pipe in pipes)
+        return count / seconds
 
     return turn
 

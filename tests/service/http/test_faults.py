@@ -146,18 +146,18 @@ def test_a_lease_whose_id_was_used_again_is_gone(guarded: Guarded, here: Site) -
 def test_a_renewal_that_a_later_one_has_overtaken_is_not_valid(
     guarded: Guarded, here: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = here.acquire("a").body["handle"]
-    ticket = guarded.held.asks[-1].ticket
+    """A replica on etcd says so if its client has renewed at another one."""
+    granted = here.acquire("a").body
+    handle, ticket = granted["handle"], int(granted["ticket"])
 
     async def late(*_: object, **__: object) -> list[Standing]:
-        return [Standing(int(here_ticket), granted=True, left=0.0)]
+        return [Standing(ticket, granted=True, left=0.0)]
 
-    here_ticket = here.who("a")[0]["ticket"]
     monkeypatch.setattr(guarded.held, "renew", late)
     (result,) = here.renew(handle)
     assert result["state"] == "failed"
     assert "valid" not in result
-    del ticket
+    assert here.go_on(handle).status == 503
 
 
 def test_a_short_ttl_does_not_hurry_the_others(guarded: Guarded, here: Site) -> None:

@@ -16,7 +16,7 @@ from lockfast.service.http.messages import LARGEST_BODY
 from tests.servers import wait_until
 from tests.service.http.site import Site
 from tests.service.test_access import KEY, Guarded, keys
-from tests.service.test_handshakes import is_ended
+from tests.service.test_handshakes import is_ended, upgrade
 
 SOON = 5.0
 
@@ -266,3 +266,13 @@ def test_several_requests_in_one_segment_are_answered_in_order(guarded: Guarded)
             told += sock.recv(65_536)
         places = [told.index(b'"name":"a%d"' % n) for n in range(3)]
         assert places == sorted(places)
+
+
+def test_a_connection_of_requests_may_become_a_websocket(guarded: Guarded) -> None:
+    with guarded.raw() as sock:
+        sock.sendall(head("/v1/guarantees", method="GET"))
+        assert b" 200 " in sock.recv(65_536)
+        sock.sendall(upgrade())
+        assert b" 101 " in sock.recv(4_096)
+        assert len(guarded.server._replica.connections) == 1
+        assert not len(guarded.server._resting)

@@ -166,6 +166,8 @@ class Acquisition:
         """
         if stood is None or not is_same(stood, *self._known):
             return None
+        if stood.ticket and not stood.left:  # its client has sent the handle to another replica
+            raise Failure(call.OVERTAKEN)
         self._asked.ticket, self._asked.granted = stood.ticket, stood.granted
         return stood
 

@@ -15,6 +15,9 @@ from lockfast.service.requests import LONGEST_CALL
 R = TypeVar("R")
 Handler = Callable[["Call", int, R], None]
 TOO_LATE = Fault("unavailable", "the engine got the request too late: send it again", sent=False)
+OVERTAKEN = Fault(
+    "unavailable", "a later request about this lock has overtaken this one", sent=False
+)
 PATIENCE = 2.0  # a renewal may take as much of the ttl as one part in so many
 
 

@@ -9,13 +9,12 @@ from http import HTTPStatus
 from lockfast.engines.remote.messages import AT_ONCE, Asked, Fault, Said, Stood
 from lockfast.engines.remote.messages import Renew as Wanted
 from lockfast.service.http.answer import Answer, failed
-from lockfast.service.http.call import ask, within
+from lockfast.service.http.call import OVERTAKEN, ask, within
 from lockfast.service.http.messages import Renew, Renewals, Renewed
 from lockfast.service.http.seal import Seal, Sealed
 from lockfast.service.http.shapes import BadRequest, exclusive, is_same, valid
 from lockfast.service.replica import Replica
 
-LATE = "a later request about this lock has overtaken this one, so ask again"
 Found = Stood | Fault | None
 
 
@@ -60,7 +59,7 @@ def _result(found: Found, known: Sealed) -> Renewed:
     if found is None or not is_same(found, known.ticket, known.granted):
         return Renewed("gone")
     if not found.left:
-        return Renewed("failed", message=LATE)
+        return Renewed("failed", message=OVERTAKEN.why)
     if not found.granted:
         return Renewed("waiting", found.left)
     token = str(found.ticket) if exclusive(known.asked()) else None
