@@ -24,6 +24,7 @@ BENCHMARKS = (
     "together",
     "service",
     "idle",
+    "http",
 )
 ON_EVERY_ENGINE = (
     "pair",

@@ -20,6 +20,7 @@ from tests.servers import MariaDB, Postgres, Redis, ZooKeeper, free_port
 FOLDERS = [ROOT / "docs" / "how-to", ROOT / "docs" / "migrate"]
 SERVICE = ROOT / "docs" / "service" / "index.md"
 SECURITY = SERVICE.with_name("security.md")
+HTTP = SERVICE.with_name("http.md")
 PAGES = [
     read(path)
     for path in (
@@ -27,6 +28,7 @@ PAGES = [
         ROOT / "docs" / "quickstart.md",
         SERVICE,
         SECURITY,
+        HTTP,
         *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
     )
     if path.name != "index.md" or path == SERVICE

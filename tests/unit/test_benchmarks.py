@@ -91,6 +91,7 @@ PROMISED = {
         "kb_per_connection": float,
         "engine_cpu_per_renewal_ratio": float,
     },
+    "http": {"ratio_to_bare": float, "pairs_per_second": dict},
 }
 ON_OTHERS = {
     "hold": {"lost", "heart_cpu", "server_cpu", "leases"},

@@ -18,14 +18,14 @@ from lockfast.port import RECORD
 LONGEST_REASON, LONGEST_BREAKER = 300, 200  # characters, of at most six bytes, to fit into RECORD
 
 
-def written(claim: str, ticket: int, reason: str) -> bytes:
-    """Return the record of a break by this process."""
+def written(claim: str, ticket: int, reason: str, by: str | None = None) -> bytes:
+    """Return the record of a break. `by`: who breaks it. None: this process."""
     if not isinstance(reason, str):
         raise TypeError(f"reason must be a str, not {type(reason).__name__}")
     said = {
         "id": claim,
         "ticket": ticket,
-        "by": _breaker()[:LONGEST_BREAKER],
+        "by": (_breaker() if by is None else by)[:LONGEST_BREAKER],
         "reason": reason[:LONGEST_REASON],
         "at": int(time.time()),
     }

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from lockfast.service.access import allowed, values
+from lockfast.service.http.api import Api
+from lockfast.service.http.exchange import serve
+from lockfast.service.http.routes import OPENAPI
+from lockfast.service.http.seal import Seal, new_key
 from lockfast.service.keys import Keys
 from lockfast.service.metrics_page import TYPE, page
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
-CONNECT = "/v1/connect"
+API, CONNECT = "/v1/", "/v1/connect"
 DIRECT = "lockfast.direct"
 """The extension with which our own server carries the frames itself: see `wire`."""
 Fields = list[tuple[bytes, bytes]]
@@ -25,20 +30,28 @@ NONE = Keys()
 class App:
     """An ASGI application around a replica."""
 
-    def __init__(self, replica: Replica, keys: Keys = NONE) -> None:
+    def __init__(
+        self, replica: Replica, keys: Keys = NONE, handle_keys: Sequence[bytes] = ()
+    ) -> None:
         """Serve this replica. It is opened by the first connection. `keys`: with which clients may
-        connect. None: without a key, from this machine.
+        connect. None: without a key, from this machine. `handle_keys`: the keys of the handles of
+        HTTP clients. None: a random one, so that handles are good for this application only.
         """
         self.replica = replica
         self.page = partial(page, replica.figures)
         """Returns what `/metrics` shows."""
         self._keys = keys
+        self._api = Api(replica, handle_keys or [new_key()])
 
-    def admit(self, keys: Keys) -> int:
+    def admit(self, keys: Keys, handle_keys: Sequence[bytes] = ()) -> int:
         """Admit clients with these keys only, from now on. End the connections of all others, and
-        return how many these were.
+        return how many these were. `handle_keys`: those of the handles, if they have changed.
         """
         self._keys = keys
+        if handle_keys:
+            self._api.seal = Seal(handle_keys)
+        if keys:
+            self._api.polls.deny(keys)
         strangers = [each for each in self.replica.connections if keys and each.key not in keys]
         for each in strangers:
             each.end(DENIED, "the API key is not valid any more")
@@ -50,7 +63,7 @@ class App:
         if kind == "websocket":
             await self._websocket(scope, receive, send)
         elif kind == "http":
-            await self._http(scope, send)
+            await self._http(scope, receive, send)
         elif kind == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -76,14 +89,21 @@ class App:
             else:
                 direct(self.replica, key)
 
-    async def _refuse(self, scope: Message, send: Send, status: int) -> None:
+    def _count(self, status: int) -> None:
         self.replica.figures.refused.counts[str(status),] += 1
+
+    async def _refuse(self, scope: Message, send: Send, status: int) -> None:
+        self._count(status)
         await _refuse(scope, send, status)
 
-    async def _http(self, scope: Message, send: Send) -> None:
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        path = _path(scope)
+        if path.startswith(API) or path == OPENAPI:
+            await serve(self._api, path, self._keys, self._count, scope, receive, send)
+            return
         status = await self._status(scope)
         kind, body = b"text/plain", b""
-        if status == OK and _path(scope) == METRICS:
+        if status == OK and path == METRICS:
             kind, body = TYPE, self.page().encode()
         elif status == OK:
             body = b"ok\n"

@@ -47,6 +47,10 @@ class ClaimRequests:
             for doubt in (False, True)
         }
 
+    def time(self, name: str) -> float | None:
+        """Return the time of the engine's server that has a name, if it is known."""
+        return self._engine.time(name)
+
     def claim(self, client: Client, epoch: int, request: Claim) -> None:
         """Make claims."""
         answers: Answers = Standings(client, request, self._engine.time, self._figures, "claim")

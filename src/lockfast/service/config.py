@@ -28,10 +28,13 @@ class Config:
     keys: Mapping[str, str] = field(default_factory=dict)
     """API keys: the name of each, and `sha256:` with the hash."""
 
+    handle_key_file: str | None = None
+    """The keys that seal the handles of HTTP clients. None: a random one in each process."""
+
     @property
     def reloads(self) -> bool:
         """Whether there are files whose new contents a running replica can take."""
-        return bool(self.ssl_certfile or self.keys_file or self.keys)
+        return bool(self.ssl_certfile or self.keys_file or self.keys or self.handle_key_file)
 
 
 FIXED = ("url", "host", "port", "workers", "behind_proxy")

@@ -11,6 +11,8 @@ from lockfast.service.config import MOST_WORKERS
 from lockfast.url import HIGHEST_PORT, from_file, unreadable
 
 LONGEST = 256 * 1_024  # bytes of a file
+MOST_HANDLE_KEYS = 4  # the present one, and those before it while handles of them are in use
+SHORTEST_KEY = 32  # characters: as many as a key of 24 random bytes has in base64
 TYPES: dict[str, type] = {
     "url": str,
     "url_file": str,
@@ -22,9 +24,10 @@ TYPES: dict[str, type] = {
     "ssl_keyfile": str,
     "keys_file": str,
     "keys": dict,
+    "handle_key_file": str,
 }
 """The entries that a configuration may have."""
-PATHS = ("url_file", "ssl_certfile", "ssl_keyfile", "keys_file")
+PATHS = ("url_file", "ssl_certfile", "ssl_keyfile", "keys_file", "handle_key_file")
 WORDS = {str: "a text", int: "a number", bool: "true or false", dict: "a table"}
 
 
@@ -61,7 +64,18 @@ def keys_of(path: str) -> Mapping[str, object]:
     return entries
 
 
-def _parsed(path: str) -> dict[str, Any]:
+def handle_keys(path: str) -> tuple[bytes, ...]:
+    """Return the keys of handles in a file. Raise `ValueError` if they cannot be used."""
+    lines = tuple(line.strip() for line in _read(path).splitlines() if line.strip())
+    if not 1 <= len(lines) <= MOST_HANDLE_KEYS:
+        raise _wrong(path, f"it must have 1 to {MOST_HANDLE_KEYS} lines, a key each")
+    if any(len(line) < SHORTEST_KEY for line in lines):
+        make = "`openssl rand -base64 32` makes one"
+        raise _wrong(path, f"a key has fewer than {SHORTEST_KEY} characters: {make}")
+    return lines
+
+
+def _read(path: str) -> bytes:
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(LONGEST + 1)
@@ -69,6 +83,11 @@ def _parsed(path: str) -> dict[str, Any]:
         raise ValueError(unreadable("the file", path, error)) from None
     if len(data) > LONGEST:
         raise _wrong(path, f"it has more than {LONGEST} bytes")
+    return data
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    data = _read(path)
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lockfast.service.binding import is_private
 from lockfast.service.config import Config
-from lockfast.service.config_file import keys_of
+from lockfast.service.config_file import handle_keys, keys_of
 from lockfast.service.keys import Keys
 from lockfast.service.tls import expiry, server_context
 
@@ -28,6 +28,8 @@ class Credentials:
     """When the certificate expires, by the wall clock."""
     risks: tuple[str, ...]
     """What is unwise, and no reason not to serve."""
+    handle_keys: tuple[bytes, ...] = ()
+    """The keys of handles, the present one first. Empty: the configuration names none."""
 
 
 def load(config: Config) -> Credentials:
@@ -47,7 +49,8 @@ def load(config: Config) -> Credentials:
     if config.ssl_certfile is not None:
         tls = server_context(config.ssl_certfile, config.ssl_keyfile)
         expires = expiry(tls, config.ssl_certfile)
-    credentials = Credentials(Keys(entries), tls, expires, tuple(_risks(config)))
+    sealing = () if config.handle_key_file is None else handle_keys(config.handle_key_file)
+    credentials = Credentials(Keys(entries), tls, expires, tuple(_risks(config)), sealing)
     _refuse_exposure(config, credentials)
     return credentials
 
@@ -59,6 +62,12 @@ def _risks(config: Config) -> Iterator[str]:
         (secret, stat.S_IROTH, "has a private key, and every user of this machine can read it"),
         (secret, stat.S_IWOTH, "can be changed by every user of this machine"),
         (config.keys_file, stat.S_IWOTH, "can be changed by every user of this machine"),
+        (
+            config.handle_key_file,
+            stat.S_IROTH,
+            "has a secret, and every user of this machine can read it",
+        ),
+        (config.handle_key_file, stat.S_IWOTH, "can be changed by every user of this machine"),
     ):
         if path is not None and Path(path).stat().st_mode & bit:
             yield f"{path!r} {what}: chmod o-rw {shlex.quote(path)}"

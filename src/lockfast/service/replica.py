@@ -54,6 +54,8 @@ class Replica:
         self._heart: Heart | None = None
         self._tasks = Tasks()
         self.connections: dict[Connection, None] = {}
+        self.leaving: Callable[[], object] = bool
+        """Called when the replica begins to drain. It ends what waits without a connection."""
         self.figures = Figures(lambda: len(self.connections))
         self._checking: asyncio.Future[bool] | None = None
         self._checked = 0.0
@@ -74,6 +76,10 @@ class Replica:
         self.connections[connection] = None
         self.figures.accepted.counts[()] += 1
         return connection
+
+    def open(self) -> None:
+        """Open the engine, for requests that come without a connection."""
+        self._open()
 
     def left(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -126,6 +132,7 @@ class Replica:
     def goaway(self) -> None:
         """Accept no more connections, and ask all clients to connect to another replica."""
         self.draining = True
+        self.leaving()
         for connection in list(self.connections):
             connection.goaway()
 
@@ -147,6 +154,7 @@ class Replica:
     async def close(self) -> None:
         """End all connections, and close the engine."""
         self.draining = True
+        self.leaving()
         for connection in list(self.connections):
             connection.end(LEAVING, "the replica ends")
         if self._engine is not None and self._heart is not None:

@@ -16,7 +16,7 @@ def ask_of(asked: Asked, epoch: int) -> Ask:
 
     Its `not_after` is that of a claim which must not be made.
     """
-    shape = _shape(asked.name, asked.ttl, asked.kind, asked.capacity, asked.weight)
+    shape = shape_of(asked.name, asked.ttl, asked.kind, asked.capacity, asked.weight)
     ask = Ask(asked.id, shape, asked.queue, 0.0, asked.payload)
     ask.epoch = epoch
     ask.ticket = asked.ticket
@@ -39,5 +39,6 @@ def deadline_of(within: float, now: float) -> float:
 
 
 @lru_cache(4096)  # the same claim comes again with each renewal, and the same lock with each claim
-def _shape(name: str, ttl: float, kind: int, capacity: int, weight: int) -> Shape:
+def shape_of(name: str, ttl: float, kind: int, capacity: int, weight: int) -> Shape:
+    """Return what a claim is for. Raise `ValueError` if there can be no such lock."""
     return Shape(name, ttl, Kind(kind), capacity, weight)

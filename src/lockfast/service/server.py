@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from math import ceil
 from types import FrameType
 
 import uvicorn
@@ -23,6 +24,8 @@ from lockfast.service.binding import bind
 from lockfast.service.config import Config, changed, unchanged
 from lockfast.service.credentials import Credentials, load
 from lockfast.service.handshake import Entrance
+from lockfast.service.http.seal import new_key
+from lockfast.service.keep_alive import LIMIT, Resting
 from lockfast.service.metrics_page import page
 from lockfast.service.replica import Replica
 from lockfast.service.upgrade import Http, Upgrade
@@ -44,17 +47,19 @@ UNINTERESTING = {
 class Server(uvicorn.Server):
     """uvicorn, with an end at which the clients have left before their connections are cut."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what a worker has from its parent
         self,
         replica: Replica,
         config: Config,
         reread: Callable[[], Config] | None = None,
         listening: list[socket.socket] | None = None,
         worker: Worker | None = None,
+        handle_key: bytes | None = None,
     ) -> None:
         """Listen, so that clients can connect, and wait until it runs. `reread`: returns the
         configuration as it is now. SIGHUP calls it. `listening`: the sockets, if they
-        are open already.
+        are open already. `handle_key`: seals the handles of HTTP clients if the configuration names
+        no key for that. All workers have the same one.
 
         Raises `ValueError` if the configuration cannot be used, or if other machines could
         connect without TLS or an API key.
@@ -68,7 +73,9 @@ class Server(uvicorn.Server):
         self._worker = worker
         self._expired = False
         """Whether the log says that the certificate has expired."""
-        self._app = App(replica, self.credentials.keys)
+        self._handle_keys = (handle_key or new_key(),)
+        handle_keys = self.credentials.handle_keys or self._handle_keys
+        self._app = App(replica, self.credentials.keys, handle_keys)
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -82,9 +89,13 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,  # any client could send them
                 timeout_graceful_shutdown=FLUSHING,
+                timeout_keep_alive=ceil(LIMIT),  # `Resting` ends a connection that sends no request
             )
         )
-        make = lambda arrival: Http(arrival, self.config, self.server_state)  # noqa: E731
+        self._resting = Resting()
+        make = lambda arrival: Http(  # noqa: E731
+            arrival, self._resting, self.config, self.server_state
+        )
         self._entrance = Entrance(make, self.credentials.tls)
         self._sockets = listening or bind(config.host, config.port)
         logging.getLogger("uvicorn").parent = logging.getLogger("lockfast")
@@ -151,7 +162,8 @@ class Server(uvicorn.Server):
         self.credentials, self._entrance.tls = credentials, credentials.tls
         self._expired = False
         _warn(credentials)
-        ended = self._app.admit(credentials.keys)
+        handle_keys = credentials.handle_keys or self._handle_keys
+        ended = self._app.admit(credentials.keys, handle_keys)
         log.warning(
             "the configuration was reloaded: %d API keys, and %d connections ended",
             len(credentials.keys),
@@ -213,6 +225,7 @@ def serve(
     connect.
     """
     sockets, worker = None, None
+    handle_key = new_key()  # before the workers are made: a handle of one is for all of them
     if config.workers > 1:
         credentials = load(config)
         sockets = bind(config.host, config.port)
@@ -225,7 +238,7 @@ def serve(
     replica = Replica.of(config.url)
     if "opentelemetry.sdk" in sys.modules:  # loaded by `opentelemetry-instrument`
         import_module("lockfast.service.otel").instrument(replica.figures)
-    server = Server(replica, config, reread, sockets, worker)
+    server = Server(replica, config, reread, sockets, worker, handle_key)
     if worker is None:
         listening(server.credentials)
     server.run()

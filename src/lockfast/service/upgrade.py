@@ -1,8 +1,13 @@
-"""uvicorn's HTTP, until a connection becomes a WebSocket and is handed over to `Wire`."""
+"""uvicorn's HTTP, until a connection becomes a WebSocket and is handed over to `Wire`.
+
+A connection of HTTP requests begins as an arrival, and a stranger has the limits of one. The
+application admits it with the first request that shows who it is. From then on `Resting` limits it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any, cast
 
@@ -13,6 +18,8 @@ from uvicorn.server import ServerState
 
 from lockfast.service.app import DIRECT
 from lockfast.service.handshake import Arrival
+from lockfast.service.http.exchange import OWN
+from lockfast.service.keep_alive import STUCK, Resting
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message
 from lockfast.service.wire import Wire
@@ -32,12 +39,40 @@ class Left(asyncio.Transport):
 class Http(H11Protocol):
     """uvicorn's HTTP, which knows the connection's arrival."""
 
-    def __init__(self, arrival: Arrival, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(
+        self, arrival: Arrival, resting: Resting, config: uvicorn.Config, state: ServerState
+    ) -> None:
         """Serve a connection."""
         super().__init__(config=config, server_state=state, app_state={})
         self._arrival = arrival
+        self._resting = resting
+        self._admitted = False
+        self._stuck: asyncio.TimerHandle | None = None
+        self._application: Any = self.app
+        self.app = self._serve
         upgraded = partial(Upgrade, arrival)
         self.ws_protocol_class = upgraded  # type: ignore[assignment]  # it is only called
+
+    def _serve(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:  # noqa: ANN401  # ASGI's
+        """Run the application, and let it know this connection."""
+        self._resting.remove(self)
+        scope["extensions"] = {**(scope.get("extensions") or {}), OWN: self}
+        served: Awaitable[None] = self._application(scope, receive, send)
+        return served
+
+    def admit(self) -> None:
+        """Serve it from now on as one of a client, and not of a stranger."""
+        if not self._admitted:
+            self._admitted = True
+            self._arrival.done()
+
+    def gone(self) -> bool:
+        """Return whether the client has left."""
+        return self.transport.is_closing() or self.cycle.disconnected
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         """Begin, after TLS."""
@@ -47,7 +82,34 @@ class Http(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the arrival."""
         self._arrival.done()
+        self._resting.remove(self)
+        if self._stuck is not None:
+            self._stuck.cancel()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Limit the time to the next request, and how many connections wait for one."""
+        if self._admitted:
+            self._resting.add(self)  # first: the next request may be in the buffer already
+        super().on_response_complete()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:  # noqa: ANN401  # h11's
+        """Limit it by `Wire` from now on."""
+        self._resting.remove(self)
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """Limit the time for which the client reads nothing."""
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(STUCK, self.abort)
+
+    def resume_writing(self) -> None:
+        """Forget that limit."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
 
 class Upgrade(WebSocketsSansIOProtocol):

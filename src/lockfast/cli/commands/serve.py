@@ -81,6 +81,15 @@ KeysFile = Annotated[
         "--keys-file", metavar="FILE", help="The API keys, as lines that `new-key` prints."
     ),
 ]
+HandleKeyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--handle-key-file",
+        metavar="FILE",
+        help="The keys that sign the handles of HTTP clients, one a line. All replicas need the "
+        "same ones. The default is a random key in each replica.",
+    ),
+]
 BehindProxy = Annotated[
     bool,
     typer.Option(
@@ -102,13 +111,14 @@ def serve(  # noqa: PLR0913  # one for each option
     ssl_certfile: Certificate = None,
     ssl_keyfile: PrivateKey = None,
     keys_file: KeysFile = None,
+    handle_key_file: HandleKeyFile = None,
     behind_proxy: BehindProxy = False,
 ) -> None:
     """Share a few connections to an engine with many programs.
 
-    They connect with the URL lockfast://127.0.0.1:7420, and need neither the password nor the
-    driver of the engine. The command runs one replica of the service. A replica keeps no locks
-    itself, so you can run several for one engine.
+    They connect with the URL lockfast://127.0.0.1:7420, or send HTTP requests to the same port.
+    They need neither the password nor the driver of the engine. The command runs one replica of the
+    service. A replica keeps no locks itself, so you can run several for one engine.
 
     With --workers, it runs several replicas at one address. It starts a worker again that dies.
 
@@ -143,6 +153,7 @@ def serve(  # noqa: PLR0913  # one for each option
         "ssl_certfile": ssl_certfile,
         "ssl_keyfile": ssl_keyfile,
         "keys_file": keys_file,
+        "handle_key_file": handle_key_file,
         "behind_proxy": behind_proxy or None,
     }
     options = {name: value for name, value in given.items() if value is not None}
