@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from functools import partial
 from typing import Any, cast
 
@@ -11,7 +12,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from lockfast.service.admission import UNIX
 from lockfast.service.app import DIRECT
+from lockfast.service.caller import Caller
 from lockfast.service.handshake import Arrival
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message
@@ -63,6 +66,9 @@ class Upgrade(WebSocketsSansIOProtocol):
         """Run the application."""
         scope = cast("Message", self.scope)
         scope["extensions"][DIRECT] = self._hand_over
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.family == socket.AF_UNIX:
+            scope["extensions"][UNIX] = True
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
@@ -78,12 +84,12 @@ class Upgrade(WebSocketsSansIOProtocol):
         self._arrival.done()
         super().connection_lost(exc)
 
-    def _hand_over(self, replica: Replica, key: bytes | None) -> None:
+    def _hand_over(self, replica: Replica, caller: Caller) -> None:
         """Connect the client to a replica, which checks from now on whether it greets."""
         stop = getattr(self, "stop_keepalive", None)  # uvicorn 0.35 has none
         if stop is not None:
             stop()
         self.connections.discard(self)
         self._arrival.done()
-        Wire(replica, self.transport, self.connections, key)
+        Wire(replica, self.transport, self.connections, caller)
         self.transport = Left()
