@@ -22,6 +22,7 @@ WAITING = 10_000  # lines that wait to be written
 PIECE = 2**16  # bytes that are written at once to a file
 LINE = 4_000  # bytes of a line: a pipe keeps up to 4,096 in one piece
 LONGEST = 300  # characters of a text
+SHORT = 64  # characters of the subject in a line that is too long
 ENDING = 2.0  # seconds for the last lines
 MODE = 0o640
 Field = str | int | bool | None
@@ -141,6 +142,7 @@ def _line(event: str, fields: dict[str, Field]) -> bytes:
     line = json.dumps(said).encode()
     if len(line) >= LINE:  # characters that are escaped take more
         said.pop("reason", None)
+        said["subject"] = str(said.get("subject", ""))[:SHORT]
         line = json.dumps(said).encode()
     return line + b"\n"
 

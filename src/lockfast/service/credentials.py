@@ -42,6 +42,11 @@ class Credentials:
     risks: tuple[str, ...]
     """What is unwise, and no reason not to serve."""
 
+    @property
+    def guarded(self) -> bool:
+        """Whether clients have to prove who they are."""
+        return bool(self.keys or self.tokens is not None or self.header is not None)
+
 
 def load(config: Config) -> Credentials:
     """Load and check everything that a configuration names. Raise `ValueError` about what is wrong
@@ -139,7 +144,7 @@ def _refuse_exposure(config: Config, credentials: Credentials) -> None:
             "use one of them"
         )
     private = config.uds is not None or is_private(config.host, config.port)
-    guarded = bool(credentials.keys or credentials.tokens or credentials.header)
+    guarded = credentials.guarded
     if credentials.subjects is not None and not guarded:
         raise ValueError(
             "[subjects] needs a way to know them: API keys (keys_file), [jwt] or certificate_header"

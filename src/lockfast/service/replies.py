@@ -33,7 +33,8 @@ def fault(error: Exception, at: int = 0) -> Fault:
     """Return the message for an error. `at`: which claim of the request has failed."""
     why = quoted(error)[:LONGEST_TEXT]
     if isinstance(error, EngineUnavailable):
-        return Fault("unavailable", why, sent=error.sent, at=at)
+        after = _seconds(getattr(error, "after", 0.0))
+        return Fault("unavailable", why, sent=error.sent, at=at, after=after)
     if isinstance(error, KindMismatch):
         return Fault("kind-mismatch", why, asked=error.asked, ruling=error.ruling, at=at)
     if isinstance(error, LockfastError):

@@ -87,6 +87,8 @@ class Watch:
         """Check a claim, or its renewal unless `new`, and write into it whose it is. Raise `Denied`
         if it may not be made.
         """
+        if new and ask.fixed is None:  # it is not made: the client learns the engine's time
+            return
         shape = ask.shape
         first = new and (ask.id, shape.name) not in self._claims
         if caller.rights is not None:

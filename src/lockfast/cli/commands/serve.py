@@ -89,6 +89,24 @@ BehindProxy = Annotated[
     ),
 ]
 
+UnixSocket = Annotated[
+    str | None,
+    typer.Option(
+        "--uds",
+        metavar="PATH",
+        help="Listen on a unix socket instead of an address. A proxy can be in front of it.",
+    ),
+]
+AuditFile = Annotated[
+    str | None,
+    typer.Option(
+        "--audit-file",
+        metavar="FILE",
+        help="Log there who acquires, releases, loses and breaks locks, and what is denied. - is "
+        "standard output.",
+    ),
+]
+
 
 def serve(  # noqa: PLR0913  # one for each option
     context: typer.Context,
@@ -103,6 +121,8 @@ def serve(  # noqa: PLR0913  # one for each option
     ssl_keyfile: PrivateKey = None,
     keys_file: KeysFile = None,
     behind_proxy: BehindProxy = False,
+    uds: UnixSocket = None,
+    audit_file: AuditFile = None,
 ) -> None:
     """Share a few connections to an engine with many programs.
 
@@ -113,11 +133,11 @@ def serve(  # noqa: PLR0913  # one for each option
     With --workers, it runs several replicas at one address. It starts a worker again that dies.
 
     Without options, only programs on this machine can connect, and all of them can use all locks.
-    For another address, give it a certificate and API keys. A client with any of the keys can use
-    all locks.
+    For another address, give it a certificate and API keys. The table [subjects] of --config says
+    which locks each key may use. Without it, a client with any of the keys can use all locks.
 
-    HUP reloads the keys and the certificate. It ends the connections whose key was removed. TERM
-    and Ctrl-C end the command. It first answers the requests that are under way, and asks its
+    HUP reloads the keys, rights and certificate. It ends the connections whose key was removed.
+    TERM and Ctrl-C end the command. It first answers the requests that are under way, and asks its
     clients to connect to another replica. There they keep their locks, except on ZooKeeper.
 
     `ps` shows the arguments of a command. If the URL has a password, use --url-file, --config or
@@ -144,6 +164,8 @@ def serve(  # noqa: PLR0913  # one for each option
         "ssl_keyfile": ssl_keyfile,
         "keys_file": keys_file,
         "behind_proxy": behind_proxy or None,
+        "uds": uds,
+        "audit_file": audit_file,
     }
     options = {name: value for name, value in given.items() if value is not None}
     try:
@@ -181,15 +203,18 @@ def _run(
                 say(risk)
             say("the configuration can be used")
             return
-        server.serve(
-            config, reread, lambda found: say(_said(context, config, keyed=bool(found.keys)))
-        )
+        server.serve(config, reread, lambda found: say(_said(context, config, keyed=found.guarded)))
     except ValueError as error:
         raise Misconfigured(str(error)) from error
 
 
 def _said(context: typer.Context, config: Config, *, keyed: bool) -> str:
     where = f"[{config.host}]" if ":" in config.host else config.host
+    if config.uds is not None:
+        proof = " that proves who it is" if keyed else " that may open it"
+        return (
+            f"serving {address(context)} at the unix socket {config.uds}, to every program{proof}"
+        )
     private = is_private(config.host, config.port) and not config.behind_proxy
     whom = "every program on this machine" if private else "every program"
     scheme = "lockfasts" if config.ssl_certfile else "lockfast"

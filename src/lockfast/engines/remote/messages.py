@@ -192,6 +192,8 @@ class Fault(Struct, omit_defaults=True):
     """For `kind-mismatch`: the kind that was requested, and that of the claims that exist."""
     at: Number = 0
     """Which claim of the request has failed."""
+    after: Seconds = 0.0
+    """Seconds until the request may be repeated, if a limit on requests was exceeded."""
 
 
 class Said(Struct, tag_field="t", tag="said", omit_defaults=True):
