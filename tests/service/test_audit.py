@@ -237,7 +237,7 @@ def test_a_line_after_one_that_was_cut_off_is_whole(
     def cut(file: int, data: bytes) -> int:
         return write(file, data[: room[0]])
 
-    monkeypatch.setattr(module.os, "write", cut)
+    monkeypatch.setattr("lockfast.service.audit.os.write", cut)
     audit.write("granted", lock="a")
     wait_until(lambda: lost == [1], "one is lost")
     room[0] = 9_999

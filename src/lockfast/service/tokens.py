@@ -21,6 +21,7 @@ LEEWAY = 30  # seconds by which the clocks of two machines may differ
 HIGHEST_LEEWAY = 300
 RSA_BITS = 2_048
 ENTRIES = ("jwks_file", "issuer", "audience", "algorithms", "leeway", "subject_claim")
+MISSING = "[jwt] in the configuration needs PyJWT and cryptography: pip install 'lockfast[jwt]'"
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
@@ -57,8 +58,13 @@ class Tokens:
         Raises `ValueError`, which names the entry or file that is wrong, and `ImportError` if
         PyJWT is missing.
         """
-        import jwt  # noqa: PLC0415  # an extra, which only this needs
-
+        try:
+            import jwt  # noqa: PLC0415  # an extra, which only this needs
+            import jwt.algorithms  # noqa: PLC0415
+        except ImportError:
+            raise ImportError(MISSING, name="jwt") from None
+        if not jwt.algorithms.has_crypto:
+            raise ImportError(MISSING, name="cryptography")
         self._jwt = jwt
         for name in entries:
             if name not in ENTRIES:

@@ -26,8 +26,8 @@ from lockfast.engines.remote.messages import LARGEST_REPLY
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 REFUSALS = {
-    HTTPStatus.UNAUTHORIZED: "it rejects the API key. Was the key removed? Correct the password in "
-    "the URL, or the file of password_file",
+    HTTPStatus.UNAUTHORIZED: "it rejects the API key or token. Was the key removed, or has the "
+    "token expired? Correct the password in the URL, or the file of password_file",
     HTTPStatus.FORBIDDEN: "it rejects this client, which may be unknown to it: see [subjects] in "
     "its configuration",
     HTTPStatus.NOT_FOUND: "there is no service of lockfast at this path",
