@@ -128,9 +128,9 @@ class OtherRequests:
             if cursor is None:
                 raise
             raise EngineRefused("the cursor is not one that this service has returned") from error
-        if not exact:  # a cursor comes from the client, and may lead anywhere
-            shown = [entry for entry in read.entries if entry.name.startswith(names)]
-            read = read._replace(entries=shown)
+        if not exact or cursor is not None:  # it comes from the client, and may lead anywhere
+            fits = names.__eq__ if exact else lambda name: name.startswith(names)
+            read = read._replace(entries=[entry for entry in read.entries if fits(entry.name)])
         found = page(request.n, read)
         size = len(encode(found))
         if size > LARGEST_REPLY:

@@ -185,24 +185,35 @@ def serve(  # noqa: PLR0913  # one for each option
         connect(context).close()  # raises if the URL is wrong, and sends nothing
         connects_to_engine(context)
         reloads = config is not None or settings.reloads
-        _run(context, settings, reread if reloads else None, check=check)
+        if check:
+            _check(settings, config)
+        else:
+            _run(context, settings, reread if reloads else None)
     except ImportError as error:
         raise Misconfigured(str(error)) from error
 
 
-def _run(
-    context: typer.Context, config: Config, reread: Callable[[], Config] | None, *, check: bool
-) -> None:
+def _check(config: Config, path: str | None) -> None:
+    from lockfast.service import load  # noqa: PLC0415  # for this command only
+
+    server = load()
+    show_log()
+    try:
+        risks = server.load(config).risks
+    except ValueError as error:
+        where = "" if path is None or repr(path) in str(error) else f"{path!r}: "
+        raise Misconfigured(f"{where}{error}") from error
+    for risk in risks:
+        say(risk)
+    say("the configuration can be used")
+
+
+def _run(context: typer.Context, config: Config, reread: Callable[[], Config] | None) -> None:
     from lockfast.service import load  # noqa: PLC0415  # for this command only
 
     server = load()  # raises before the command says that it serves
     show_log()
     try:
-        if check:
-            for risk in server.load(config).risks:
-                say(risk)
-            say("the configuration can be used")
-            return
         server.serve(config, reread, lambda found: say(_said(context, config, keyed=found.guarded)))
     except ValueError as error:
         raise Misconfigured(str(error)) from error
