@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -16,8 +18,16 @@ from lockfast.claims.break_records import written
 from lockfast.engines.remote import messages
 from lockfast.engines.remote.messages import Break, Done, Failed, Gone, Inspect, Page, Said
 from lockfast.errors import EngineRefused
-from lockfast.service.keys import new_key, stored
+from lockfast.runtime.aio import Aio
+from lockfast.service.admission import Admission
+from lockfast.service.app import App
+from lockfast.service.caller import Caller
+from lockfast.service.keys import Keys, new_key, stored
+from lockfast.service.replica import Replica
+from lockfast.service.rights import Limits
+from lockfast.service.usage import Usage
 from tests.servers import Redis
+from tests.service.peers import Held, in_loop
 from tests.service.served import SOON, Served, Voice, bearer
 
 ORDERS, OPS, NOTHING = new_key(), new_key(), new_key()
@@ -276,6 +286,53 @@ def test_rights_that_are_taken_away_are_gone_at_once(redis: Redis, tmp_path: Pat
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008
         assert "may not inspect" in why(ops.call(Inspect(0, "")))
+
+
+def test_our_client_loses_a_lock_that_it_may_not_claim_any_more(
+    redis: Redis, tmp_path: Path
+) -> None:
+    with Served(tmp_path, redis.url, CONFIG) as served:
+        url = f"lockfast://:{ORDERS}@127.0.0.1:{served.port}"
+        with lockfast.connect(url) as client, lockfast.connect(url) as kept:
+            lease = client.lock("orders/gone", ttl=1.0).acquire()
+            other = kept.lock("shared/stays", ttl=1.0).acquire()
+            served.reload(CONFIG.replace('claim = ["orders/", "shared"]', 'claim = ["shared"]'))
+            time.sleep(2.0)
+            with pytest.raises(lockfast.LeaseLost):
+                lease.ensure_held()
+            other.ensure_held()
+
+
+@in_loop
+async def test_rights_that_change_during_a_handshake_hold_after_it() -> None:
+    served = App(Replica(Held().made, Aio()), Admission(Keys(tomllib.loads(stored("a", ORDERS)))))
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+        if message["type"] == "websocket.accept":
+            served.admit(Admission(Keys(tomllib.loads(stored("b", OPS)))))
+
+    headers = [(b"host", b"x"), (b"authorization", f"Bearer {ORDERS}".encode())]
+    scope = {"type": "websocket", "path": "/v1/connect", "headers": headers}
+    await served(scope, receive, send)
+    assert sent[1:] == [{"type": "websocket.close", "code": 1008}]
+    assert not served.replica.connections
+
+
+@in_loop
+async def test_two_connections_at_the_same_moment_do_not_pass_the_limit() -> None:
+    replica = Replica(Held().made, Aio())
+    usage = Usage("a", Limits(max_connections=1), lambda: 0.0)
+    one, two = (replica.connect(lambda: None, Caller("a", None, usage)) for _ in range(2))
+    assert (one.ended, two.ended) == (False, True)
+    assert usage.connections == 1
+    one.end()
+    assert usage.connections == 0
+    await replica.close()
 
 
 def test_without_subjects_a_key_may_do_everything(redis: Redis, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lockfast.service.caller import Caller
 from lockfast.service.entry import Answer
 from lockfast.service.figures import Figures, outcome
 from lockfast.service.replies import fault, stood
-from lockfast.service.rights import INSPECT
+from lockfast.service.rights import INSPECT, Rights
 from lockfast.service.watch import Watch
 
 Time = Callable[[str], float | None]
@@ -76,7 +76,9 @@ class Standings:
     def put(self, at: int, answer: Answer) -> None:
         """Take the answer to one claim."""
         if isinstance(answer, Standing):
-            self._results[at] = stood(self._shown(at, answer))
+            rights = self._client.caller.rights
+            shown = answer if rights is None else self._shown(at, answer, rights)
+            self._results[at] = stood(shown)
         elif isinstance(answer, Exception):
             self._faults.append(fault(answer, at))
         if self._watch is not None:
@@ -89,12 +91,12 @@ class Standings:
             self._figures.answered(self._kind, self._faults)
             self._client.answer(Said(self._n, self._results, self._now(), self._faults))
 
-    def _shown(self, at: int, standing: Standing) -> Standing:
+    def _shown(self, at: int, standing: Standing, rights: Rights) -> Standing:
         """Return a standing without the claim that blocks it, unless that is the client's own one,
         or the client may see it.
         """
-        head, rights = standing.blocker, self._client.caller.rights
-        if head is None or rights is None:
+        head = standing.blocker
+        if head is None:
             return standing
         asked = self._asks[at]
         if head.id[:CLIENT] == asked.id[:CLIENT] or rights.may(INSPECT, asked.name):

@@ -8,7 +8,7 @@ from functools import partial
 from lockfast.service.admission import OPEN, Admission
 from lockfast.service.caller import Caller
 from lockfast.service.metrics_page import TYPE, page
-from lockfast.service.replica import Replica
+from lockfast.service.replica import DENIED, Replica
 from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
@@ -53,7 +53,8 @@ class App:
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        caller = self.admission.caller(scope)
+        admission = self.admission
+        caller = admission.caller(scope)
         if not isinstance(caller, Caller):
             await self._refuse(scope, send, caller)
         elif _path(scope) != CONNECT:
@@ -64,6 +65,12 @@ class App:
             await self._refuse(scope, send, TOO_MANY)
         else:
             await send({"type": "websocket.accept"})
+            if self.admission is not admission:  # the configuration was read again meanwhile
+                again = self.admission.again(caller)
+                if again is None:
+                    await send({"type": "websocket.close", "code": DENIED})
+                    return
+                caller = again
             direct = (scope.get("extensions") or {}).get(DIRECT)
             if direct is None:
                 await WebSocket(self.replica, receive, send, caller).run()

@@ -23,7 +23,7 @@ PIECE = 2**16  # bytes that are written at once to a file
 LINE = 4_000  # bytes of a line: a pipe keeps up to 4,096 in one piece
 LONGEST = 300  # characters of a text
 SHORT = 64  # characters of the subject in a line that is too long
-ENDING = 2.0  # seconds for the last lines
+ENDING = 1.0  # seconds for the last lines
 MODE = 0o640
 Field = str | int | bool | None
 

@@ -60,14 +60,14 @@ class ClaimRequests:
         answers: Answers = Standings(client, request, self._engine.time, self._figures, self._watch)
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "claim", self._figures.spans)
-        check = partial(self._watch.claim, client.caller, new=True)
+        check = self._check(client, new=True)
         for entry in self._entries(request, epoch, answers, check):
             self._timed(entry, self._claim)
 
     def renew(self, client: Client, epoch: int, request: Renew) -> None:
         """Renew claims."""
         answers = Standings(client, request, self._engine.time, self._figures, self._watch)
-        check = partial(self._watch.claim, client.caller, new=False)
+        check = self._check(client, new=False)
         for entry in self._entries(request, epoch, answers, check):
             entry.urgent = request.urgent
             self._heart.renew(entry)
@@ -90,6 +90,11 @@ class ClaimRequests:
         for entry in self._entries(request, epoch, answers, check):
             entry.ask.fixed = None
             self._timed(entry, self._bury)
+
+    def _check(self, client: Client, *, new: bool) -> Callable[[Ask], None] | None:
+        """Return what checks the claims of a client, or None if nothing has to."""
+        caller = client.caller
+        return partial(self._watch.claim, caller, new=new) if self._watch.checks(caller) else None
 
     def _entries(
         self,

@@ -78,6 +78,10 @@ class Watch:
         """The last one of each id."""
         self._timer: asyncio.TimerHandle | None = None
 
+    def checks(self, caller: Caller) -> bool:
+        """Return whether `claim` has something to do for the claims of a client."""
+        return self.audit is not None or caller.rights is not None or caller.stamp is not None
+
     def wants(self, caller: Caller) -> bool:
         """Return whether the claims of a client have to be watched."""
         usage = caller.usage
