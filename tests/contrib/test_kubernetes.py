@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lockfast.runtime.aio import Aio
+from lockfast.service.admission import Admission
 from lockfast.service.app import LIVE, READY, App
 from lockfast.service.config import Config
 from lockfast.service.config_file import read
@@ -81,7 +82,7 @@ def test_the_paths_of_the_probes_are_served_to_the_kubelet(probe: str, path: str
 
     async def status() -> int:
         replica = Replica(Held().made, Aio())
-        app = App(replica, Keys({"one": "sha256:" + "0" * 64}))
+        app = App(replica, Admission(Keys({"one": "sha256:" + "0" * 64})))
         scope = {"path": path, "method": "GET", "headers": [(b"host", b"10.1.2.3:7420")]}
         found = await app._status(scope)
         await replica.close()

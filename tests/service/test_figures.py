@@ -249,6 +249,8 @@ def test_the_page_is_what_prometheus_reads(running: Running) -> None:
         "lock_service_claims": "counter",
         "lock_service_wakes": "counter",
         "lock_service_drained": "counter",
+        "lock_service_denied": "counter",
+        "lock_service_audit_lost": "counter",
         "lock_service_engine_duration_seconds": "histogram",
         "lock_service_engine_claims": "histogram",
     }

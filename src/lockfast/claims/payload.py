@@ -19,6 +19,7 @@ LARGEST = 65_536  # bytes of a payload
 RESERVED = 8_192  # bytes of it that `holding` leaves free for the value that a leader publishes
 LONGEST_HOST, LONGEST_WORKER, LONGEST_SERVICE, LONGEST_PURPOSE = 255, 128, 64, 256  # characters
 LONGEST_VALUE = 1024  # bytes that a leader may publish
+LONGEST_SUBJECT, LONGEST_ADDRESS = 350, 64  # characters
 HIGHEST_PID = 2**32
 LATEST = 2.0**40  # seconds since 1970: later than any real clock
 LONGEST_TTL = 86_400.0  # seconds, as in `lockfast.port`
@@ -45,12 +46,18 @@ class Who(NamedTuple):
     """When it asked, in seconds since 1970, by the wall clock of its machine."""
     ttl: float = 0.0
     """Seconds for which its lease lasts without a renewal. 0 if the payload does not say."""
+    subject: str = ""
+    """Who it is for the service, which has written this. Empty without the service."""
+    address: str = ""
+    """The address from which it is connected to the service."""
 
     def __str__(self) -> str:
         """Return the description in words, with its age. The text is safe to log and to print."""
         said = " ".join(filter(None, [self.service, f"({self.purpose})" if self.purpose else ""]))
         age = f", for {max(time.time() - self.since, 0.0):.0f} s" if self.since else ""
         told = f"{said + ' on ' if said else ''}{self.host} pid {self.pid} [{self.worker}]{age}"
+        if self.subject:
+            told = f"{self.subject}{f' at {self.address}' if self.address else ''}: {told}"
         return plain(told)
 
 
@@ -157,6 +164,8 @@ def read(raw: bytes) -> Who:
         purpose=text(said, "purpose", LONGEST_PURPOSE, ""),
         since=float(number(said, "since", 0, LATEST)),
         ttl=float(number(said, "ttl", 0.001, LONGEST_TTL)),
+        subject=text(said, "subject", LONGEST_SUBJECT, ""),
+        address=text(said, "address", LONGEST_ADDRESS, ""),
     )
 
 

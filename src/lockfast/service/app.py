@@ -6,14 +6,14 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from lockfast.service.access import allowed, values
+from lockfast.service.admission import OPEN, Admission
+from lockfast.service.caller import Caller
 from lockfast.service.http.api import Api
 from lockfast.service.http.exchange import serve
 from lockfast.service.http.routes import OPENAPI
 from lockfast.service.http.seal import Seal, new_key
-from lockfast.service.keys import Keys
 from lockfast.service.metrics_page import TYPE, page
-from lockfast.service.replica import Replica
+from lockfast.service.replica import DENIED, Replica
 from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
@@ -22,40 +22,34 @@ DIRECT = "lockfast.direct"
 """The extension with which our own server carries the frames itself: see `wire`."""
 Fields = list[tuple[bytes, bytes]]
 LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
-OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = 200, 401, 403, 404, 405, 503
-DENIED = 1008  # the code of WebSocket's close frame
-NONE = Keys()
+OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 405, 429, 503
 
 
 class App:
     """An ASGI application around a replica."""
 
     def __init__(
-        self, replica: Replica, keys: Keys = NONE, handle_keys: Sequence[bytes] = ()
+        self, replica: Replica, admission: Admission = OPEN, handle_keys: Sequence[bytes] = ()
     ) -> None:
-        """Serve this replica. It is opened by the first connection. `keys`: with which clients may
-        connect. None: without a key, from this machine. `handle_keys`: the keys of the handles of
-        HTTP clients. None: a random one, so that handles are good for this application only.
+        """Serve this replica. It is opened by the first connection. `admission`: who may connect.
+        Without it: everybody on this machine. `handle_keys`: the keys of the handles of HTTP
+        clients. None: a random one, so that handles are good for this application only.
         """
         self.replica = replica
         self.page = partial(page, replica.figures)
         """Returns what `/metrics` shows."""
-        self._keys = keys
+        self.admission = admission
         self._api = Api(replica, handle_keys or [new_key()])
 
-    def admit(self, keys: Keys, handle_keys: Sequence[bytes] = ()) -> int:
-        """Admit clients with these keys only, from now on. End the connections of all others, and
-        return how many these were. `handle_keys`: those of the handles, if they have changed.
+    def admit(self, admission: Admission, handle_keys: Sequence[bytes] = ()) -> int:
+        """Admit these clients only, from now on. End the connections of all others, and return how
+        many these were. `handle_keys`: those of the handles, if they have changed.
         """
-        self._keys = keys
+        self.admission = admission
         if handle_keys:
             self._api.seal = Seal(handle_keys)
-        if keys:
-            self._api.polls.deny(keys)
-        strangers = [each for each in self.replica.connections if keys and each.key not in keys]
-        for each in strangers:
-            each.end(DENIED, "the API key is not valid any more")
-        return len(strangers)
+        self._api.polls.admit(admission.again)
+        return self.replica.admit(admission.again)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one WebSocket or HTTP request, or the server's lifespan."""
@@ -71,23 +65,32 @@ class App:
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        keys, headers = self._keys, scope["headers"]
-        key = keys.find(values(headers, b"authorization")) if keys else None
-        if not allowed(headers, keyed=bool(keys)):
-            await self._refuse(scope, send, FORBIDDEN)
-        elif keys and key is None:
-            await self._refuse(scope, send, UNAUTHORIZED)
+        admission = self.admission
+        caller = admission.caller(scope)
+        if not isinstance(caller, Caller):
+            await self._refuse(scope, send, caller)
         elif _path(scope) != CONNECT:
             await self._refuse(scope, send, NOT_FOUND)
         elif self.replica.draining:
             await self._refuse(scope, send, UNAVAILABLE)
+        elif caller.usage is not None and caller.usage.crowded(1):
+            await self._refuse(scope, send, TOO_MANY)
         else:
             await send({"type": "websocket.accept"})
+            if self.admission is not admission:  # the configuration was read again meanwhile
+                again = self.admission.again(caller)
+                if again is None:
+                    await send({"type": "websocket.close", "code": DENIED})
+                    return
+                caller = again
             direct = (scope.get("extensions") or {}).get(DIRECT)
             if direct is None:
-                await WebSocket(self.replica, receive, send, key).run()
+                await WebSocket(self.replica, receive, send, caller).run()
             else:
-                direct(self.replica, key)
+                direct(self.replica, caller)
+
+    def _rules(self) -> Admission:
+        return self.admission
 
     def _count(self, status: int) -> None:
         self.replica.figures.refused.counts[str(status),] += 1
@@ -99,7 +102,7 @@ class App:
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         path = _path(scope)
         if path.startswith(API) or path == OPENAPI:
-            await serve(self._api, path, self._keys, self._count, scope, receive, send)
+            await serve(self._api, path, self._rules, self._count, scope, receive, send)
             return
         status = await self._status(scope)
         kind, body = b"text/plain", b""
@@ -113,11 +116,13 @@ class App:
         await _respond(send, "http.response", status, fields, body)
 
     async def _status(self, scope: Message) -> int:
-        path, keys, headers = _path(scope), self._keys, scope["headers"]
-        if not allowed(headers, keyed=bool(keys)):
+        path = _path(scope)
+        if not self.admission.allowed(scope):
             return FORBIDDEN
-        if path == METRICS and keys and keys.find(values(headers, b"authorization")) is None:
-            return UNAUTHORIZED
+        if path == METRICS:
+            caller = self.admission.caller(scope)
+            if not isinstance(caller, Caller):
+                return caller
         if path not in {LIVE, METRICS, READY}:
             return NOT_FOUND
         if scope["method"] not in {"GET", "HEAD"}:

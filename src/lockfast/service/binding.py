@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from contextlib import ExitStack
+import stat
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from lockfast.service.access import is_loopback
+from lockfast.service.config import Config
 
 BACKLOG = 1_024  # connections that the system keeps until they are accepted
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
@@ -29,6 +31,59 @@ def addresses(host: str, port: int) -> list[Address]:
 def is_private(host: str, port: int) -> bool:
     """Return whether only programs on this machine can connect. Raise as `addresses` does."""
     return all(is_loopback(where[0]) for _, where in addresses(host, port))
+
+
+def listen(config: Config) -> list[socket.socket]:
+    """Return the sockets of a configuration. Raise `ValueError` if they cannot be opened."""
+    if config.uds is None:
+        return bind(config.host, config.port)
+    return [bind_unix(config.uds, int(config.uds_mode, 8))]
+
+
+def forget(config: Config) -> None:
+    """Remove the unix socket of a replica that ends."""
+    if config.uds is not None:
+        with suppress(OSError):
+            os.unlink(config.uds)  # noqa: PTH108  # as bytes of the system
+
+
+def bind_unix(path: str, mode: int) -> socket.socket:
+    """Return a unix socket that listens. One that nobody listens on any more is replaced."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        if _is_left(path):
+            os.unlink(path)  # noqa: PTH108
+        # Not for a moment may another user connect.
+        before = os.umask(0o177)
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
+        os.chmod(path, mode)  # noqa: PTH101
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        why = os.strerror(error.errno or 0)
+        raise ValueError(f"the unix socket {path!r} cannot be used: {why}") from None
+    return sock
+
+
+def _is_left(path: str) -> bool:
+    """Return whether there is a socket that nobody listens on."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return False
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(1.0)
+        try:
+            sock.connect(path)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

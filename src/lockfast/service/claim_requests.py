@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from lockfast.engines.remote.messages import Asked, Break, Claim, Renew, Resign
+from lockfast.engines.remote.messages import Break, Claim, Renew, Resign
 from lockfast.errors import EngineRefused
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask, Engine, Standing
 from lockfast.runtime.base import Clock
@@ -19,6 +19,7 @@ from lockfast.service.heart import Heart
 from lockfast.service.requests import ask_of, deadline_of
 from lockfast.service.tasks import Tasks
 from lockfast.service.tracing import Traced
+from lockfast.service.watch import Watch
 
 LONGEST_TOMB = 3600.0
 """Seconds for which a client can make the engine store a tombstone. An honest one needs a few. But
@@ -30,11 +31,18 @@ Then = Callable[[Entry, float], None]
 class ClaimRequests:
     """Passes requests about claims on to the engine."""
 
-    def __init__(
-        self, engine: Engine, heart: Heart, tasks: Tasks, clock: Clock, figures: Figures
+    def __init__(  # noqa: PLR0913, PLR0917  # the parts of a replica that it uses
+        self,
+        engine: Engine,
+        heart: Heart,
+        tasks: Tasks,
+        clock: Clock,
+        figures: Figures,
+        watch: Watch,
     ) -> None:
         """Begin without requests."""
         self._engine = engine
+        self._watch = watch
         self._heart = heart
         self._figures = figures
         self._time = EngineTime(engine, tasks)
@@ -53,25 +61,27 @@ class ClaimRequests:
 
     def claim(self, client: Client, epoch: int, request: Claim) -> None:
         """Make claims."""
-        answers: Answers = Standings(client, request, self._engine.time, self._figures, "claim")
+        answers: Answers = Standings(client, request, self._engine.time, self._figures, self._watch)
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "claim", self._figures.spans)
-        for entry in self._entries(request.asks, epoch, request.within, answers):
+        check = self._check(client, new=True)
+        for entry in self._entries(request, epoch, answers, check):
             self._timed(entry, self._claim)
 
     def renew(self, client: Client, epoch: int, request: Renew) -> None:
         """Renew claims."""
-        answers = Standings(client, request, self._engine.time, self._figures, "renew")
-        for entry in self._entries(request.asks, epoch, request.within, answers):
+        answers = Standings(client, request, self._engine.time, self._figures, self._watch)
+        check = self._check(client, new=False)
+        for entry in self._entries(request, epoch, answers, check):
             entry.urgent = request.urgent
             self._heart.renew(entry)
 
     def resign(self, client: Client, epoch: int, request: Resign) -> None:
         """Remove claims."""
-        answers: Answers = Removals(client, request, self._figures, "resign")
+        answers: Answers = Removals(client, request, self._figures, self._watch)
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "resign", self._figures.spans)
-        for entry in self._entries(request.asks, epoch, request.within, answers):
+        for entry in self._entries(request, epoch, answers):  # always: it takes nothing
             if request.doubt:
                 self._timed(entry, self._bury)
             else:
@@ -79,23 +89,39 @@ class ClaimRequests:
 
     def break_(self, client: Client, epoch: int, request: Break) -> None:
         """Remove claims of other clients. Nobody here knows until when copies of them may come."""
-        answers = Removals(client, request, self._figures, "break")
-        for entry in self._entries(request.asks, epoch, request.within, answers):
+        answers = Removals(client, request, self._figures, self._watch)
+        check = partial(self._watch.break_, client.caller)
+        for entry in self._entries(request, epoch, answers, check):
             entry.ask.fixed = None
             self._timed(entry, self._bury)
 
+    def _check(self, client: Client, *, new: bool) -> Callable[[Ask], None] | None:
+        """Return what checks the claims of a client, or None if nothing has to."""
+        caller = client.caller
+        return partial(self._watch.claim, caller, new=new) if self._watch.checks(caller) else None
+
     def _entries(
-        self, asks: Sequence[Asked], epoch: int, within: float, answers: Answers
+        self,
+        request: Claim | Renew | Resign | Break,
+        epoch: int,
+        answers: Answers,
+        check: Callable[[Ask], None] | None = None,
     ) -> list[Entry]:
-        """Return the claims of a request. Those that cannot be claims are answered here."""
+        """Return the claims of a request. Those that cannot be claims, or that are denied by
+        `check`, are answered here.
+        """
         now = self._now()
-        deadline = deadline_of(within, now)
+        deadline = deadline_of(request.within, now)
         entries: list[Entry] = []
-        for at, asked in enumerate(asks):
+        for at, asked in enumerate(request.asks):
             try:
                 ask = ask_of(asked, epoch)
+                if check is not None:
+                    check(ask)
             except ValueError as error:
                 answers.put(at, EngineRefused(str(error)))
+            except EngineRefused as error:
+                answers.put(at, error)
             else:
                 entries.append(Entry(ask, now, deadline, answers, at))
         return entries

@@ -27,6 +27,18 @@ class Config:
     keys_file: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     """API keys: the name of each, and `sha256:` with the hash."""
+    subjects: Mapping[str, object] | None = None
+    """Rights and limits, by subject. None: whoever may connect may do everything."""
+    jwt: Mapping[str, object] | None = None
+    """Which JSON Web Tokens are accepted. None: none."""
+    uds: str | None = None
+    """The path of a unix socket on which it listens, instead of the address."""
+    uds_mode: str = "0600"
+    """The permissions of that socket, in octal digits."""
+    certificate_header: str | None = None
+    """The header in which a proxy in front of that socket names the client's certificate."""
+    audit_file: str | None = None
+    """Where the audit log is written. "-": to standard output."""
 
     handle_key_file: str | None = None
     """The keys that seal the handles of HTTP clients. None: a random one in each process."""
@@ -34,10 +46,11 @@ class Config:
     @property
     def reloads(self) -> bool:
         """Whether there are files whose new contents a running replica can take."""
-        return bool(self.ssl_certfile or self.keys_file or self.keys or self.handle_key_file)
+        files = (self.ssl_certfile, self.keys_file, self.audit_file, self.handle_key_file)
+        return bool(self.keys or any(files))
 
 
-FIXED = ("url", "host", "port", "workers", "behind_proxy")
+FIXED = ("url", "host", "port", "workers", "behind_proxy", "uds", "uds_mode", "audit_file")
 """What a running replica cannot change."""
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lockfast.service.audit import STANDARD_OUTPUT
 from lockfast.service.config import MOST_WORKERS
+from lockfast.service.subjects import Subjects
 from lockfast.url import HIGHEST_PORT, from_file, unreadable
 
 LONGEST = 256 * 1_024  # bytes of a file
@@ -25,9 +27,18 @@ TYPES: dict[str, type] = {
     "keys_file": str,
     "keys": dict,
     "handle_key_file": str,
+    "subjects": dict,
+    "jwt": dict,
+    "uds": str,
+    "uds_mode": str,
+    "certificate_header": str,
+    "audit_file": str,
 }
 """The entries that a configuration may have."""
-PATHS = ("url_file", "ssl_certfile", "ssl_keyfile", "keys_file", "handle_key_file")
+PATHS = (
+    *("url_file", "ssl_certfile", "ssl_keyfile", "keys_file", "handle_key_file"),
+    *("uds", "audit_file"),
+)
 WORDS = {str: "a text", int: "a number", bool: "true or false", dict: "a table"}
 
 
@@ -47,13 +58,26 @@ def read(path: str) -> dict[str, Any]:
         raise _wrong(path, f"port must be 1 to {HIGHEST_PORT}")
     if not 1 <= entries.get("workers", 1) <= MOST_WORKERS:
         raise _wrong(path, f"workers must be 1 to {MOST_WORKERS}")
-    for name in entries.keys() & set(PATHS):  # as seen from the file, not from where it is started
-        entries[name] = str(Path(path).parent / entries[name])
+    _place(entries, Path(path).parent)
+    try:  # for the name of the file: `credentials` does it again
+        Subjects(entries.get("subjects", {}))
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
     if "url_file" in entries:
         if "url" in entries:
             raise _wrong(path, "it has url and url_file: remove one of them")
         entries["url"] = from_file(entries.pop("url_file"))
     return entries
+
+
+def _place(entries: dict[str, Any], folder: Path) -> None:
+    """Make the paths relative to the folder of the file, not to where the service is started."""
+    for name in entries.keys() & set(PATHS):
+        if entries[name] != STANDARD_OUTPUT:
+            entries[name] = str(folder / entries[name])
+    keys = entries.get("jwt", {}).get("jwks_file")
+    if isinstance(keys, str):
+        entries["jwt"]["jwks_file"] = str(folder / keys)
 
 
 def keys_of(path: str) -> Mapping[str, object]:

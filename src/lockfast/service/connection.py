@@ -25,6 +25,7 @@ from lockfast.engines.remote.messages import (
     request,
 )
 from lockfast.errors import EngineRefused
+from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.claim_requests import ClaimRequests
 from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
@@ -32,6 +33,7 @@ from lockfast.service.other_requests import OtherRequests
 from lockfast.service.outbox import MANY, Outbox
 from lockfast.service.replies import fault
 from lockfast.service.requests import has_foreign
+from lockfast.service.usage import Overrun, Usage
 
 UNANSWERED = 256  # requests; while there are as many, nothing is read from the client
 NORMAL, PROTOCOL, SLOW = 1000, 1002, 1013  # codes of WebSocket's close frame
@@ -62,12 +64,12 @@ class Connection:
     """One connection of a client. Nothing that the client sends raises an exception here."""
 
     def __init__(
-        self, services: Services, ready: Callable[[], None], key: bytes | None = None
+        self, services: Services, ready: Callable[[], None], caller: Caller = ANYBODY
     ) -> None:
         """Wait for `hello`. `ready` is called when there is something to send."""
         self._services = services
-        self.key = key
-        """The hash of the API key with which the client has connected."""
+        self.caller = caller
+        """Who has connected. It changes when the configuration is read again."""
         self.outbox = Outbox(ready)
         self.client = ""
         self.epoch = 0
@@ -100,7 +102,10 @@ class Connection:
             self._hear(on=asked.on)
         else:
             self._unanswered += 1
-            self._serve(asked)
+            if self.caller.usage is None or self._within_limits(
+                self.caller.usage, asked, len(frame)
+            ):
+                self._serve(asked)
 
     def expect_greeting(self) -> None:
         """End the connection unless the client has greeted."""
@@ -122,6 +127,18 @@ class Connection:
     def _hear(self, *, on: bool) -> None:
         hearing = self._services.hearing
         (hearing.start if on else hearing.stop)(self)
+
+    def _within_limits(self, usage: Usage, asked: Request, size: int) -> bool:
+        """Count a request. Answer it, and return False, if it is one too many."""
+        asks = asked.asks if isinstance(asked, Claim | Renew | Resign | Break) else ()
+        try:
+            usage.request(len(asks) or 1, size, keeps=isinstance(asked, Renew | Resign))
+        except Overrun as error:
+            self._services.figures.denied.counts["limit",] += 1
+            if not isinstance(asked, Hello | Hear):
+                self.answer(Failed(asked.n, fault(error)))
+            return False
+        return True
 
     def _serve(self, asked: Request) -> None:
         claims = self._services.claims

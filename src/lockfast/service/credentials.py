@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import ssl
 import stat
@@ -9,12 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockfast.plain import plain
+from lockfast.service.audit import unusable
 from lockfast.service.binding import is_private
 from lockfast.service.config import Config
 from lockfast.service.config_file import handle_keys, keys_of
 from lockfast.service.keys import Keys
+from lockfast.service.subjects import KEYS, TOKENS, Subjects
 from lockfast.service.tls import expiry, server_context
+from lockfast.service.tokens import Tokens
 
+LONGEST_UDS = 100  # bytes: the system allows 107, and 103 on macOS
+RESERVED = {"authorization", "origin", "host", "connection", "upgrade"}
 PAGE = "The page 'Secure the lock service' of the documentation shows each step."
 
 
@@ -23,6 +31,11 @@ class Credentials:
     """Who may connect, and how the replica proves who it is."""
 
     keys: Keys
+    subjects: Subjects | None
+    """None: the configuration has no rights."""
+    tokens: Tokens | None
+    header: str | None
+    """The header in which a proxy names the client's certificate."""
     tls: ssl.SSLContext | None
     expires: float | None
     """When the certificate expires, by the wall clock."""
@@ -30,6 +43,11 @@ class Credentials:
     """What is unwise, and no reason not to serve."""
     handle_keys: tuple[bytes, ...] = ()
     """The keys of handles, the present one first. Empty: the configuration names none."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether clients have to prove who they are."""
+        return bool(self.keys or self.tokens is not None or self.header is not None)
 
 
 def load(config: Config) -> Credentials:
@@ -49,10 +67,64 @@ def load(config: Config) -> Credentials:
     if config.ssl_certfile is not None:
         tls = server_context(config.ssl_certfile, config.ssl_keyfile)
         expires = expiry(tls, config.ssl_certfile)
+    keys = Keys(entries)
+    subjects = None if config.subjects is None else Subjects(config.subjects)
+    tokens = None if config.jwt is None else Tokens(config.jwt)
+    _check_header(config)
+    _check_audit(config)
+    risks = (*_risks(config), *_unknown(keys, subjects, tokens))
     sealing = () if config.handle_key_file is None else handle_keys(config.handle_key_file)
-    credentials = Credentials(Keys(entries), tls, expires, tuple(_risks(config)), sealing)
+    header = config.certificate_header
+    credentials = Credentials(keys, subjects, tokens, header, tls, expires, risks, sealing)
     _refuse_exposure(config, credentials)
     return credentials
+
+
+def _unknown(keys: Keys, subjects: Subjects | None, tokens: Tokens | None) -> Iterator[str]:
+    """Say what fits nothing in the configuration. It cannot open a door, so it is no error."""
+    if subjects is None:
+        return
+    named, known = subjects.known(KEYS), set(keys.names)
+    for name in sorted(known - named):
+        yield (
+            f"the key {name} has no rights, and all its requests will be refused: add "
+            f"[subjects.{name}], or its name to `keys` of a subject"
+        )
+    for name in sorted(named - known):
+        yield f"a subject has the key {plain(name)!r}, and there is no key with this name"
+    if tokens is None and subjects.known(TOKENS):
+        yield "subjects have `tokens`, and without [jwt] no token is accepted"
+
+
+def _check_header(config: Config) -> None:
+    """Raise `ValueError` if clients could write the header of the proxy themselves."""
+    if config.uds is not None:
+        if not re.fullmatch("0?[0-7]{3}", config.uds_mode) or int(config.uds_mode, 8) & 0o7:
+            raise ValueError(
+                f'uds_mode must be three octal digits, of which the last one is 0, such as "0660", '
+                f"and is {config.uds_mode[:20]!r}"
+            )
+        if len(os.fsencode(config.uds)) > LONGEST_UDS:
+            raise ValueError(f"uds: the path must have at most {LONGEST_UDS} bytes")
+        if config.ssl_certfile is not None:
+            raise ValueError("uds and ssl_certfile: on a unix socket, the proxy does TLS")
+    header = config.certificate_header
+    if config.jwt is not None and not config.subjects:
+        raise ValueError("jwt needs [subjects.NAME] with `tokens`, or it lets nobody in")
+    if header is None:
+        return
+    if config.uds is None:
+        raise ValueError("certificate_header needs uds: it is believed only on a unix socket")
+    if not re.fullmatch("[A-Za-z0-9-]{1,100}", header) or header.lower() in RESERVED:
+        raise ValueError(f"certificate_header: {header[:100]!r} cannot be the name of this header")
+    if not config.subjects:
+        raise ValueError("certificate_header needs [subjects.NAME] with `certificates`")
+
+
+def _check_audit(config: Config) -> None:
+    why = "" if config.audit_file is None else unusable(config.audit_file)
+    if why:
+        raise ValueError(f"audit_file {config.audit_file!r} cannot be written: {why}")
 
 
 def _risks(config: Config) -> Iterator[str]:
@@ -80,15 +152,20 @@ def _refuse_exposure(config: Config, credentials: Credentials) -> None:
             "behind_proxy says that a proxy does TLS, and ssl_certfile that the service does: "
             "use one of them"
         )
-    private = is_private(config.host, config.port)
+    private = config.uds is not None or is_private(config.host, config.port)
+    guarded = credentials.guarded
+    if credentials.subjects is not None and not guarded:
+        raise ValueError(
+            "[subjects] needs a way to know them: API keys (keys_file), [jwt] or certificate_header"
+        )
     if private and not config.behind_proxy:
         return
     missing = []
-    if credentials.tls is None and not config.behind_proxy:
+    if credentials.tls is None and not config.behind_proxy and config.uds is None:
         missing.append(
             "TLS (--ssl-certfile and --ssl-keyfile, or --behind-proxy if a proxy does TLS)"
         )
-    if not credentials.keys:
+    if not guarded:
         missing.append("API keys (make one with `lockfast new-key NAME`, and use --keys-file)")
     if missing:
         what = (

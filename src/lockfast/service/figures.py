@@ -105,7 +105,7 @@ class Figures:
             "{connection}",
             "Connections that the replica refused or ended, by HTTP status or reason.",
             ("lock.reason",),
-            [("401",), ("403",), ("404",), ("503",), ("protocol",), ("slow",)],
+            [("401",), ("403",), ("404",), ("429",), ("503",), ("protocol",), ("slow",)],
         )
         self.requests = Counter(
             "lock.service.requests",
@@ -135,6 +135,16 @@ class Figures:
             ("lock.outcome",),
             [("left",), ("cut",)],
         )
+        self.denied = Counter(
+            "lock.service.denied",
+            "{claim}",
+            "Claims and requests that were denied, by the right that was missing.",
+            ("lock.reason",),
+            [("claim",), ("inspect",), ("break",), ("limit",)],
+        )
+        self.unlogged = Counter(
+            "lock.service.audit.lost", "{line}", "Lines of the audit log that were not written."
+        )
         self.calls = Histogram(
             "lock.service.engine.duration",
             "s",
@@ -152,7 +162,7 @@ class Figures:
         self.gauges = (self.connections,)
         self.counters = (
             *(self.accepted, self.refused, self.requests, self.claims),
-            *(self.wakes, self.drained),
+            *(self.wakes, self.drained, self.denied, self.unlogged),
         )
         self.histograms = (self.calls, self.sizes)
 

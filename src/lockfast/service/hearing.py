@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lockfast.engines.remote.messages import Woken, encode
@@ -28,8 +28,11 @@ class Hearing:
     hears the client.
     """
 
-    def __init__(self, engine: Engine, figures: Figures) -> None:
-        """Begin with no connection."""
+    def __init__(
+        self, engine: Engine, figures: Figures, pushed: Callable[[Wake], None] | None = None
+    ) -> None:
+        """Begin with no connection. `pushed` gets each wake of one claim."""
+        self._pushed = pushed
         self._engine = engine
         self._wakes = figures.wakes.counts
         self._hearers: dict[str, list[Hearer]] = {}
@@ -61,6 +64,8 @@ class Hearing:
         for wake in wakes:
             client = wake.id[:CLIENT]
             if len(client) == CLIENT:
+                if self._pushed is not None:
+                    self._pushed(wake)
                 hearers = self._hearers.get(client)
                 if hearers:
                     self._wakes[()] += 1

@@ -31,6 +31,11 @@ def stored(name: str, key: str) -> str:
     return f'{quoted} = "{STORED}{_digest(key).hex()}"'
 
 
+def is_name(name: str) -> bool:
+    """Return whether this can be the name of a key, or of a subject."""
+    return bool(_NAME.fullmatch(name))
+
+
 class Keys:
     """The keys with which clients may connect. It is never changed."""
 
@@ -80,6 +85,11 @@ class Keys:
             if hmac.compare_digest(digest, shown):
                 found = digest
         return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all keys."""
+        return list(self._names.values())
 
     def name(self, digest: bytes) -> str:
         """Return the name of a key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Self
 
@@ -11,19 +12,22 @@ from lockfast.engines import opener
 from lockfast.errors import LockfastError
 from lockfast.port import CLOSING, Engine
 from lockfast.runtime.aio import Aio
+from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.claim_requests import ClaimRequests
-from lockfast.service.connection import Connection
+from lockfast.service.connection import SLOW, Connection
 from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.heart import WINDOW, Heart
 from lockfast.service.other_requests import OtherRequests
 from lockfast.service.tasks import Tasks
+from lockfast.service.watch import Watch
 from lockfast.url import parse
 
 log = logging.getLogger("lockfast")
 CHECKING = 1.0  # seconds that a check of the engine may take, and for which its result is kept
 CHECKED = "lockfast:readyz"  # the name that a check asks about
-LEAVING = 1001  # the code of WebSocket's close frame
+DENIED, LEAVING = 1008, 1001  # codes of WebSocket's close frame
+LONGEST_TIMER = 30 * 86_400.0  # seconds after which a connection with a token ends anyway
 POLL = 0.05  # seconds between two looks at whether all clients have left
 
 
@@ -57,6 +61,8 @@ class Replica:
         self.leaving: Callable[[], object] = bool
         """Called when the replica begins to drain. It ends what waits without a connection."""
         self.figures = Figures(lambda: len(self.connections))
+        self.watch = Watch(runtime.now, self.figures)
+        self._expiries: dict[Connection, asyncio.TimerHandle] = {}
         self._checking: asyncio.Future[bool] | None = None
         self._checked = 0.0
         """When the last check of the engine began."""
@@ -67,23 +73,54 @@ class Replica:
         runtime = Aio()
         return cls(opener(parse(url), runtime), runtime)
 
-    def connect(self, ready: Callable[[], None], key: bytes | None = None) -> Connection:
-        """Add a connection. `ready` is called when it has something to send. `key`: the hash of
-        the client's API key.
+    def connect(self, ready: Callable[[], None], caller: Caller = ANYBODY) -> Connection:
+        """Add a connection. `ready` is called when it has something to send. `caller`: who has
+        connected.
         """
         self._open()
-        connection = Connection(self, ready, key)
+        connection = Connection(self, ready, caller)
         self.connections[connection] = None
         self.figures.accepted.counts[()] += 1
+        if caller.usage is not None:
+            caller.usage.connections += 1
+            if caller.usage.crowded():  # two were accepted at the same moment
+                connection.end(SLOW, "this subject has too many connections")
+        if caller.expires is not None and not connection.ended:
+            left = min(max(caller.expires - time.time(), 0.0), LONGEST_TIMER)
+            self._expiries[connection] = asyncio.get_running_loop().call_later(
+                left, connection.end, DENIED, "the token has expired: connect with a new one"
+            )
         return connection
 
     def open(self) -> None:
         """Open the engine, for requests that come without a connection."""
         self._open()
 
+    def admit(self, again: Callable[[Caller], Caller | None]) -> int:
+        """Give each connection the rights that it has now. End those that may not be connected any
+        more, and return how many these were.
+        """
+        ended = 0
+        for each in list(self.connections):
+            caller = again(each.caller)
+            if caller is None:
+                each.end(DENIED, "the API key, token or certificate is not valid any more")
+                ended += 1
+            else:
+                if caller.usage is not each.caller.usage:
+                    _leave(each.caller)
+                    if caller.usage is not None:
+                        caller.usage.connections += 1
+                each.caller = caller
+        return ended
+
     def left(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
-        self.connections.pop(connection, None)
+        if self.connections.pop(connection, "") is None:
+            _leave(connection.caller)
+        timer = self._expiries.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
 
     def time(self) -> float | None:
         """Return the engine's time, if it is known."""
@@ -99,12 +136,12 @@ class Replica:
             self._runtime.enter()
             clock = self._runtime.now
             engine = self._engine = self._make()
-            self.hearing = Hearing(engine, self.figures)
+            self.hearing = Hearing(engine, self.figures, self.watch.pushed)
             heart = self._heart = Heart(
                 engine, self._runtime, self.hearing.route, self.figures, self._window
             )
-            self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures)
-            self.others = OtherRequests(engine, self._tasks, clock, self.figures)
+            self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures, self.watch)
+            self.others = OtherRequests(engine, self._tasks, clock, self.figures, self.watch)
             heart.start()
         return engine
 
@@ -162,3 +199,10 @@ class Replica:
             await self._tasks.end(CLOSING)
             await self._engine.close()
             self._engine = None
+        self.watch.close()
+
+
+def _leave(caller: Caller) -> None:
+    """Count one connection less for a subject."""
+    if caller.usage is not None:
+        caller.usage.connections -= 1

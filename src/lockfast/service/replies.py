@@ -13,6 +13,7 @@ from lockfast.engines.remote.messages import Blocking, Fault, Found, Listed, Pro
 from lockfast.errors import EngineUnavailable, KindMismatch, LockfastError, quoted
 from lockfast.guarantees import Guarantees
 from lockfast.port import Page, Standing
+from lockfast.service.rights import Denied
 
 log = logging.getLogger("lockfast")
 LONGEST_TEXT = 4_000  # characters: `messages.Text`
@@ -33,11 +34,12 @@ def fault(error: Exception, at: int = 0) -> Fault:
     """Return the message for an error. `at`: which claim of the request has failed."""
     why = quoted(error)[:LONGEST_TEXT]
     if isinstance(error, EngineUnavailable):
-        return Fault("unavailable", why, sent=error.sent, at=at)
+        after = _seconds(getattr(error, "after", 0.0))
+        return Fault("unavailable", why, sent=error.sent, at=at, after=after)
     if isinstance(error, KindMismatch):
         return Fault("kind-mismatch", why, asked=error.asked, ruling=error.ruling, at=at)
     if isinstance(error, LockfastError):
-        return Fault("refused", why, at=at)
+        return Fault("refused", why, at=at, denied=isinstance(error, Denied))
     return fault(internal(error), at)
 
 

@@ -19,8 +19,10 @@ from types import FrameType
 import uvicorn
 
 from lockfast.engines.remote.messages import LARGEST
+from lockfast.service.admission import Admission
 from lockfast.service.app import App
-from lockfast.service.binding import bind
+from lockfast.service.audit import Audit
+from lockfast.service.binding import forget, listen
 from lockfast.service.config import Config, changed, unchanged
 from lockfast.service.credentials import Credentials, load
 from lockfast.service.handshake import Entrance
@@ -29,6 +31,7 @@ from lockfast.service.keep_alive import LIMIT, Resting
 from lockfast.service.metrics_page import page
 from lockfast.service.replica import Replica
 from lockfast.service.upgrade import Http, Upgrade
+from lockfast.service.usage import Usages
 from lockfast.service.wire import Wire
 from lockfast.service.workers import Supervisor, Worker
 
@@ -75,7 +78,9 @@ class Server(uvicorn.Server):
         """Whether the log says that the certificate has expired."""
         self._handle_keys = (handle_key or new_key(),)
         handle_keys = self.credentials.handle_keys or self._handle_keys
-        self._app = App(replica, self.credentials.keys, handle_keys)
+        self._app = App(replica, _admission(self.credentials, None), handle_keys)
+        if config.audit_file is not None:
+            replica.watch.audit = Audit(config.audit_file, self._unlogged)
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -97,15 +102,15 @@ class Server(uvicorn.Server):
             arrival, self._resting, self.config, self.server_state
         )
         self._entrance = Entrance(make, self.credentials.tls)
-        self._sockets = listening or bind(config.host, config.port)
+        self._sockets = listening or listen(config)
         logging.getLogger("uvicorn").parent = logging.getLogger("lockfast")
         logging.getLogger("uvicorn.error").addFilter(_is_news)
 
     @property
     def address(self) -> tuple[str, int]:
-        """The first address that it listens on."""
+        """The first address that it listens on. On a unix socket, its path and 0."""
         name = self._sockets[0].getsockname()
-        return name[0], name[1]
+        return (name, 0) if isinstance(name, str) else (name[0], name[1])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's
         """Accept connections, by our own entrance."""
@@ -162,13 +167,18 @@ class Server(uvicorn.Server):
         self.credentials, self._entrance.tls = credentials, credentials.tls
         self._expired = False
         _warn(credentials)
-        handle_keys = credentials.handle_keys or self._handle_keys
-        ended = self._app.admit(credentials.keys, handle_keys)
+        admission = _admission(credentials, self._app.admission.usages)
+        ended = self._app.admit(admission, credentials.handle_keys or self._handle_keys)
+        if self._replica.watch.audit is not None:
+            self._replica.watch.audit.reopen()
         log.warning(
             "the configuration was reloaded: %d API keys, and %d connections ended",
             len(credentials.keys),
             ended,
         )
+
+    def _unlogged(self, lines: int) -> None:
+        self._replica.figures.unlogged.counts[()] += lines
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's
         """Send the clients away, then end. Meanwhile it still listens, so that `/readyz` can tell a
@@ -176,6 +186,8 @@ class Server(uvicorn.Server):
         """
         await self._replica.drain(DRAINING, lambda: self.force_exit)
         self._entrance.close()
+        if self._worker is None:
+            forget(self._settings)
         try:
             await super().shutdown(self._sockets)
         finally:
@@ -207,6 +219,12 @@ class Server(uvicorn.Server):
         self._hung_up = True
 
 
+def _admission(credentials: Credentials, usages: Usages | None) -> Admission:
+    """Return who may connect. `usages`: what subjects use already."""
+    found = credentials
+    return Admission(found.keys, found.subjects, found.tokens, found.header, usages)
+
+
 def _warn(credentials: Credentials) -> None:
     for each in credentials.risks:
         log.warning("%s", each)
@@ -228,12 +246,13 @@ def serve(
     handle_key = new_key()  # before the workers are made: a handle of one is for all of them
     if config.workers > 1:
         credentials = load(config)
-        sockets = bind(config.host, config.port)
+        sockets = listen(config)
         listening(credentials)
         worker = Supervisor(config.workers, reloads=reread is not None).run()
         if worker is None:
             for each in sockets:
                 each.close()
+            forget(config)
             return
     replica = Replica.of(config.url)
     if "opentelemetry.sdk" in sys.modules:  # loaded by `opentelemetry-instrument`

@@ -7,6 +7,7 @@ application admits it with the first request that shows who it is. From then on 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, cast
@@ -16,13 +17,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from lockfast.service.admission import UNIX
 from lockfast.service.app import DIRECT
+from lockfast.service.caller import Caller
 from lockfast.service.handshake import Arrival
 from lockfast.service.http.exchange import OWN
 from lockfast.service.keep_alive import STUCK, Resting
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message
 from lockfast.service.wire import Wire
+
+
+def _is_unix(transport: asyncio.BaseTransport) -> bool:
+    sock = transport.get_extra_info("socket")
+    return sock is not None and sock.family == socket.AF_UNIX
 
 
 class Left(asyncio.Transport):
@@ -56,7 +64,10 @@ class Http(H11Protocol):
     def _serve(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:  # noqa: ANN401  # ASGI's
         """Run the application, and let it know this connection."""
         self._resting.remove(self)
-        scope["extensions"] = {**(scope.get("extensions") or {}), OWN: self}
+        extensions = {**(scope.get("extensions") or {}), OWN: self}
+        if _is_unix(self.transport):
+            extensions[UNIX] = True
+        scope["extensions"] = extensions
         served: Awaitable[None] = self._application(scope, receive, send)
         return served
 
@@ -125,6 +136,8 @@ class Upgrade(WebSocketsSansIOProtocol):
         """Run the application."""
         scope = cast("Message", self.scope)
         scope["extensions"][DIRECT] = self._hand_over
+        if _is_unix(self.transport):
+            scope["extensions"][UNIX] = True
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
@@ -140,12 +153,12 @@ class Upgrade(WebSocketsSansIOProtocol):
         self._arrival.done()
         super().connection_lost(exc)
 
-    def _hand_over(self, replica: Replica, key: bytes | None) -> None:
+    def _hand_over(self, replica: Replica, caller: Caller) -> None:
         """Connect the client to a replica, which checks from now on whether it greets."""
         stop = getattr(self, "stop_keepalive", None)  # uvicorn 0.35 has none
         if stop is not None:
             stop()
         self.connections.discard(self)
         self._arrival.done()
-        Wire(replica, self.transport, self.connections, key)
+        Wire(replica, self.transport, self.connections, caller)
         self.transport = Left()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.connection import Connection
 from lockfast.service.replica import Replica
 
@@ -25,9 +26,9 @@ class WebSocket:
     """
 
     def __init__(
-        self, replica: Replica, receive: Receive, send: Send, key: bytes | None = None
+        self, replica: Replica, receive: Receive, send: Send, caller: Caller = ANYBODY
     ) -> None:
-        """Connect to a replica. `key`: the hash of the client's API key."""
+        """Connect to a replica. `caller`: who the client is."""
         self._receive = receive
         self._send = send
         self._loop = asyncio.get_running_loop()
@@ -35,7 +36,7 @@ class WebSocket:
         """What the writer waits for."""
         self._crowded: asyncio.Future[None] | None = None
         """What the reader waits for, while nothing more is to be read."""
-        self._connection: Connection = replica.connect(self._ready, key)
+        self._connection: Connection = replica.connect(self._ready, caller)
 
     def _ready(self) -> None:
         """Wake the writer. A bare future, because an `asyncio.Event` costs three times as much."""

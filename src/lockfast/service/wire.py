@@ -25,6 +25,7 @@ from lockfast.engines.remote.frames import (
     head,
 )
 from lockfast.engines.remote.messages import LARGEST
+from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import FLUSHING, GREETING, TURN
 
@@ -47,10 +48,10 @@ class Wire(asyncio.Protocol):
         replica: Replica,
         transport: asyncio.Transport,
         among: set[Any],
-        key: bytes | None = None,
+        caller: Caller = ANYBODY,
     ) -> None:
-        """Take over a transport. `among`: all protocols of the server, which ends them. `key`: the
-        hash of the client's API key.
+        """Take over a transport. `among`: all protocols of the server, which ends them. `caller`:
+        who the client is.
         """
         self._loop = asyncio.get_running_loop()
         self._transport = transport
@@ -75,7 +76,7 @@ class Wire(asyncio.Protocol):
         """Whether the close frame was sent."""
         self._end: asyncio.TimerHandle | None = None
         self._timer = self._loop.call_later(GREETING, self._check)
-        self._connection = replica.connect(self._ready, key)
+        self._connection = replica.connect(self._ready, caller)
         among.add(self)
         transport.set_protocol(self)
 

@@ -45,6 +45,8 @@ def claim(name: str, number: int, *, granted: bool = True, said: str = "") -> Ho
         "purpose": said or "nightly billing run",
         "since": NOW - 3.0 * number - 5,
         "ttl": 30.0,
+        "subject": said,
+        "address": said,
     }
     assert list(payload) == list(Who._fields)  # a new field has to look harmless too
     raw = json.dumps(payload).encode()

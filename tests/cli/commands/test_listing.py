@@ -27,6 +27,8 @@ FIELDS = [
     "purpose",
     "since",
     "ttl",
+    "subject",
+    "address",
     "value",
     "left",
     "kind",

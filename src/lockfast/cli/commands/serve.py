@@ -98,6 +98,24 @@ BehindProxy = Annotated[
     ),
 ]
 
+UnixSocket = Annotated[
+    str | None,
+    typer.Option(
+        "--uds",
+        metavar="PATH",
+        help="Listen on a unix socket instead of an address. A proxy can be in front of it.",
+    ),
+]
+AuditFile = Annotated[
+    str | None,
+    typer.Option(
+        "--audit-file",
+        metavar="FILE",
+        help="Log there who acquires, releases, loses and breaks locks, and what is denied. - is "
+        "standard output.",
+    ),
+]
+
 
 def serve(  # noqa: PLR0913  # one for each option
     context: typer.Context,
@@ -113,6 +131,8 @@ def serve(  # noqa: PLR0913  # one for each option
     keys_file: KeysFile = None,
     handle_key_file: HandleKeyFile = None,
     behind_proxy: BehindProxy = False,
+    uds: UnixSocket = None,
+    audit_file: AuditFile = None,
 ) -> None:
     """Share a few connections to an engine with many programs.
 
@@ -123,11 +143,11 @@ def serve(  # noqa: PLR0913  # one for each option
     With --workers, it runs several replicas at one address. It starts a worker again that dies.
 
     Without options, only programs on this machine can connect, and all of them can use all locks.
-    For another address, give it a certificate and API keys. A client with any of the keys can use
-    all locks.
+    For another address, give it a certificate and API keys. The table [subjects] of --config says
+    which locks each key may use. Without it, a client with any of the keys can use all locks.
 
-    HUP reloads the keys and the certificate. It ends the connections whose key was removed. TERM
-    and Ctrl-C end the command. It first answers the requests that are under way, and asks its
+    HUP reloads the keys, rights and certificate. It ends the connections whose key was removed.
+    TERM and Ctrl-C end the command. It first answers the requests that are under way, and asks its
     clients to connect to another replica. There they keep their locks, except on ZooKeeper.
 
     `ps` shows the arguments of a command. If the URL has a password, use --url-file, --config or
@@ -155,6 +175,8 @@ def serve(  # noqa: PLR0913  # one for each option
         "keys_file": keys_file,
         "handle_key_file": handle_key_file,
         "behind_proxy": behind_proxy or None,
+        "uds": uds,
+        "audit_file": audit_file,
     }
     options = {name: value for name, value in given.items() if value is not None}
     try:
@@ -174,33 +196,47 @@ def serve(  # noqa: PLR0913  # one for each option
         connect(context).close()  # raises if the URL is wrong, and sends nothing
         connects_to_engine(context)
         reloads = config is not None or settings.reloads
-        _run(context, settings, reread if reloads else None, check=check)
+        if check:
+            _check(settings, config)
+        else:
+            _run(context, settings, reread if reloads else None)
     except ImportError as error:
         raise Misconfigured(str(error)) from error
 
 
-def _run(
-    context: typer.Context, config: Config, reread: Callable[[], Config] | None, *, check: bool
-) -> None:
+def _check(config: Config, path: str | None) -> None:
+    from lockfast.service import load  # noqa: PLC0415  # for this command only
+
+    server = load()
+    show_log()
+    try:
+        risks = server.load(config).risks
+    except ValueError as error:
+        where = "" if path is None or repr(path) in str(error) else f"{path!r}: "
+        raise Misconfigured(f"{where}{error}") from error
+    for risk in risks:
+        say(risk)
+    say("the configuration can be used")
+
+
+def _run(context: typer.Context, config: Config, reread: Callable[[], Config] | None) -> None:
     from lockfast.service import load  # noqa: PLC0415  # for this command only
 
     server = load()  # raises before the command says that it serves
     show_log()
     try:
-        if check:
-            for risk in server.load(config).risks:
-                say(risk)
-            say("the configuration can be used")
-            return
-        server.serve(
-            config, reread, lambda found: say(_said(context, config, keyed=bool(found.keys)))
-        )
+        server.serve(config, reread, lambda found: say(_said(context, config, keyed=found.guarded)))
     except ValueError as error:
         raise Misconfigured(str(error)) from error
 
 
 def _said(context: typer.Context, config: Config, *, keyed: bool) -> str:
     where = f"[{config.host}]" if ":" in config.host else config.host
+    if config.uds is not None:
+        proof = " that proves who it is" if keyed else " that may open it"
+        return (
+            f"serving {address(context)} at the unix socket {config.uds}, to every program{proof}"
+        )
     private = is_private(config.host, config.port) and not config.behind_proxy
     whom = "every program on this machine" if private else "every program"
     scheme = "lockfasts" if config.ssl_certfile else "lockfast"

@@ -192,6 +192,10 @@ class Fault(Struct, omit_defaults=True):
     """For `kind-mismatch`: the kind that was requested, and that of the claims that exist."""
     at: Number = 0
     """Which claim of the request has failed."""
+    after: Seconds = 0.0
+    """Seconds until the request may be repeated, if a limit on requests was exceeded."""
+    denied: bool = False
+    """For `refused`: whether the client may not do this, by its rights or limits."""
 
 
 class Said(Struct, tag_field="t", tag="said", omit_defaults=True):

@@ -26,9 +26,10 @@ from lockfast.engines.remote.messages import LARGEST_REPLY
 from lockfast.errors import EngineRefused, EngineUnavailable
 
 REFUSALS = {
-    HTTPStatus.UNAUTHORIZED: "it rejects the API key. Was the key removed? Correct the password in "
-    "the URL, or the file of password_file",
-    HTTPStatus.FORBIDDEN: "it rejects this client",
+    HTTPStatus.UNAUTHORIZED: "it rejects the API key or token. Was the key removed, or has the "
+    "token expired? Correct the password in the URL, or the file of password_file",
+    HTTPStatus.FORBIDDEN: "it rejects this client, which may be unknown to it: see [subjects] in "
+    "its configuration",
     HTTPStatus.NOT_FOUND: "there is no service of lockfast at this path",
 }
 KEYLESS = (
@@ -158,6 +159,8 @@ class WebSocket:
             refusal = KEYLESS
         if refusal is not None:
             raise EngineRefused(refusal)
+        if status is HTTPStatus.TOO_MANY_REQUESTS:
+            raise EngineUnavailable("too many connections have this key or token", sent=False)
         raise EngineUnavailable(f"it answered HTTP {response.status_code}", sent=False)
 
     def _why(self) -> str:

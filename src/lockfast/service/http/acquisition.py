@@ -8,13 +8,14 @@ again: by the handle of an earlier 202, with which this request came, or by its 
 from __future__ import annotations
 
 import asyncio
+import time
 from http import HTTPStatus
 
 from lockfast.engines.remote.messages import Asked, Stood
 from lockfast.port import LONGEST_WAIT
 from lockfast.service.http import call
 from lockfast.service.http.answer import AGAIN, UNAUTHORIZED, Answer, failed, problem
-from lockfast.service.http.call import Failure
+from lockfast.service.http.call import Failure, Origin
 from lockfast.service.http.caller import Caller
 from lockfast.service.http.departures import Departures
 from lockfast.service.http.messages import Busy, Granted, Queued
@@ -55,8 +56,10 @@ class Acquisition:
         self._known = asked.ticket, asked.granted  # as the handle has them
         self._now = asyncio.get_running_loop().time
         self._began = self._sent = self._now()
+        if caller.who.expires is not None:  # the next request needs another token
+            wait = min(wait, max(caller.who.expires - time.time(), 0.0))
         self._end = self._began + wait
-        self._poll = Poll(asked.id, caller.key)
+        self._poll = Poll(asked.id, caller.who)
         self._doubt = False
         """Whether a copy of the claim was sent, and the engine has not said what became of it."""
         self._there = resumed
@@ -76,7 +79,7 @@ class Acquisition:
             self._caller.presence.end()
             lost = not handed or self._caller.presence.gone
             if lost and self._there and not (self._resumed or self._keyed):
-                departures.resign(self._asked, self._epoch, doubt=self._doubt)
+                departures.resign(self._origin, self._asked, doubt=self._doubt)
         return answer
 
     async def _settle(self, polls: Polls, seal: Seal) -> Answer:
@@ -101,12 +104,10 @@ class Acquisition:
     async def _first(self) -> Stood | None:
         """Ask the engine for the first time."""
         if self._resumed:
-            return self._read(
-                await call.renew(self._replica, self._epoch, self._asked, urgent=True)
-            )
+            return self._read(await call.renew(self._origin, self._asked, urgent=True))
         self._there = self._doubt = True
         try:
-            stood = await call.claim(self._replica, self._epoch, self._asked, self._wait_ttl)
+            stood = await call.claim(self._origin, self._asked, self._wait_ttl)
         except Failure as failure:
             if failure.fault.kind != "unavailable" or not failure.fault.sent:
                 self._there = False
@@ -133,8 +134,10 @@ class Acquisition:
                     break
             urgent, poll.woken, sent = poll.woken or stood.recheck is not None, False, self._now()
             try:
-                found = await call.renew(self._replica, self._epoch, self._asked, urgent=urgent)
+                found = await call.renew(self._origin, self._asked, urgent=urgent)
             except Failure as failure:
+                if failure.fault.denied:
+                    raise
                 error, pause = failure, min(pause * 2.0, LONGEST_PAUSE)
                 continue
             error, pause, self._sent = None, SHORTEST_PAUSE, sent
@@ -145,6 +148,10 @@ class Acquisition:
         if error is not None:
             raise error
         return stood
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(self._replica, self._poll.caller, self._epoch)
 
     def _over(self) -> bool:
         """Return whether the request must be answered now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from math import ceil
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -28,10 +29,20 @@ def problem(status: HTTPStatus, error: str, message: str) -> Answer:
     return Answer(status, Problem(error, message), headers)
 
 
+def overrun(why: str, after: float) -> Answer:
+    """Return the answer to a request that came too soon after others."""
+    headers = {"retry-after": str(max(ceil(after), 1))}
+    return Answer(HTTPStatus.TOO_MANY_REQUESTS, Problem("too-many", why), headers)
+
+
 def failed(fault: Fault) -> Answer:
     """Return the answer to a request that the engine did not carry out."""
     if fault.kind == "kind-mismatch":
         return Answer(HTTPStatus.CONFLICT, Busy("kind-mismatch", fault.why))
+    if fault.denied:
+        return problem(HTTPStatus.FORBIDDEN, "forbidden", fault.why)
+    if fault.after:
+        return overrun(fault.why, fault.after)
     if fault.kind == "unavailable":
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, fault.kind, fault.why)
     return problem(HTTPStatus.BAD_GATEWAY, fault.kind, fault.why)

@@ -17,8 +17,8 @@ from lockfast.engines.remote.messages import Asked
 from lockfast.service.access import Headers, values
 from lockfast.service.http import looking
 from lockfast.service.http.acquisition import Acquisition
-from lockfast.service.http.answer import Answer, failed, problem
-from lockfast.service.http.call import Epochs, Failure
+from lockfast.service.http.answer import Answer, failed, overrun, problem
+from lockfast.service.http.call import Epochs, Failure, Origin
 from lockfast.service.http.caller import Caller
 from lockfast.service.http.departures import Departures
 from lockfast.service.http.messages import LONGEST_KEY, Acquire, Break, Look, Release, Renew
@@ -30,6 +30,7 @@ from lockfast.service.http.seal import BadHandle, ForeignHandle, Seal
 from lockfast.service.http.shapes import BadRequest, described, shape
 from lockfast.service.replica import Replica
 from lockfast.service.replies import internal
+from lockfast.service.usage import Overrun
 
 MOST_FIELDS = 16  # of a query
 _KEY = re.compile(f"[!-~]{{1,{LONGEST_KEY}}}")
@@ -67,8 +68,10 @@ class Api:
         """Return the answer to a request."""
         try:
             request = _parsed(route, query, body)
-            self._replica.open()
-            return await self._serve[route.name](request, caller)
+            return await self._limited(route, request, len(body), caller)
+        except Overrun as error:
+            self._replica.figures.denied.counts["limit",] += 1
+            return overrun(error.message, error.after)
         except (BadRequest, BadHandle) as error:
             return problem(HTTPStatus.BAD_REQUEST, "malformed", str(error))
         except ForeignHandle as error:
@@ -78,6 +81,24 @@ class Api:
         except Exception as error:  # noqa: BLE001  # it is logged
             why = internal(error).message
             return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", why)
+
+    async def _limited(
+        self, route: Route, request: Struct | None, size: int, caller: Caller
+    ) -> Answer:
+        """Serve a request. It counts as a connection of its subject meanwhile."""
+        self._replica.open()
+        usage = caller.who.usage
+        if usage is None:
+            return await self._serve[route.name](request, caller)
+        if usage.crowded(1):
+            raise Overrun(f"{usage.name!r} is over its limit of connections (max_connections)", 1.0)
+        count = len(request.handles) or 1 if isinstance(request, Renew) else 1
+        usage.request(count, size, keeps=isinstance(request, Renew | Release))
+        usage.connections += 1
+        try:
+            return await self._serve[route.name](request, caller)
+        finally:
+            usage.connections -= 1
 
     async def _acquire(self, request: Acquire, caller: Caller) -> Answer:
         if self._replica.draining:
@@ -103,7 +124,7 @@ class Api:
     def _new(self, request: Acquire, caller: Caller) -> Asked:
         """Return a new claim, or that of the same `Idempotency-Key`."""
         wanted = shape(request)
-        payload = described(request, caller.subject, caller.address)
+        payload = described(request, caller.subject, caller.who.address)
         if caller.idempotency:
             about = f"{wanted.kind:d} {wanted.capacity} {wanted.weight} {wanted.name}"
             id_ = self.seal.derived(caller.subject, caller.idempotency, about)
@@ -121,20 +142,22 @@ class Api:
         )
 
     async def _renew(self, request: Renew, caller: Caller) -> Answer:
-        return await renew(self._replica, request, self.seal, caller.subject, self._epochs.next())
+        return await renew(self._origin(caller), request, self.seal)
 
     async def _release(self, request: Release, caller: Caller) -> Answer:
-        return await release(self._replica, request, self.seal, caller.subject, self._epochs.next())
+        return await release(self._origin(caller), request, self.seal)
 
-    async def _locks(self, request: Look, _: Caller) -> Answer:
-        return await looking.locks(self._replica, request)
+    async def _locks(self, request: Look, caller: Caller) -> Answer:
+        return await looking.locks(self._origin(caller), request)
 
     async def _break(self, request: Break, caller: Caller) -> Answer:
-        by = f"{caller.subject or 'somebody'} at {caller.address or '?'} by HTTP"
-        return await looking.break_(self._replica, request, by, self._epochs.next())
+        return await looking.break_(self._origin(caller), request)
 
-    async def _guarantees(self, _: None, __: Caller) -> Answer:
-        return await looking.guarantees(self._replica)
+    async def _guarantees(self, _: None, caller: Caller) -> Answer:
+        return await looking.guarantees(self._origin(caller))
+
+    def _origin(self, caller: Caller) -> Origin:
+        return Origin(self._replica, caller.who, self._epochs.next())
 
 
 def idempotency_key(headers: Headers) -> str:

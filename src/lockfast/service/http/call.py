@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from lockfast.engines.remote.messages import Asked, Claim, Fault, Renew, Reply, Resign, Said, Stood
 from lockfast.port import LONGEST_WAIT
+from lockfast.service.caller import Caller
 from lockfast.service.replica import Replica
 from lockfast.service.requests import LONGEST_CALL
 
@@ -30,13 +31,22 @@ class Failure(Exception):  # never leaves the package
         self.fault = fault
 
 
+class Origin(NamedTuple):
+    """Where a request to the parts of a replica comes from."""
+
+    replica: Replica
+    who: Caller
+    epoch: int
+
+
 class Call:
     """One request. It has an answer in any case, so nothing here has a time limit."""
 
     ended = False
 
-    def __init__(self) -> None:
-        """Wait for the answer."""
+    def __init__(self, caller: Caller) -> None:
+        """Wait for the answer. `caller`: whose rights and limits count."""
+        self.caller = caller
         self._future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def answer(self, reply: Reply) -> None:
@@ -66,34 +76,34 @@ class Epochs:
         return self._last
 
 
-async def ask(handler: Handler[R], epoch: int, request: R) -> Reply:
+async def ask(origin: Origin, handler: Handler[R], request: R) -> Reply:
     """Give a request to a part of the replica, and return its reply."""
-    call = Call()
-    handler(call, epoch, request)
+    call = Call(origin.who)
+    handler(call, origin.epoch, request)
     return await call.reply()
 
 
-async def claim(replica: Replica, epoch: int, asked: Asked, wait_ttl: float) -> Stood | None:
+async def claim(origin: Origin, asked: Asked, wait_ttl: float) -> Stood | None:
     """Make a claim. None: its id is dead. Raise `Failure` if the engine did not do it."""
-    told = await engine_time(replica, epoch, asked)
+    told = await engine_time(origin, asked)
     asked.not_after = told + wait_ttl
-    said = await ask(replica.claims.claim, epoch, Claim(0, LONGEST_CALL, [asked]))
+    said = await ask(origin, origin.replica.claims.claim, Claim(0, LONGEST_CALL, [asked]))
     return _standing(said)
 
 
-async def renew(replica: Replica, epoch: int, asked: Asked, *, urgent: bool) -> Stood | None:
+async def renew(origin: Origin, asked: Asked, *, urgent: bool) -> Stood | None:
     """Renew a claim. None: it is gone. Raise `Failure` if the engine did not do it."""
     request = Renew(0, within([asked]), [asked], urgent)
-    return _standing(await ask(replica.claims.renew, epoch, request))
+    return _standing(await ask(origin, origin.replica.claims.renew, request))
 
 
-async def engine_time(replica: Replica, epoch: int, asked: Asked) -> float:
+async def engine_time(origin: Origin, asked: Asked) -> float:
     """Return the present time of the engine's server for this claim."""
-    told = replica.claims.time(asked.name)
+    told = origin.replica.claims.time(asked.name)
     if told is not None:
         return told
     asked.not_after = None  # nothing is claimed, and the reply tells the time
-    said = await ask(replica.claims.claim, epoch, Claim(0, LONGEST_CALL, [asked]))
+    said = await ask(origin, origin.replica.claims.claim, Claim(0, LONGEST_CALL, [asked]))
     _standing(said)
     assert isinstance(said, Said)  # noqa: S101  # for mypy
     if said.now is None:

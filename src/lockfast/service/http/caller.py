@@ -1,20 +1,22 @@
-"""Who sends a request, and what belongs to the request beside its body."""
+"""Who sends an HTTP request, and what belongs to the request beside its body."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from lockfast.service import caller
 from lockfast.service.http.presence import Presence
 
 
 class Caller(NamedTuple):
     """The client of one request."""
 
-    subject: str
-    """The name of its API key. Empty if none is needed."""
-    key: bytes | None
-    """The hash of that key."""
-    address: str
+    who: caller.Caller
     presence: Presence
     idempotency: str = ""
     """The `Idempotency-Key`, if it has one."""
+
+    @property
+    def subject(self) -> str:
+        """Whose handles and `Idempotency-Key`s these are. Empty: everybody is admitted."""
+        return self.who.name

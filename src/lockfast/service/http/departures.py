@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from lockfast.engines.remote.messages import Asked, Gone, Reply
-from lockfast.service.http.call import resignation
+from lockfast.service.http.call import Origin, resignation
 from lockfast.service.replica import Replica
 
 MOST = 1_000  # resignations that are tried again
@@ -22,18 +22,19 @@ class Departures:
         self.replica = replica
         self.retrying = 0
 
-    def resign(self, asked: Asked, epoch: int, *, doubt: bool) -> None:
+    def resign(self, origin: Origin, asked: Asked, *, doubt: bool) -> None:
         """Remove a claim soon. `doubt`: it was sent, and the engine has not answered."""
-        _Departure(self, asked, epoch, doubt=doubt).send()
+        _Departure(self, origin, asked, doubt=doubt).send()
 
 
 class _Departure:
     ended = False
 
-    def __init__(self, among: Departures, asked: Asked, epoch: int, *, doubt: bool) -> None:
+    def __init__(self, among: Departures, origin: Origin, asked: Asked, *, doubt: bool) -> None:
         self._among = among
         self._asked = asked
-        self._epoch = epoch
+        self._epoch = origin.epoch
+        self.caller = origin.who
         self._doubt = doubt
         self._pause = PAUSE
         self._until = asyncio.get_running_loop().time() + asked.ttl

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
-from lockfast.service.access import allowed, values
+from lockfast.service import caller as callers
+from lockfast.service.admission import UNAUTHORIZED as STRANGER
+from lockfast.service.admission import Admission
 from lockfast.service.http import body
 from lockfast.service.http.answer import UNAUTHORIZED, Answer, problem
 from lockfast.service.http.api import Api, idempotency_key
@@ -16,7 +18,6 @@ from lockfast.service.http.openapi import document
 from lockfast.service.http.presence import Presence
 from lockfast.service.http.routes import BY_PATH, OPENAPI, Route
 from lockfast.service.http.shapes import BadRequest
-from lockfast.service.keys import Keys
 from lockfast.service.websocket import Message, Receive, Send
 
 OWN = "lockfast.http"
@@ -36,12 +37,21 @@ class Line(Protocol):
 
 
 async def serve(  # noqa: PLR0913, PLR0917  # what ASGI has, and what the application has
-    api: Api, path: str, keys: Keys, refused: Status, scope: Message, receive: Receive, send: Send
+    api: Api,
+    path: str,
+    admission: Callable[[], Admission],
+    refused: Status,
+    scope: Message,
+    receive: Receive,
+    send: Send,
 ) -> None:
-    """Serve a request of the API. `refused` counts those that are not admitted."""
+    """Serve a request of the API. `admission` returns the present one. `refused` counts requests
+    that are not admitted.
+    """
     line: Line | None = (scope.get("extensions") or {}).get(OWN)
-    key = keys.find(values(scope["headers"], b"authorization")) if keys else None
-    route, denied = _admitted(path, scope, keyed=bool(keys), known=key is not None)
+    rules = admission()
+    who = rules.caller(scope)
+    route, denied = _admitted(path, scope, who)
     if denied is not None:
         refused(denied.status)
         await _send(send, denied, close=True)
@@ -53,27 +63,22 @@ async def serve(  # noqa: PLR0913, PLR0917  # what ASGI has, and what the applic
         return
     try:
         content = b"" if route.body is None else await body.read(scope["headers"], receive)
+        now = admission()
+        known = who if now is rules or not isinstance(who, callers.Caller) else now.again(who)
+        if not isinstance(known, callers.Caller):  # the configuration was read again meanwhile
+            refused(UNAUTHORIZED.status)
+            await _send(send, UNAUTHORIZED, close=True)
+            return
         caller = Caller(
-            subject="" if key is None else keys.name(key),
-            key=key,
-            address=(scope.get("client") or ("",))[0],
+            who=known,
             idempotency=idempotency_key(scope["headers"]),
             presence=Presence(receive, None if line is None else line.gone),
         )
     except body.ClientGone:
         return
-    except body.TooLarge:
-        why = f"the body of a request has at most {LARGEST_BODY} bytes"
-        await _send(
-            send, problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "oversized", why), close=True
-        )
-        return
-    except body.TooSlow:
-        why = f"the body did not come within {body.LIMIT:g} seconds"
-        await _send(send, problem(HTTPStatus.REQUEST_TIMEOUT, "slow", why), close=True)
-        return
-    except BadRequest as error:
-        await _send(send, problem(HTTPStatus.BAD_REQUEST, "malformed", str(error)), close=False)
+    except (body.TooLarge, body.TooSlow, BadRequest) as error:
+        # What is left of a body would be read as the next request.
+        await _send(send, _malformed(error), close=not isinstance(error, BadRequest))
         return
     try:
         answer = await api.answer(route, scope["query_string"], content, caller)
@@ -82,16 +87,28 @@ async def serve(  # noqa: PLR0913, PLR0917  # what ASGI has, and what the applic
     await _send(send, answer, close=api.leaving)
 
 
+def _malformed(error: Exception) -> Answer:
+    """Return the answer to a request that cannot be read."""
+    if isinstance(error, body.TooLarge):
+        why = f"the body of a request has at most {LARGEST_BODY} bytes"
+        return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "oversized", why)
+    if isinstance(error, body.TooSlow):
+        why = f"the body did not come within {body.LIMIT:g} seconds"
+        return problem(HTTPStatus.REQUEST_TIMEOUT, "slow", why)
+    return problem(HTTPStatus.BAD_REQUEST, "malformed", str(error))
+
+
 def _admitted(
-    path: str, scope: Message, *, keyed: bool, known: bool
+    path: str, scope: Message, who: callers.Caller | int
 ) -> tuple[Route | None, Answer | None]:
     """Return the route of a request, or the answer that refuses it. The order is that of the
     WebSocket: a stranger learns nothing about the paths.
     """
-    if not allowed(scope["headers"], keyed=keyed):
-        return None, problem(HTTPStatus.FORBIDDEN, "forbidden", "pages in browsers are refused")
-    if keyed and not known:
+    if who == STRANGER:
         return None, UNAUTHORIZED
+    if not isinstance(who, callers.Caller):
+        why = "pages in browsers, and clients without a subject, are refused"
+        return None, problem(HTTPStatus.FORBIDDEN, "forbidden", why)
     route = BY_PATH.get(path)
     if route is None and path != OPENAPI:
         return None, problem(HTTPStatus.NOT_FOUND, "not-found", "there is no such request")

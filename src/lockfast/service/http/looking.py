@@ -11,17 +11,16 @@ from lockfast.guarantees import Level
 from lockfast.names import checked, size_of
 from lockfast.port import LONGEST_WAIT
 from lockfast.service.http.answer import Answer, failed, fault_of
-from lockfast.service.http.call import Call, Failure, ask
+from lockfast.service.http.call import Call, Failure, Origin, ask
 from lockfast.service.http.messages import Break, Broken, Finding, Guarantees, Locks, Look
 from lockfast.service.http.shapes import BadRequest, listed, named
 from lockfast.service.other_requests import Other
-from lockfast.service.replica import Replica
 from lockfast.service.requests import LONGEST_CALL
 
 PAGES = 100  # of the queue of one lock that are searched for a claim
 
 
-async def locks(replica: Replica, request: Look) -> Answer:
+async def locks(origin: Origin, request: Look) -> Answer:
     """Return a page of holders and waiters."""
     exact = request.name is not None
     names = request.prefix if request.name is None else request.name
@@ -32,7 +31,7 @@ async def locks(replica: Replica, request: Look) -> Answer:
     except ValueError as error:
         raise BadRequest(str(error)) from None
     try:
-        page = await _page(replica, names, request.cursor, exact=exact)
+        page = await _page(origin, names, request.cursor, exact=exact)
     except Failure as failure:
         if request.cursor is not None and failure.fault.kind == "refused":
             raise BadRequest(failure.fault.why) from None
@@ -40,42 +39,46 @@ async def locks(replica: Replica, request: Look) -> Answer:
     return Answer(HTTPStatus.OK, Locks([listed(each) for each in page.entries], page.cursor))
 
 
-async def guarantees(replica: Replica) -> Answer:
+async def guarantees(origin: Origin) -> Answer:
     """Return what the engine guarantees."""
-    reply = await _other(replica, Promise(0, LONGEST_CALL))
+    reply = await _other(origin, Promise(0, LONGEST_CALL))
     assert isinstance(reply, Promised)  # noqa: S101  # for mypy
     findings = [Finding(each.setting, each.risk, each.remedy) for each in reply.findings]
     level, best = named(Level(reply.level)), named(Level(reply.best))
     return Answer(HTTPStatus.OK, Guarantees(reply.engine, level, reply.promise, best, findings))
 
 
-async def break_(replica: Replica, request: Break, by: str, epoch: int) -> Answer:
+async def break_(origin: Origin, request: Break) -> Answer:
     """Remove a claim of any client, and record who did it and why."""
     try:
         checked(request.name)
     except ValueError as error:
         raise BadRequest(str(error)) from None
-    found = await _claim(replica, request.name, request.id)
+    found = await _claim(origin, request.name, request.id)
     if found is None:
         return Answer(HTTPStatus.OK, Broken(broken=False))
     asked = Asked(found.id, found.name, LONGEST_WAIT, found.kind, found.capacity, found.weight)
-    reply = await ask(replica.claims.break_, epoch, messages.Break(0, LONGEST_CALL, [asked]))
+    reply = await ask(
+        origin, origin.replica.claims.break_, messages.Break(0, LONGEST_CALL, [asked])
+    )
     fault = fault_of(reply)
     if fault is not None:
         return failed(fault)
     assert isinstance(reply, messages.Gone)  # noqa: S101  # for mypy
     (broken,) = reply.results
     if broken:
+        who = origin.who
+        by = f"{who.name or 'somebody'} at {who.address or '?'} by HTTP"
         record = written(found.id, found.ticket, request.reason, by)
-        await _other(replica, Record(0, LONGEST_CALL, found.name, found.id, record))
+        await _other(origin, Record(0, LONGEST_CALL, found.name, found.id, record))
     return Answer(HTTPStatus.OK, Broken(broken))
 
 
-async def _claim(replica: Replica, name: str, id_: str) -> messages.Listed | None:
+async def _claim(origin: Origin, name: str, id_: str) -> messages.Listed | None:
     """Return a claim on a name. Its kind and weight are needed to remove it."""
     cursor = None
     for _ in range(PAGES):
-        page = await _page(replica, name, cursor, exact=True)
+        page = await _page(origin, name, cursor, exact=True)
         for each in page.entries:
             if each.id == id_:
                 return each
@@ -85,15 +88,15 @@ async def _claim(replica: Replica, name: str, id_: str) -> messages.Listed | Non
     return None
 
 
-async def _page(replica: Replica, names: str, cursor: str | None, *, exact: bool) -> Page:
-    reply = await _other(replica, Inspect(0, names, cursor, exact))
+async def _page(origin: Origin, names: str, cursor: str | None, *, exact: bool) -> Page:
+    reply = await _other(origin, Inspect(0, names, cursor, exact))
     assert isinstance(reply, Page)  # noqa: S101  # for mypy
     return reply
 
 
-async def _other(replica: Replica, request: Other) -> Reply:
-    call = Call()
-    replica.others.add(call, request)
+async def _other(origin: Origin, request: Other) -> Reply:
+    call = Call(origin.who)
+    origin.replica.others.add(call, request)
     reply = await call.reply()
     fault = fault_of(reply)
     if fault is not None:

@@ -100,6 +100,9 @@ class Holder(Struct):
     service: Text
     purpose: Text
     since: float
+    subject: Text
+    """Who it is for the service. Empty without API keys."""
+    address: Text
 
 
 class Granted(Struct):

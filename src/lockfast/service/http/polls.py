@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
 from lockfast.engines.remote import messages
 from lockfast.engines.remote.messages import Woken
 from lockfast.port import CLIENT
+from lockfast.service.caller import Caller
 from lockfast.service.hearing import Hearing
-from lockfast.service.keys import Keys
 
 MOST = 10_000  # requests that wait at once. Each one is a task, a connection and a waiter
 
@@ -18,18 +19,19 @@ MOST = 10_000  # requests that wait at once. Each one is a task, a connection an
 class Poll:
     """One request that may have to wait."""
 
-    __slots__ = ("_asleep", "denied", "id", "key", "over", "woken")
+    __slots__ = ("_asleep", "caller", "denied", "id", "over", "woken")
 
-    def __init__(self, id: str, key: bytes | None) -> None:  # noqa: A002  # it is the id
-        """Wait for nothing yet. `key`: the hash of the client's API key."""
+    def __init__(self, id: str, caller: Caller) -> None:  # noqa: A002  # it is the id
+        """Wait for nothing yet."""
         self.id = id
-        self.key = key
+        self.caller = caller
+        """Who has sent it. It changes when the configuration is read again."""
         self.woken = False
         """Whether the engine should be asked now."""
         self.over = False
         """Whether the request must be answered now."""
         self.denied = False
-        """Whether its API key is not valid any more."""
+        """Whether its client is not admitted any more."""
         self._asleep: asyncio.Future[None] | None = None
 
     async def sleep(self, seconds: float) -> None:
@@ -131,12 +133,18 @@ class Polls:
         for poll in list(self.waiting):
             poll.end()
 
-    def deny(self, keys: Keys) -> None:
-        """Have those answered that wait with an API key that is none of these."""
+    def admit(self, again: Callable[[Caller], Caller | None]) -> None:
+        """Give each request the rights that it has now. Have those answered whose clients are not
+        admitted any more.
+        """
         for poll in list(self.waiting):
-            if poll.key not in keys:
+            caller = again(poll.caller)
+            if caller is None:
                 poll.denied = True
                 poll.end()
+            else:
+                poll.caller = caller
+                poll.wake()
 
 
 def _finish(asleep: asyncio.Future[None]) -> None:

@@ -6,25 +6,23 @@ from http import HTTPStatus
 
 from lockfast.engines.remote.messages import Gone
 from lockfast.service.http.answer import Answer, failed, fault_of
-from lockfast.service.http.call import ask, engine_time, resignation
+from lockfast.service.http.call import Origin, ask, engine_time, resignation
 from lockfast.service.http.messages import Release, Released
 from lockfast.service.http.seal import Seal
-from lockfast.service.replica import Replica
 
 REMEMBERED = 600.0
 """Seconds for which the engine refuses an `Idempotency-Key` after its release. A copy of the
 request that comes later, from a proxy or a client, must not acquire the lock again."""
 
 
-async def release(
-    replica: Replica, request: Release, seal: Seal, subject: str, epoch: int
-) -> Answer:
+async def release(origin: Origin, request: Release, seal: Seal) -> Answer:
     """Release a claim. To do it twice is no error."""
-    sealed = seal.open(request.handle, subject)
+    sealed = seal.open(request.handle, origin.who.name)
     asked = sealed.asked()
     if sealed.keyed:
-        asked.not_after = await engine_time(replica, epoch, asked) + REMEMBERED
-    reply = await ask(replica.claims.resign, epoch, resignation(asked, doubt=sealed.keyed))
+        asked.not_after = await engine_time(origin, asked) + REMEMBERED
+    resign = origin.replica.claims.resign
+    reply = await ask(origin, resign, resignation(asked, doubt=sealed.keyed))
     fault = fault_of(reply)
     if fault is not None:
         return failed(fault)

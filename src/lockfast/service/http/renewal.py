@@ -9,21 +9,20 @@ from http import HTTPStatus
 from lockfast.engines.remote.messages import AT_ONCE, Asked, Fault, Said, Stood
 from lockfast.engines.remote.messages import Renew as Wanted
 from lockfast.service.http.answer import Answer, failed
-from lockfast.service.http.call import OVERTAKEN, ask, within
+from lockfast.service.http.call import OVERTAKEN, Origin, ask, within
 from lockfast.service.http.messages import Renew, Renewals, Renewed
 from lockfast.service.http.seal import Seal, Sealed
 from lockfast.service.http.shapes import BadRequest, exclusive, is_same, valid
-from lockfast.service.replica import Replica
 
 Found = Stood | Fault | None
 
 
-async def renew(replica: Replica, request: Renew, seal: Seal, subject: str, epoch: int) -> Answer:
+async def renew(origin: Origin, request: Renew, seal: Seal) -> Answer:
     """Renew all claims, and return what became of each."""
     handles = [*request.handles, *([request.handle] if request.handle is not None else [])]
     if not 1 <= len(handles) <= AT_ONCE:
         raise BadRequest(f"a request renews 1 to {AT_ONCE} handles, not {len(handles)}")
-    sealed = [seal.open(handle, subject) for handle in handles]
+    sealed = [seal.open(handle, origin.who.name) for handle in handles]
     # A renewal is waited for as long as the lease allows. So those of a short ttl go apart.
     places: dict[float, list[int]] = {}
     asks = [each.asked() for each in sealed]
@@ -32,7 +31,7 @@ async def renew(replica: Replica, request: Renew, seal: Seal, subject: str, epoc
     found: list[Found] = [None] * len(asks)
 
     async def part(patience: float, which: Sequence[int]) -> None:
-        answers = await _ask(replica, epoch, patience, [asks[place] for place in which])
+        answers = await _ask(origin, patience, [asks[place] for place in which])
         for place, each in zip(which, answers, strict=True):
             found[place] = each
 
@@ -44,8 +43,8 @@ async def renew(replica: Replica, request: Renew, seal: Seal, subject: str, epoc
     return Answer(HTTPStatus.OK, Renewals(results))
 
 
-async def _ask(replica: Replica, epoch: int, patience: float, asks: list[Asked]) -> list[Found]:
-    said = await ask(replica.claims.renew, epoch, Wanted(0, patience, asks))
+async def _ask(origin: Origin, patience: float, asks: list[Asked]) -> list[Found]:
+    said = await ask(origin, origin.replica.claims.renew, Wanted(0, patience, asks))
     assert isinstance(said, Said)  # noqa: S101  # no other reply comes to a renewal
     found: list[Found] = list(said.results)
     for fault in said.faults:

@@ -71,6 +71,8 @@ def holder(found: Blocking | Listed) -> Holder:
         service=who.service,
         purpose=who.purpose,
         since=who.since,
+        subject=who.subject,
+        address=who.address,
     )
 
 
