@@ -279,6 +279,9 @@ def test_rights_that_are_taken_away_are_gone_at_once(redis: Redis, tmp_path: Pat
         # A configuration that is wrong changes nothing.
         served.reload(CONFIG.replace("inspect = [", "inspects = ["), "the old one stays")
         assert "may not claim" in why(voice.claim(voice.new("orders/more")))
+        served.reload(KEYS)
+        assert "has no [subjects] any more: each key may do everything" in served.program.stderr
+        assert not why(voice.claim(voice.new("x")))
         # No rights at all, and no key.
         served.reload(f"[keys]\n{stored('ops', OPS)}\n[subjects]\n")
         with pytest.raises(ConnectionClosed) as closed:

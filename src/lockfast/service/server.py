@@ -164,6 +164,8 @@ class Server(uvicorn.Server):
             return
         for name in changed(self._settings, new):
             log.warning("%s has changed in the configuration: restart the service for that", name)
+        if credentials.subjects is None and self.credentials.subjects is not None:
+            log.warning("the configuration has no [subjects] any more: each key may do everything")
         self.credentials, self._entrance.tls = credentials, credentials.tls
         self._expired = False
         _warn(credentials)

@@ -141,7 +141,8 @@ class Watch:
             if claim is not None:
                 self._drop(claim)
             if not new and (asked.granted or (claim is not None and claim.granted)):
-                self._log("lost", caller, asked.name, asked.id, token=asked.ticket)
+                token = (0 if claim is None else claim.token) or asked.ticket
+                self._log("lost", caller, asked.name, asked.id, token=token)
             return
         if claim is None:
             claim = self._add(caller, asked.id, asked.name, asked.ttl)
@@ -169,7 +170,8 @@ class Watch:
         granted = asked.granted or (claim is not None and claim.granted)
         if claim is not None:
             self._drop(claim)
-        token = asked.ticket or (0 if claim is None else claim.token)
+        # A client could write any token into the request.
+        token = (0 if claim is None else claim.token) or asked.ticket
         if broken and answer:
             self._log("broken", caller, asked.name, asked.id, token=token)
         elif answer and granted:
