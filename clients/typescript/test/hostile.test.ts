@@ -29,10 +29,21 @@ const FRAMES: Record<string, string | Buffer> = {
   "binary": Buffer.from('{"t":"goaway"}'),
 };
 
-/** Pass everything on to a real replica, but spoil the replies to the second `renew`. */
-async function between(spoil: (socket: WebSocket, asked: { n: number }) => void) {
+interface Asked {
+  t: string;
+  n: number;
+  secret: string;
+  epoch: number;
+  doubt?: boolean;
+  asks: [{ id: string; not_after: number | null }];
+}
+type Spoil = (socket: WebSocket, asked: Asked) => void;
+
+/** Pass everything on to a real replica, but spoil the replies to one kind of request on the first connection. */
+async function between(spoil: Spoil, kind = "renew") {
   const { WebSocket: Socket } = await import("ws");
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", path: "/v1/connect" });
+  const seen: Asked[] = [];
   let connections = 0;
   server.on("connection", (inside) => {
     const honest = ++connections > 1;
@@ -41,8 +52,9 @@ async function between(spoil: (socket: WebSocket, asked: { n: number }) => void)
     outside.on("open", () => early.splice(0).forEach((data) => outside.send(String(data))));
     outside.on("message", (data) => inside.send(String(data)));
     inside.on("message", (data) => {
-      const asked = JSON.parse(String(data)) as { t: string; n: number };
-      if (asked.t === "renew" && !honest) spoil(inside, asked);
+      const asked = JSON.parse(String(data)) as Asked;
+      seen.push(asked);
+      if (asked.t === kind && asked.asks[0].not_after !== null && !honest) spoil(inside, asked);
       else if (outside.readyState === Socket.OPEN) outside.send(String(data));
       else early.push(data);
     });
@@ -53,11 +65,11 @@ async function between(spoil: (socket: WebSocket, asked: { n: number }) => void)
   await new Promise((done) => server.once("listening", done));
   const { port } = server.address() as { port: number };
   const stop = () => (server.clients.forEach((each) => each.terminate()), server.close());
-  return { url: `lockfast://127.0.0.1:${port}`, stop, connections: () => connections };
+  return { url: `lockfast://127.0.0.1:${port}`, stop, seen, connections: () => connections };
 }
 
 /** Check that a frame ends the connection, and nothing else: the lease is renewed on the next one. */
-async function survives(spoil: (socket: WebSocket, asked: { n: number }) => void): Promise<void> {
+async function survives(spoil: Spoil): Promise<void> {
   const { url, stop, connections } = await between(spoil);
   const client = connect(url, { log: () => {} });
   const lease: Lease = await client.acquire(`hostile:${url}`, { ttl: 2 });
@@ -95,6 +107,31 @@ test("a broken WebSocket ends the connection and nothing else", { concurrency: 8
       }),
     ),
   );
+});
+
+test("after a lost reply, the next connection has the same ids, and the resignation leaves a tombstone", async () => {
+  const { url, stop, seen } = await between((socket) => socket.terminate(), "claim");
+  const client = connect(url, { log: () => {} });
+  await (await client.acquire("lost reply", { ttl: 5 })).release();
+  await client.close();
+  stop();
+  const kinds = (kind: string) => seen.filter((each) => each.t === kind);
+  const [first, second] = kinds("hello");
+  assert.deepEqual([first?.epoch, second?.epoch], [1, 2]);
+  assert.ok(first && first.secret.length >= 43 && first.secret === second?.secret);
+  const [claim, copy] = kinds("claim").filter((each) => each.asks[0].not_after !== null);
+  assert.ok(claim);
+  assert.deepEqual(copy?.asks, claim.asks);
+  assert.deepEqual(kinds("resign").map((each) => [each.asks[0].id, each.doubt]), [[claim.asks[0].id, true]]);
+});
+
+test("a release without lost replies leaves no tombstone", async () => {
+  const { url, stop, seen } = await between(() => {}, "nothing");
+  const client = connect(url, { log: () => {} });
+  await (await client.acquire("no tombstone", { ttl: 5 })).release();
+  await client.close();
+  stop();
+  assert.deepEqual(seen.filter((each) => each.t === "resign").map((each) => each.doubt), [false]);
 });
 
 test("a server that is none, or greets wrongly, is an error and no crash", async () => {

@@ -57,7 +57,9 @@ test("leases are kept when one of two replicas is paused, and when it goes on", 
 test("leases are kept when one replica after the other is restarted", async () => {
   const found = await held("drained", 3);
   for (const replica of [0, 1] as const) {
-    await servers.do("drain", replica); // it returns when all clients have left
+    const began = performance.now();
+    await servers.do("drain", replica); // it returns when all clients have left, or were cut off after 5 seconds
+    assert.ok(performance.now() - began < 4_500, "clients have not left");
     await servers.do("start", replica);
   }
   await kept(found, 3);
@@ -95,16 +97,21 @@ test("a lease is lost in time when the only replica is paused, and nobody else g
   await servers.do("resume", 0);
 });
 
-test("a claim that lay in a paused replica and was given up acquires nothing", async () => {
-  const one = client([servers.told.replicas[0]]);
-  await one.who("warm");
-  await servers.do("pause", 0);
-  await assert.rejects(one.acquire("ghost", { ttl: 20, timeout: 0.5 }), { name: "EngineUnavailable" });
-  await servers.do("resume", 0);
+test("a copy of a claim that lay in a paused replica acquires nothing after the release", async () => {
   const other = client([servers.told.replicas[1]]);
-  await until(async () => (await other.who("ghost")).length === 0, "no ghost", 5);
-  await new Promise((done) => setTimeout(done, 1_000));
-  assert.deepEqual(await other.who("ghost"), []);
+  for (let attempt = 0, moved = false; !moved; attempt++) {
+    const one = client();
+    await one.who("warm");
+    await servers.do("pause", 0);
+    const began = performance.now();
+    const lease = await one.acquire(`ghost:${attempt}`, { ttl: 20 });
+    moved = performance.now() - began > 1_000; // it was at the paused replica, which has a copy of the claim
+    await lease.release();
+    await servers.do("resume", 0);
+    await new Promise((done) => setTimeout(done, 1_000));
+    assert.deepEqual(await other.who(`ghost:${attempt}`), []);
+    assert.ok(attempt < 12);
+  }
 });
 
 test("a release that was not answered is repeated until the lock is free", async () => {
