@@ -17,6 +17,7 @@ LONG = (
     "tests/docs/test_engine_pages.py",
     "tests/robustness/test_simulation.py",
     "tests/contract/test_deadlines.py",
+    "tests/clients/test_typescript.py",
     "tests/contract/test_package.py",
     "tests/docs/test_snippets.py",
     "tests/contract/test_zookeeper_faults.py",
