@@ -30,6 +30,8 @@ Time = Callable[[str], float | None]
 class Client(Protocol):
     """The connection that has sent the request."""
 
+    client: str
+    """The prefix of its ids. Empty: other clients may have ids with the same prefix."""
     ended: bool
     caller: Caller
 
@@ -99,7 +101,7 @@ class Standings:
         if head is None:
             return standing
         asked = self._asks[at]
-        if head.id[:CLIENT] == asked.id[:CLIENT] or rights.may(INSPECT, asked.name):
+        if head.id[:CLIENT] == self._client.client or rights.may(INSPECT, asked.name):
             return standing
         return standing._replace(blocker=None)
 

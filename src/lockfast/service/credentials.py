@@ -67,13 +67,13 @@ def load(config: Config) -> Credentials:
     if config.ssl_certfile is not None:
         tls = server_context(config.ssl_certfile, config.ssl_keyfile)
         expires = expiry(tls, config.ssl_certfile)
+    sealing = () if config.handle_key_file is None else handle_keys(config.handle_key_file)
     keys = Keys(entries)
     subjects = None if config.subjects is None else Subjects(config.subjects)
     tokens = None if config.jwt is None else Tokens(config.jwt)
     _check_header(config)
     _check_audit(config)
     risks = (*_risks(config), *_unknown(keys, subjects, tokens))
-    sealing = () if config.handle_key_file is None else handle_keys(config.handle_key_file)
     header = config.certificate_header
     credentials = Credentials(keys, subjects, tokens, header, tls, expires, risks, sealing)
     _refuse_exposure(config, credentials)

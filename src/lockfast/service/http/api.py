@@ -30,6 +30,7 @@ from lockfast.service.http.seal import BadHandle, ForeignHandle, Seal
 from lockfast.service.http.shapes import BadRequest, described, shape
 from lockfast.service.replica import Replica
 from lockfast.service.replies import internal
+from lockfast.service.rights import Denied
 from lockfast.service.usage import Overrun
 
 MOST_FIELDS = 16  # of a query
@@ -74,8 +75,9 @@ class Api:
             return overrun(error.message, error.after)
         except (BadRequest, BadHandle) as error:
             return problem(HTTPStatus.BAD_REQUEST, "malformed", str(error))
-        except ForeignHandle as error:
-            return problem(HTTPStatus.FORBIDDEN, "forbidden", str(error))
+        except (ForeignHandle, Denied) as error:
+            why = error.message if isinstance(error, Denied) else str(error)
+            return problem(HTTPStatus.FORBIDDEN, "forbidden", why)
         except Failure as failure:
             return failed(failure.fault)
         except Exception as error:  # noqa: BLE001  # it is logged

@@ -42,6 +42,7 @@ class Origin(NamedTuple):
 class Call:
     """One request. It has an answer in any case, so nothing here has a time limit."""
 
+    client = ""
     ended = False
 
     def __init__(self, caller: Caller) -> None:

@@ -28,6 +28,7 @@ class Departures:
 
 
 class _Departure:
+    client = ""
     ended = False
 
     def __init__(self, among: Departures, origin: Origin, asked: Asked, *, doubt: bool) -> None:

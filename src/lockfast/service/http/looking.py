@@ -16,6 +16,7 @@ from lockfast.service.http.messages import Break, Broken, Finding, Guarantees, L
 from lockfast.service.http.shapes import BadRequest, listed, named
 from lockfast.service.other_requests import Other
 from lockfast.service.requests import LONGEST_CALL
+from lockfast.service.rights import BREAK
 
 PAGES = 100  # of the queue of one lock that are searched for a claim
 
@@ -54,6 +55,7 @@ async def break_(origin: Origin, request: Break) -> Answer:
         checked(request.name)
     except ValueError as error:
         raise BadRequest(str(error)) from None
+    origin.replica.watch.require(origin.who, BREAK, request.name, request.id)
     found = await _claim(origin, request.name, request.id)
     if found is None:
         return Answer(HTTPStatus.OK, Broken(broken=False))

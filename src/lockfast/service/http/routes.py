@@ -28,10 +28,14 @@ IDEMPOTENCY = "Idempotency-Key"
 Reply = tuple[type[Struct], str]
 WRONG: dict[int, Reply] = {
     400: (Problem, "The request is malformed, or its handle is no handle."),
-    401: (Problem, "The service needs an API key."),
-    403: (Problem, "The handle is another client's, or a page in a browser sends the request."),
+    401: (Problem, "The service needs an API key or a token."),
+    403: (
+        Problem,
+        "Not allowed, or another client's handle, or a request from a page in a browser.",
+    ),
     408: (Problem, "The body did not come in time."),
     413: (Problem, "The body is too large."),
+    429: (Problem, "The client is over a limit. Ask again after the seconds of Retry-After."),
     500: (Problem, "An error in the service, which is in its log."),
     502: (Problem, "The engine refused the request."),
     503: (Problem, "The engine does not answer, or the replica is about to end. Ask again."),
