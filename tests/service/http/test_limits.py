@@ -262,7 +262,7 @@ def test_several_requests_in_one_segment_are_answered_in_order(guarded: Guarded)
         sock.sendall(whole)
         told = b""
         sock.settimeout(SOON)
-        while told.count(b"HTTP/1.1 200") < 3 or not told.endswith(b"}"):
+        while told.count(b"HTTP/1.1 200") < 3 or not told.endswith(b"}\n"):
             told += sock.recv(65_536)
         places = [told.index(b'"name":"a%d"' % n) for n in range(3)]
         assert places == sorted(places)
