@@ -56,11 +56,11 @@ check: ## Lint, formatting, types, import contracts
 	$(BIN)/lint-imports
 
 # Tests use a fifth of a processor and wait for the rest of the time, so six at once keep two cores
-# busy. Those of ALONE interrupt at every step, and want the machine for themselves. What is run
+# busy. Those of ALONE interrupt at every step, or have leases of half a second. What is run
 # again: see tests/tries.py. `python -m tests.cost` names the files that cost most.
 TRIES := $(BIN)/python -m tests.tries
 AT_ONCE := 6
-ALONE := tests/interrupts
+ALONE := tests/interrupts tests/clients
 
 # The asyncio half of the contract, once more on uvloop: an engine is added by its file's name. And its
 # blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched,

@@ -18,7 +18,6 @@ LONG = (
     "tests/robustness/test_simulation.py",
     "tests/unit/test_benchmarks.py",
     "tests/contract/test_deadlines.py",
-    "tests/clients/test_typescript.py",
     "tests/contract/test_package.py",
     "tests/docs/test_snippets.py",
     "tests/contract/test_zookeeper_faults.py",

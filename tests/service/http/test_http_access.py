@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from lockfast.service.config import Config
-from tests.servers import wait_until
+from lockfast.service.keys import stored
+from tests.servers import Redis, wait_until
 from tests.service.http.site import Answered, Site
+from tests.service.served import Served
 from tests.service.test_access import KEY, OTHER, Guarded, keys
 
 REQUESTS = [
@@ -77,6 +80,26 @@ def test_a_key_that_is_removed_ends_its_waits() -> None:
         thread.join(10)
         assert found[0].status == 401
         wait_until(lambda: len(two.who("a")) == 1, "it has left the queue")
+
+
+def test_a_key_that_is_removed_during_the_first_question_is_not_admitted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    text = f"[keys]\n{stored('a', KEY)}\n{stored('b', OTHER)}\n"
+    with Served(tmp_path, redis.url, text) as served:
+        redis.pause()
+        found: list[Answered] = []
+        one = Site(served.port, KEY)
+        thread = Thread(target=lambda: found.append(one.acquire("first", wait=60)))
+        thread.start()
+        time.sleep(0.5)
+        try:
+            served.reload(f"[keys]\n{stored('b', OTHER)}\n")
+        finally:
+            redis.resume()
+        thread.join(10)
+        assert found[0].status == 401
+        wait_until(lambda: not Site(served.port, OTHER).who("first"), "it has left")
 
 
 def test_the_keys_of_handles_are_reloaded(tmp_path_factory: pytest.TempPathFactory) -> None:

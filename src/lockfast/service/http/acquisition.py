@@ -84,6 +84,8 @@ class Acquisition:
 
     async def _settle(self, polls: Polls, seal: Seal) -> Answer:
         stood = await self._first()
+        if self._poll.denied:
+            return UNAUTHORIZED
         if stood is None:
             self._there = False
             return problem(HTTPStatus.GONE, "gone", GONE)

@@ -91,11 +91,13 @@ class Polls:
         self._own = own
         self._ears: dict[str, Ear] = {}
         self._epochs = count(1)
+        self._all: set[Poll] = set()
         self.waiting: set[Poll] = set()
         """Those that have to wait."""
 
     def add(self, poll: Poll) -> None:
         """Expect wakes, before the claim is sent: one may come before the claim's standing does."""
+        self._all.add(poll)
         client = poll.id[:CLIENT]
         ear = self._ears.get(client)
         if ear is None:
@@ -112,6 +114,7 @@ class Polls:
 
     def remove(self, poll: Poll, hearing: Hearing) -> None:
         """Expect no more wakes."""
+        self._all.discard(poll)
         self.waiting.discard(poll)
         client = poll.id[:CLIENT]
         ear = self._ears[client]
@@ -137,7 +140,7 @@ class Polls:
         """Give each request the rights that it has now. Have those answered whose clients are not
         admitted any more.
         """
-        for poll in list(self.waiting):
+        for poll in list(self._all):  # also one whose first question is not answered yet
             caller = again(poll.caller)
             if caller is None:
                 poll.denied = True
