@@ -90,7 +90,12 @@ class Admission:
         name, rights = self._keys.name(digest), None
         if self._subjects is not None:
             # A key without a subject gets in: then its requests are refused with the reason.
-            rights = self._subjects.find(KEYS, [name]) or Rights(name)
+            rights = self._subjects.find(KEYS, [name])
+            if rights is None:
+                # The subject that has the name of this key is another one, if there is one.
+                rights = Rights(
+                    f"{name} (a key without a subject)" if name in self._subjects else name
+                )
             name = rights.subject
         return self._made(name, rights, (KEY, digest), address)
 

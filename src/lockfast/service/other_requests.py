@@ -35,6 +35,8 @@ from lockfast.service.tasks import Tasks
 from lockfast.service.watch import Watch
 
 AT_ONCE = 16
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What engines raise for a cursor that they have not made."""
 Other = Inspect | Record | Records | Promise
 KINDS = {Inspect: "inspect", Record: "record", Records: "records", Promise: "guarantees"}
 
@@ -124,7 +126,7 @@ class OtherRequests:
         try:
             inspection = self._engine.inspect(names, cursor, exact=exact)
             read = await self._figures.measured("inspect", 0, inspection)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except (*UNREADABLE, RecursionError) as error:
             if cursor is None:
                 raise
             raise EngineRefused("the cursor is not one that this service has returned") from error

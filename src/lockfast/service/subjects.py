@@ -46,6 +46,10 @@ class Subjects:
         """Return how many there are."""
         return len(self._all)
 
+    def __contains__(self, name: str) -> bool:
+        """Return whether there is a subject with this name."""
+        return name in self._all
+
     def find(self, kind: str, values: Iterable[str]) -> Rights | None:
         """Return the rights of the first subject in the configuration that has one of these keys,
         tokens or certificates, or None.

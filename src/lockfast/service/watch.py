@@ -137,6 +137,8 @@ class Watch:
         claim = self._claims.get((asked.id, asked.name))
         if isinstance(answer, Exception):
             return  # it may have been made: then it ends with its ttl
+        if new and (asked.not_after is None or (claim and not claim.new and answer is None)):
+            return  # nothing was claimed, which says nothing about an earlier claim with this id
         if not isinstance(answer, Standing) or not answer.ticket:
             if claim is not None:
                 self._drop(claim)
@@ -151,7 +153,8 @@ class Watch:
                 claim.token = answer.ticket
                 self._log("moved", caller, asked.name, asked.id, token=answer.ticket)
         claim.caller, claim.new = caller, False
-        claim.until = self._now() + asked.ttl
+        until = self._now() + asked.ttl  # a claim that comes again never shortens its lease
+        claim.until = max(claim.until, until) if new else until
         if answer.granted and not claim.granted:
             self._grant(claim, answer.ticket)
         claim.token = answer.ticket

@@ -10,10 +10,11 @@ from threading import Thread
 
 import pytest
 
+from lockfast.engines.remote.messages import Claim
 from lockfast.service.keys import stored
 from tests.servers import Redis, wait_until
 from tests.service.http.site import Answered, Site
-from tests.service.served import Served
+from tests.service.served import Served, bearer
 from tests.service.test_rights import CONFIG, KEYS, MAY, NAMES, NOTHING, OPS, ORDERS, WHO
 from tests.service.test_tokens import CONFIG as TOKENS
 from tests.service.test_tokens import KEYS as PUBLIC
@@ -188,3 +189,50 @@ def test_what_happens_is_in_the_audit_log(redis: Redis, tmp_path: Path) -> None:
         ]
         assert ORDERS not in log.read_text("utf-8")
         assert stored("orders", ORDERS).rpartition('"')[0][-20:] not in log.read_text("utf-8")
+
+
+def test_a_claim_that_comes_again_with_a_shorter_ttl_is_counted_on(
+    redis: Redis, tmp_path: Path
+) -> None:
+    with Served(tmp_path, redis.url, LIMITED % "max_claims = 1") as served:
+        site = Site(served.port, ORDERS)
+        assert site.acquire("again 1", ttl=60.0, key="k").status == 200
+        assert site.acquire("again 1", ttl=0.5, key="k").status == 200
+        time.sleep(2.5)
+        assert site.acquire("again 2", ttl=60.0).status == 403
+
+
+def test_a_key_that_is_named_like_a_subject_is_not_that_subject(
+    redis: Redis, tmp_path: Path
+) -> None:
+    text = CONFIG.replace("[subjects.orders]", '[subjects.orders]\nkeys = ["ops"]').replace(
+        "[subjects.ops]", '[subjects.ops]\nkeys = ["nothing"]'
+    )
+    with Served(tmp_path, redis.url, text) as served:
+        owner, named = Site(served.port, OPS), Site(served.port, ORDERS)
+        handle = owner.acquire("orders/like").body["handle"]
+        assert named.post("/v1/release", {"handle": handle}).status == 403
+        assert named.acquire("orders/like 2").status == 403
+        assert owner.release(handle)
+
+
+@pytest.mark.parametrize("cursor", ['[0,"x",[1]]', "[" * 4_000, "[-1,%220%22,null]", "x"])
+def test_a_forged_cursor_is_malformed(served: Served, cursor: str) -> None:
+    answer = Site(served.port, OPS).get(f"/v1/locks?prefix=orders/&cursor={cursor}")
+    assert answer.status == 400
+
+
+def test_asking_for_the_time_with_the_id_of_a_lock_does_not_uncount_it(
+    redis: Redis, tmp_path: Path
+) -> None:
+    with (
+        Served(tmp_path, redis.url, LIMITED % "max_claims = 1") as served,
+        served.voice(bearer(ORDERS)) as voice,
+    ):
+        held = voice.new("one")
+        assert voice.claim(held).results[0] is not None
+        for late in (None, (voice.now or 0.0) - 100.0):
+            held.not_after = late
+            voice.call(Claim(0, 2.0, [held]))
+            (fault,) = voice.claim(voice.new("two")).faults
+            assert "max_claims" in fault.why

@@ -85,6 +85,8 @@ class Inspection(Routes):
         """
         nodes = await self._nodes(deadline, again=cursor is None)
         number, position, names = json.loads(cursor or '[0, "0", null]')
+        if number < 0:
+            raise ValueError("a cursor with a negative number")
         if number >= len(nodes):  # the cluster has fewer servers than when the cursor was made
             return Page([], None)
         try:

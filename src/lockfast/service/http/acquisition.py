@@ -78,7 +78,9 @@ class Acquisition:
             polls.remove(self._poll, replica.hearing)
             self._caller.presence.end()
             lost = not handed or self._caller.presence.gone
-            if lost and self._there and not (self._resumed or self._keyed):
+            # A client that is not admitted any more cannot find its claim again.
+            findable = (self._resumed or self._keyed) and not self._poll.denied
+            if lost and self._there and not findable:
                 departures.resign(self._origin, self._asked, doubt=self._doubt)
         return answer
 
