@@ -158,3 +158,6 @@ class Reader:
             )
 
         stack.callback(end)
+        if " serve" in command:  # a reader sees the line in the other terminal, and goes on
+            shown = Path(log.name)
+            wait_until(lambda: " serving " in shown.read_text("utf-8"), f"{command} serves", LONG)
