@@ -181,6 +181,11 @@ def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
         "integrations/celery/beat.py",  # a schedule is made of wall times
         "service/server.py",  # a certificate expires at a wall time
         "service/tracing.py",  # a span's place in a trace
+        "service/replica.py",  # a token (JWT) expires at a wall time, and ends its connection
+        "service/http/acquisition.py",  # the same, and ends a wait
+        "service/http/call.py",  # a request's number must grow from replica to replica
+        "service/http/shapes.py",  # it tells people since when
+        "service/audit.py",  # it tells people when
     }
 
 
