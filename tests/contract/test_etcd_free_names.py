@@ -70,15 +70,20 @@ def test_names_that_are_free_take_one_request_that_is_half_as_large(stage: Stage
 
 
 def test_as_many_as_etcd_accepts_are_put(stage: Stage) -> None:
+    """With a lease for each, and one for waiters, which are conditions too."""
+
     async def play() -> None:
         actor = await lucky(stage)
-        await actor.claim(actor.ask("short", ttl=8))
-        asks = asks_of(actor, MOST_FREE - 1, capacity=2)
-        asks.append(actor.ask("short 2", ttl=8))  # on another lease
+        await waiters_lease(actor)
+        ttls = [30 + place for place in range(MOST_FREE)]
+        for ttl in ttls:  # the leases are granted here
+            await actor.claim(actor.ask(f"warm {ttl}", ttl=ttl))
+        asks = [actor.ask(f"name {ttl}", ttl=ttl) for ttl in ttls]
         with Requests(actor) as requests:
             said = await made(actor, asks)
         assert requests.sent == [TXN]
         assert all(each.granted for each in said)
+        assert 4 * MOST_FREE + 1 <= 128
 
     stage.mode.run(play())
 

@@ -33,7 +33,9 @@ from lockfast.errors import EngineError, EngineRefused, KindMismatch
 from lockfast.port import Ask, Standing
 
 MOST = 64  # claims in one transaction: etcd allows 128 operations
-MOST_FREE = 48  # the same for a round that puts all or none: etcd allows 128 conditions
+MOST_FREE = 31
+"""The same for a round that puts all or none. etcd allows 128 conditions: two for each claim, one
+for each of its two sessions at most, and one for the base."""
 LUCKY = 3  # batches in a row whose names were free, before such a round is tried
 ROUNDS = 4  # after which a claim that was not put is made alone, which also reads its tombstone
 Said = Standing | Exception | None
