@@ -77,7 +77,7 @@ class Replica:
         """Add a connection. `ready` is called when it has something to send. `caller`: who has
         connected.
         """
-        self._open()
+        self.open()
         connection = Connection(self, ready, caller)
         self.connections[connection] = None
         self.figures.accepted.counts[()] += 1
@@ -91,10 +91,6 @@ class Replica:
                 left, connection.end, DENIED, "the token has expired: connect with a new one"
             )
         return connection
-
-    def open(self) -> None:
-        """Open the engine, for requests that come without a connection."""
-        self._open()
 
     def admit(self, again: Callable[[Caller], Caller | None]) -> int:
         """Give each connection the rights that it has now. End those that may not be connected any
@@ -124,13 +120,14 @@ class Replica:
 
     def time(self) -> float | None:
         """Return the engine's time, if it is known."""
-        return self._open().time(CHECKED)
+        return self.open().time(CHECKED)
 
     def moves(self) -> bool:
         """Return whether clients can take their claims to another replica."""
-        return not getattr(self._open(), "bound", False)
+        return not getattr(self.open(), "bound", False)
 
-    def _open(self) -> Engine:
+    def open(self) -> Engine:
+        """Return the engine. The first call opens it."""
         engine = self._engine
         if engine is None:
             self._runtime.enter()
@@ -160,7 +157,7 @@ class Replica:
         moment afterwards, since any program that can reach the replica may ask.
         """
         try:
-            await self._open().records(CHECKED, self._runtime.now() + CHECKING)
+            await self.open().records(CHECKED, self._runtime.now() + CHECKING)
         except LockfastError as error:
             log.warning("not ready, because the engine does not answer: %s", error)
             return False
