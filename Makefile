@@ -62,22 +62,23 @@ TRIES := $(BIN)/python -m tests.tries
 AT_ONCE := 6
 ALONE := tests/interrupts tests/clients
 
-# The asyncio half of the contract, once more on uvloop: an engine is added by its file's name. And its
-# blocking half under gevent, as Celery's pool has it. Not with xdist, whose workers are not patched,
-# but beside it.
+# The asyncio half of the contract, once more on uvloop, and its blocking half under gevent, as
+# Celery's pool has it. Not with xdist, whose workers are not patched, but beside it.
 ON_UVLOOP := --uvloop -q -k 'asyncio or Bodies'
 ON_GEVENT := --gevent -q -k threads
-LOOPS := tests/contract/test_redis.py tests/contract/test_postgres.py
+LOOPS := tests/contract/test_redis.py
 
 test: ## Run the tests, on real servers that they start themselves
-	$(TRIES) -n $(AT_ONCE) --durations=30 $(addprefix --ignore=,$(ALONE) tests/wide) \
+	$(TRIES) -n $(AT_ONCE) --durations=30 -m 'not wide' $(addprefix --ignore=,$(ALONE) tests/wide) \
 		--and $(ON_UVLOOP) --each $(LOOPS) --and $(ON_GEVENT) --each $(LOOPS)
-	$(TRIES) $(ALONE)
+	$(TRIES) -m 'not wide' $(ALONE)
 
 wide: ## What CI leaves out: every engine on uvloop, every Python, other versions of the servers
 	LOCKFAST_TEST_BATCH=8 $(TRIES) -n 4 tests/contract/test_memory.py tests/contract/test_redis.py
 	LOCKFAST_TEST_BATCH=off $(TRIES) -n 4 tests/contract/test_postgres.py tests/contract/test_etcd.py
 	$(TRIES) $(ON_UVLOOP) -n $(AT_ONCE) tests/contract
+	$(TRIES) $(ON_GEVENT) --each tests/contract/test_postgres.py
+	$(TRIES) -n 2 -m wide --ignore=tests/wide
 	$(TRIES) -n $(AT_ONCE) tests/wide
 	$(BIN)/python scripts/pythons.py
 	$(BIN)/python scripts/server_versions.py
@@ -97,9 +98,9 @@ faults: ## Every model, 5,000 seeds of the simulation, real faults on every engi
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --redlock --seeds 100 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --batched --seeds 400 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --replicas --seeds 500; } >$(COMPUTED) 2>&1 & \
-	computed=$$!; $(BIN)/python -m tests.robustness ci && $(BIN)/python -m tests.robustness killed; \
+	computed=$$!; $(BIN)/python -m tests.robustness ci && $(BIN)/python -m tests.robustness killed && \
+	$(BIN)/python -m tests.robustness controls; \
 	real=$$?; wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0
-	$(BIN)/python -m tests.robustness controls
 
 torture: ## Faults on every engine with seed after seed from SEED=1, for HOURS=8; build/robustness/torture
 	$(BIN)/python -m tests.robustness torture --hours $(HOURS) --seed $(SEED)

@@ -33,6 +33,11 @@ PAGES = [
     )
     if path.name != "index.md" or path == SERVICE
 ]
+# The how-to and migration pages take four minutes of a processor: `make pages` follows them all.
+FOLLOWED = [
+    pytest.param(page, marks=[pytest.mark.wide] if page.path.parent in FOLDERS else [])
+    for page in PAGES
+]
 pytestmark = pytest.mark.timeout(400)  # the first one downloads everything that pages install
 DATABASE = "PostgreSQL database `app`"
 """A page that needs one says so; libpq takes its port and user from the environment."""
@@ -48,7 +53,7 @@ def wheelhouse() -> Wheelhouse:
     return Wheelhouse(ROOT / "build" / "wheelhouse", packages)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", FOLLOWED, ids=name)
 def test_a_page_works_to_the_letter_with_only_what_it_installs(
     page: Page, wheelhouse: Wheelhouse, tmp_path: Path
 ) -> None:

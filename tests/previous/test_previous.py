@@ -13,6 +13,8 @@ from tests.robustness.sites import SITES
 
 ENGINES = sorted(name for name, site in SITES.items() if site.engine == name)
 NEWER = {"mysql"}  # engines that c0ff680 does not have
+IN_CI = {"postgres", "redis"}
+CHOSEN = [pytest.param(each, marks=[] if each in IN_CI else [pytest.mark.wide]) for each in ENGINES]
 IN_WORDS = ("format", "use one kind of lock", "somebody else has written", "not one of ours")
 
 
@@ -44,7 +46,7 @@ def acquisitions(folder: Path) -> list[Record]:
     return [record for record in gathered(folder / "history") if record.kind is Kind.ACQUIRE]
 
 
-@pytest.mark.parametrize("engine", [each for each in ENGINES if each not in NEWER])
+@pytest.mark.parametrize("engine", [each for each in CHOSEN if each.values[0] not in NEWER])
 def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path) -> None:
     result = Run(scenario(engine, "c0ff680"), 1, 2.0, tmp_path, say=print).run()
     # A leader of the one version may lead until the end, and those of the other are refused.
@@ -56,7 +58,7 @@ def test_c0ff680_and_this_version_refuse_each_other(engine: str, tmp_path: Path)
     assert any(word in each.value for each in refused for word in IN_WORDS), refused[-5:]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHOSEN)
 def test_a_version_with_a_further_field_works_beside_this_one(engine: str, tmp_path: Path) -> None:
     result = Run(scenario(engine, "further-field"), 1, 2.0, tmp_path, say=print).run()
     assert result["violations"] == []

@@ -73,13 +73,6 @@ def test_mutants_are_switched_in_before_the_code_is_read() -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_mutant_is_caught_on_real_servers() -> None:
-    verdict = in_the_harness(QUICKEST, 90.0, mutated=True)
-    assert verdict.caught, verdict
-    assert "two claims wrote with token" in verdict.said
-
-
-@pytest.mark.timeout(180)
 def test_nothing_is_said_without_the_mutant() -> None:
     verdict = in_the_harness(QUICKEST, 0.0, mutated=False)
     assert (verdict.said, verdict.failed) == ("", "")

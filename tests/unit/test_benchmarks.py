@@ -135,6 +135,7 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
             assert set(each) == {"p50_us", "p99_us", "p50_gap_over_publish"}
 
 
+@pytest.mark.wide
 def test_a_handoff_is_compared_with_that_of_a_commit() -> None:
     figures = figures_of("handoff", "redis", "--before", "HEAD")
     for mode in ("threads", "asyncio"):
@@ -142,6 +143,7 @@ def test_a_handoff_is_compared_with_that_of_a_commit() -> None:
         assert {mode, f"{mode} before"} < set(figures)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", OTHERS)
 def test_a_pair_is_compared_with_the_bare_calls_on_every_engine(engine: str) -> None:
     figures = figures_of("pair", engine)
@@ -153,6 +155,7 @@ def test_a_pair_is_compared_with_the_bare_calls_on_every_engine(engine: str) -> 
         assert type(figures[f"cpu_ratio_to_{other}"]) is float
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", OTHERS)
 def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) -> None:
     figures = figures_of("handoff", engine)
@@ -165,11 +168,13 @@ def test_a_handoff_is_compared_with_that_of_a_peer_on_every_engine(engine: str) 
     assert any(field.startswith("ratio_to_") for field in figures)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", OTHERS)
 def test_ten_at_once_are_compared_with_ten_single_ones_on_every_engine(engine: str) -> None:
     assert type(figures_of("together", engine)["ratio_to_singly"]) is float
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ON_OTHERS)
 def test_a_benchmark_hands_over_the_same_on_every_engine(name: str) -> None:
     # Some at once: they mostly wait, for a ttl or for a disk.
@@ -189,6 +194,7 @@ def test_a_benchmark_hands_over_the_same_on_every_engine(name: str) -> None:
         assert "ratio_to_smallest_durable_function" in each["postgres"]
 
 
+@pytest.mark.wide
 def test_hand_overs_are_measured_where_a_commit_takes_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -85,7 +85,7 @@ def test_a_partition_ends_the_command_before_the_next_holder_begins(
 def test_a_command_that_hangs_ends_after_at_most_and_before_the_next_holder_begins(
     place: Place, family: Family
 ) -> None:
-    with holding(place.url, family, "--at-most", "3") as program:
+    with holding(place.url, family, "--at-most", "10") as program:
         with next_holder(place.url) as granted:
             pass
         nothing_lives(family, granted)

@@ -181,7 +181,7 @@ class Stage:
     @property
     def brief(self) -> float:
         """The shortest ttl in seconds that the engine handles well, for tests that wait for it."""
-        return max(0.6, 0.6 * self.bench.unit)
+        return max(1.0, 0.6 * self.bench.unit)
 
     def shaky_client(self) -> tuple[Client | AsyncClient, Shaky]:
         """Make a client, and the way to its engine, which a test can cut."""
