@@ -12,6 +12,7 @@ import sys
 from lockfast.service.keys import new_key, stored
 from tests.servers import Redis, Replica
 from tests.servers.certificates import Certificates
+from tests.service.signing_keys import new_pem, written
 
 PATIENCE = 20.0  # seconds for a drain
 
@@ -25,7 +26,9 @@ class Secure(Replica):
         self.key = new_key()
         self.certificates = Certificates(self.folder)
         made = self.certificates
+        signing = written(self.folder / "signing.pem", new_pem())
         (self.folder / "secure.toml").write_text(
+            f'signing_key_file = "{signing}"\n'
             f'host = "127.0.0.1"\nport = {self.port}\nssl_certfile = "{made.certificate_path}"\n'
             f'ssl_keyfile = "{made.key_path}"\n[keys]\n{stored("tests", self.key)}\n',
             "utf-8",

@@ -21,6 +21,7 @@ FOLDERS = [ROOT / "docs" / "how-to", ROOT / "docs" / "migrate"]
 SERVICE = ROOT / "docs" / "service" / "index.md"
 SECURITY = SERVICE.with_name("security.md")
 HTTP = SERVICE.with_name("http.md")
+SIGNED = SERVICE.with_name("signed-tokens.md")
 PAGES = [
     read(path)
     for path in (
@@ -29,6 +30,7 @@ PAGES = [
         SERVICE,
         SECURITY,
         HTTP,
+        SIGNED,
         *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
     )
     if path.name != "index.md" or path == SERVICE

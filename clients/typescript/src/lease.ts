@@ -63,6 +63,15 @@ export class Lease extends EventEmitter {
   }
 
   /**
+   * Return a signed token, for a resource that verifies it by the service's public keys: see
+   * `verify`. `audience` is whom it is for, such as the URL of the resource.
+   */
+  async signed(audience: string): Promise<string> {
+    this.check();
+    return await this.#claim.signed(audience);
+  }
+
+  /**
    * Release the lock. Throws `LeaseLost` if the lease was lost before. After `EngineUnavailable`, the
    * lock may still be taken: the client goes on trying, and you can call this again.
    */

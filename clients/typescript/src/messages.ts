@@ -77,6 +77,7 @@ const REPLIES = {
   gone: object({ n: number, results: list(bool, AT_ONCE), faults }),
   records: object({ n: number, records: list(bytes(LONGEST_RECORD), 16) }),
   page: object({ n: number, entries: list(listed, LARGEST_REPLY), cursor }),
+  signed: object({ n: number, token: text(/^[\w.-]{1,8192}$/) }),
   failed: object({ n: number, fault }),
   woken: object({ id: text(/^[0-9a-f]{0,32}$/), granted: or(bool, false) }),
   goaway: object({}),
@@ -89,7 +90,7 @@ export type Listed = ReturnType<typeof listed>;
 export type Wake = Replies["woken"];
 export type Reply<T extends keyof Replies = keyof Replies> = { [K in T]: { t: K } & Replies[K] }[T];
 /** The kinds of replies that answer a request. */
-export type Answer = "said" | "gone" | "records" | "page";
+export type Answer = "said" | "gone" | "records" | "page" | "signed";
 
 /** A claim, as it is sent. */
 export interface Asked {
@@ -106,6 +107,7 @@ export interface Asked {
 /** A request of this client, without the number that its line gives it. */
 export type Request =
   | { t: "claim" | "renew" | "resign"; within: number; asks: [Asked]; urgent?: boolean; doubt?: boolean }
+  | { t: "sign"; within: number; ask: Asked; audience: string }
   | { t: "records"; within: number; name: string }
   | { t: "inspect"; names: string; cursor: string | null; exact: boolean };
 

@@ -41,6 +41,7 @@ class AsyncLease(LeaseCore, Ending):
     __slots__ = WATCHING
 
     wait_lost = pending(LeaseCore._wait_lost)
+    signed = pending(LeaseCore._signed)
 
     async def release(self) -> None:
         # Not `return self._release()`: this coroutine keeps the lease alive. Otherwise

@@ -97,6 +97,7 @@ class Lease(LeaseCore, Ending):
     __slots__ = ()
 
     wait_lost = blocking(LeaseCore._wait_lost)
+    signed = blocking(LeaseCore._signed)
 
     def _abandon(self) -> None:
         give_up(self._session, self.claim)

@@ -47,6 +47,8 @@ class Batching:
         self.close = engine.close
         if hasattr(engine, "stand_in"):
             self.stand_in = engine.stand_in
+        if hasattr(engine, "sign"):
+            self.sign = engine.sign
         if hasattr(engine, "client"):
             self.client = engine.client
 

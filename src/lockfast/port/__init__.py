@@ -19,7 +19,7 @@ machine than the engine that it uses.
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Batched, Bound, Engine, Named, Renewer, Replaceable
+from lockfast.port.engine import Batched, Bound, Engine, Named, Renewer, Replaceable, Signer
 from lockfast.port.limits import (
     CLIENT,
     CLOSING,
@@ -65,6 +65,7 @@ __all__ = [
     "Replaceable",
     "ServerTime",
     "Shape",
+    "Signer",
     "Standing",
     "Wake",
     "everyone_of",

@@ -76,6 +76,18 @@ class Bound(Protocol):
     """Whether that is so."""
 
 
+class Signer(Protocol):
+    """An engine whose server signs tokens, for resources that do not believe their clients.
+
+    `sign` is optional. Only the service has it: a server that stores what its clients send cannot
+    vouch for it.
+    """
+
+    async def sign(self, ask: Ask, audience: str, deadline: float) -> str:
+        """Return a signed token of a claim that was granted. `audience`: whom it is for."""
+        ...
+
+
 class Engine(Protocol):
     """The interface of an engine, blocking or asyncio. Deadlines are of the local clock.
 

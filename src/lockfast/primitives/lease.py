@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -12,12 +13,14 @@ from lockfast.claims.acquire import refuse_in_callback
 from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD
 from lockfast.claims.release import lost, release
-from lockfast.claims.session import Session
+from lockfast.claims.session import IO, Session
 from lockfast.core.validity import State
-from lockfast.errors import Loss
+from lockfast.errors import EngineRefused, Loss
+from lockfast.port import Kind
 from lockfast.primitives.timeout import checked_timeout
 
 log = logging.getLogger("lockfast")
+AUDIENCE = re.compile("[!-~]{1,256}")
 
 
 class LeaseCore:
@@ -168,6 +171,41 @@ class LeaseCore:
     def _release(self) -> Coroutine[Any, Any, None]:
         """Release the lease. See `Lease.release`."""
         return release(self._session, self.claim)
+
+    async def _signed(self, audience: str) -> str:
+        """Return a signed token, for a resource that verifies it by the service's public keys.
+
+        It has the name of the lock, the fencing token and the id of this lease. Only the service
+        (`lockfast://`) signs tokens. This costs a round trip, so keep the result for the lease.
+
+        Args:
+            audience: Whom the token is for, such as the URL of the resource: 1 to 256 visible
+                characters of ASCII. Another audience does not accept it.
+
+        Returns:
+            The token, a JSON Web Signature. It stays good until a later holder has written to the
+            resource, or the service's key is removed.
+
+        Raises:
+            LeaseLost: The lease is not held any more.
+            EngineError: The service cannot be reached, or signs no tokens.
+            TypeError: The lease is a permit of a semaphore, which has no fencing token.
+            ValueError: The audience is not possible.
+        """
+        claim, session = self.claim, self._session
+        if claim.shape.kind is Kind.SEMAPHORE:
+            raise TypeError(f"a permit of {self.name!r} has no fencing token, so none is signed")
+        if not AUDIENCE.fullmatch(audience):
+            raise ValueError("the audience must be 1 to 256 visible characters of ASCII")
+        self.ensure_held()
+        sign = getattr(session.engine, "sign", None)
+        if sign is None:
+            raise EngineRefused(
+                "this engine signs no tokens: connect to `lockfast serve`, by lockfast://"
+            )
+        deadline = min(self._now() + IO, claim.until)
+        signed: str = await sign(claim.ask, audience, deadline)
+        return signed
 
     async def _wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the lease is lost or released.

@@ -14,12 +14,14 @@ from lockfast.service.http.routes import OPENAPI
 from lockfast.service.http.seal import Seal, new_key
 from lockfast.service.metrics_page import TYPE, page
 from lockfast.service.replica import DENIED, Replica
+from lockfast.service.signing import JWKS
 from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
 API, CONNECT = "/v1/", "/v1/connect"
 DIRECT = "lockfast.direct"
 """The extension with which our own server carries the frames itself: see `wire`."""
+KEPT = 300  # seconds for which others may keep the public keys
 Fields = list[tuple[bytes, bytes]]
 LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
 OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 405, 429, 503
@@ -104,6 +106,9 @@ class App:
         if path.startswith(API) or path == OPENAPI:
             await serve(self._api, path, self._rules, self._count, scope, receive, send)
             return
+        if path == JWKS:  # for everybody: it has only public keys
+            await self._keys(scope, send)
+            return
         status = await self._status(scope)
         kind, body = b"text/plain", b""
         if status == OK and path == METRICS:
@@ -113,6 +118,20 @@ class App:
         length = b"content-length", b"%d" % len(body)
         # Without `close`, a client could begin a second request and never end it.
         fields = [(b"content-type", kind), length, (b"connection", b"close")]
+        await _respond(send, "http.response", status, fields, body)
+
+    async def _keys(self, scope: Message, send: Send) -> None:
+        signing = self.replica.signing
+        status = NOT_FOUND if signing is None else OK
+        if scope["method"] not in {"GET", "HEAD"}:
+            status = NOT_ALLOWED
+        body = signing.jwks if signing is not None and status == OK else b""
+        fields = [
+            (b"content-type", b"application/jwk-set+json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"public, max-age=%d" % KEPT),
+            (b"connection", b"close"),
+        ]
         await _respond(send, "http.response", status, fields, body)
 
     async def _status(self, scope: Message) -> int:

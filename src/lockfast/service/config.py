@@ -43,10 +43,16 @@ class Config:
     handle_key_file: str | None = None
     """The keys that seal the handles of HTTP clients. None: a random one in each process."""
 
+    signing_key_file: str | None = None
+    """The private keys that sign tokens. None: no tokens are signed."""
+
     @property
     def reloads(self) -> bool:
         """Whether there are files whose new contents a running replica can take."""
-        files = (self.ssl_certfile, self.keys_file, self.audit_file, self.handle_key_file)
+        files = (
+            *(self.ssl_certfile, self.keys_file, self.audit_file),
+            *(self.handle_key_file, self.signing_key_file),
+        )
         return bool(self.keys or any(files))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lockfast.service.audit import STANDARD_OUTPUT
 from lockfast.service.config import MOST_WORKERS
+from lockfast.service.signing import Signing
 from lockfast.service.subjects import Subjects
 from lockfast.url import HIGHEST_PORT, from_file, unreadable
 
@@ -27,6 +28,7 @@ TYPES: dict[str, type] = {
     "keys_file": str,
     "keys": dict,
     "handle_key_file": str,
+    "signing_key_file": str,
     "subjects": dict,
     "jwt": dict,
     "uds": str,
@@ -37,7 +39,7 @@ TYPES: dict[str, type] = {
 """The entries that a configuration may have."""
 PATHS = (
     *("url_file", "ssl_certfile", "ssl_keyfile", "keys_file", "handle_key_file"),
-    *("uds", "audit_file"),
+    *("signing_key_file", "uds", "audit_file"),
 )
 WORDS = {str: "a text", int: "a number", bool: "true or false", dict: "a table"}
 
@@ -97,6 +99,14 @@ def handle_keys(path: str) -> tuple[bytes, ...]:
         make = "`openssl rand -base64 32` makes one"
         raise _wrong(path, f"a key has fewer than {SHORTEST_KEY} characters: {make}")
     return lines
+
+
+def signing(path: str) -> Signing:
+    """Return the keys in a file that sign tokens. Raise `ValueError` if they cannot be used."""
+    try:
+        return Signing(_read(path))
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
 
 
 def _read(path: str) -> bytes:

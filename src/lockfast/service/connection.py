@@ -20,6 +20,7 @@ from lockfast.engines.remote.messages import (
     Reply,
     Request,
     Resign,
+    Sign,
     Welcome,
     encode,
     request,
@@ -33,6 +34,7 @@ from lockfast.service.other_requests import OtherRequests
 from lockfast.service.outbox import MANY, Outbox
 from lockfast.service.replies import fault
 from lockfast.service.requests import has_foreign
+from lockfast.service.sign_requests import SignRequests
 from lockfast.service.usage import Overrun, Usage
 
 UNANSWERED = 256  # requests; while there are as many, nothing is read from the client
@@ -46,6 +48,7 @@ class Services(Protocol):
     figures: Figures
     claims: ClaimRequests
     others: OtherRequests
+    signatures: SignRequests
     hearing: Hearing
 
     def time(self) -> float | None:
@@ -146,17 +149,25 @@ class Connection:
             claims.break_(self, self.epoch, asked)
         elif isinstance(asked, Claim | Renew | Resign):
             if has_foreign(asked.asks, self.client):
-                error = EngineRefused("a claim of the request belongs to another client")
-                self._services.figures.answered(type(asked).__name__.lower(), [fault(error)])
-                self.answer(Failed(asked.n, fault(error)))
+                self._refuse_foreign(asked)
             elif isinstance(asked, Claim):
                 claims.claim(self, self.epoch, asked)
             elif isinstance(asked, Renew):
                 claims.renew(self, self.epoch, asked)
             else:
                 claims.resign(self, self.epoch, asked)
+        elif isinstance(asked, Sign):
+            if has_foreign((asked.ask,), self.client):
+                self._refuse_foreign(asked)
+            else:
+                self._services.signatures.sign(self, self.epoch, asked)
         elif not isinstance(asked, Hello | Hear):
             self._services.others.add(self, asked)
+
+    def _refuse_foreign(self, asked: Claim | Renew | Resign | Sign) -> None:
+        error = fault(EngineRefused("a claim of the request belongs to another client"))
+        self._services.figures.answered(type(asked).__name__.lower(), [error])
+        self.answer(Failed(asked.n, error))
 
     def answer(self, reply: Reply) -> None:
         """Send the reply to a request."""

@@ -15,8 +15,9 @@ from lockfast.plain import plain
 from lockfast.service.audit import unusable
 from lockfast.service.binding import is_private
 from lockfast.service.config import Config
-from lockfast.service.config_file import handle_keys, keys_of
+from lockfast.service.config_file import handle_keys, keys_of, signing
 from lockfast.service.keys import Keys
+from lockfast.service.signing import Signing
 from lockfast.service.subjects import KEYS, TOKENS, Subjects
 from lockfast.service.tls import expiry, server_context
 from lockfast.service.tokens import Tokens
@@ -43,6 +44,8 @@ class Credentials:
     """What is unwise, and no reason not to serve."""
     handle_keys: tuple[bytes, ...] = ()
     """The keys of handles, the present one first. Empty: the configuration names none."""
+    signing: Signing | None = None
+    """The keys that sign tokens."""
 
     @property
     def guarded(self) -> bool:
@@ -67,6 +70,7 @@ def load(config: Config) -> Credentials:
     if config.ssl_certfile is not None:
         tls = server_context(config.ssl_certfile, config.ssl_keyfile)
         expires = expiry(tls, config.ssl_certfile)
+    signs = None if config.signing_key_file is None else signing(config.signing_key_file)
     sealing = () if config.handle_key_file is None else handle_keys(config.handle_key_file)
     keys = Keys(entries)
     subjects = None if config.subjects is None else Subjects(config.subjects)
@@ -75,7 +79,7 @@ def load(config: Config) -> Credentials:
     _check_audit(config)
     risks = (*_risks(config), *_unknown(keys, subjects, tokens))
     header = config.certificate_header
-    credentials = Credentials(keys, subjects, tokens, header, tls, expires, risks, sealing)
+    credentials = Credentials(keys, subjects, tokens, header, tls, expires, risks, sealing, signs)
     _refuse_exposure(config, credentials)
     return credentials
 
@@ -140,6 +144,12 @@ def _risks(config: Config) -> Iterator[str]:
             "has a secret, and every user of this machine can read it",
         ),
         (config.handle_key_file, stat.S_IWOTH, "can be changed by every user of this machine"),
+        (
+            config.signing_key_file,
+            stat.S_IROTH,
+            "has a secret, and every user of this machine can read it",
+        ),
+        (config.signing_key_file, stat.S_IWOTH, "can be changed by every user of this machine"),
     ):
         if path is not None and Path(path).stat().st_mode & bit:
             yield f"{path!r} {what}: chmod o-rw {shlex.quote(path)}"

@@ -19,6 +19,8 @@ from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.heart import WINDOW, Heart
 from lockfast.service.other_requests import OtherRequests
+from lockfast.service.sign_requests import SignRequests
+from lockfast.service.signing import Signing
 from lockfast.service.tasks import Tasks
 from lockfast.service.watch import Watch
 from lockfast.url import parse
@@ -36,6 +38,7 @@ class Replica:
 
     claims: ClaimRequests
     others: OtherRequests
+    signatures: SignRequests
     hearing: Hearing
 
     def __init__(
@@ -62,6 +65,8 @@ class Replica:
         """Called when the replica begins to drain. It ends what waits without a connection."""
         self.figures = Figures(lambda: len(self.connections))
         self.watch = Watch(runtime.now, self.figures)
+        self.signing: Signing | None = None
+        """The keys that sign tokens. None: it signs none."""
         self._expiries: dict[Connection, asyncio.TimerHandle] = {}
         self._checking: asyncio.Future[bool] | None = None
         self._checked = 0.0
@@ -139,6 +144,9 @@ class Replica:
             )
             self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures, self.watch)
             self.others = OtherRequests(engine, self._tasks, clock, self.figures, self.watch)
+            self.signatures = SignRequests(
+                heart, clock, self.figures, self.watch, lambda: self.signing
+            )
             heart.start()
         return engine
 

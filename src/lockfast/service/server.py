@@ -79,6 +79,7 @@ class Server(uvicorn.Server):
         self._handle_keys = (handle_key or new_key(),)
         handle_keys = self.credentials.handle_keys or self._handle_keys
         self._app = App(replica, _admission(self.credentials, None), handle_keys)
+        replica.signing = self.credentials.signing
         if config.audit_file is not None:
             replica.watch.audit = Audit(config.audit_file, self._unlogged)
         super().__init__(
@@ -169,6 +170,7 @@ class Server(uvicorn.Server):
         self.credentials, self._entrance.tls = credentials, credentials.tls
         self._expired = False
         _warn(credentials)
+        self._replica.signing = credentials.signing
         admission = _admission(credentials, self._app.admission.usages)
         ended = self._app.admit(admission, credentials.handle_keys or self._handle_keys)
         if self._replica.watch.audit is not None:

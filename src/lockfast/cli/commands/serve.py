@@ -98,6 +98,14 @@ BehindProxy = Annotated[
     ),
 ]
 
+SigningKeyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--signing-key-file",
+        metavar="FILE",
+        help="The private keys, for Ed25519 in PEM, that sign tokens for clients that ask for it.",
+    ),
+]
 UnixSocket = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +138,7 @@ def serve(  # noqa: PLR0913  # one for each option
     ssl_keyfile: PrivateKey = None,
     keys_file: KeysFile = None,
     handle_key_file: HandleKeyFile = None,
+    signing_key_file: SigningKeyFile = None,
     behind_proxy: BehindProxy = False,
     uds: UnixSocket = None,
     audit_file: AuditFile = None,
@@ -174,6 +183,7 @@ def serve(  # noqa: PLR0913  # one for each option
         "ssl_keyfile": ssl_keyfile,
         "keys_file": keys_file,
         "handle_key_file": handle_key_file,
+        "signing_key_file": signing_key_file,
         "behind_proxy": behind_proxy or None,
         "uds": uds,
         "audit_file": audit_file,

@@ -185,6 +185,11 @@ class RemoteEngine:
         found = replies.promised(reply, moves=self._transport.identity.moves)
         return replace(found, findings=(*found.findings, *self._transport.findings))
 
+    async def sign(self, ask: Ask, audience: str, deadline: float) -> str:
+        """Return a signed token of a claim that was granted."""
+        request = messages.Sign(0, self._within(deadline), replies.asked(ask), audience)
+        return (await self._transport.call(request, deadline, messages.Signed)).token
+
     def reset(self) -> None:
         """Forget the connection, because the process has forked."""
         self._transport.reset()

@@ -24,7 +24,7 @@ from lockfast.runtime.base import Clock, Event
 UNITS = 10**6  # in a second: the resolution of the engine's clock here
 SPREAD = 1.0  # seconds over which the clients of a replica that ends connect to others
 Answer = messages.Said | messages.Gone | messages.Done | messages.Recorded | messages.Page
-Result = Answer | messages.Promised | EngineError
+Result = Answer | messages.Promised | messages.Signed | EngineError
 
 
 class Message(Protocol):

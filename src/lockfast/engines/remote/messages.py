@@ -31,6 +31,7 @@ Instant = Annotated[float, Meta(gt=-1e11, lt=1e11)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e6)]
 Text = Annotated[str, Meta(max_length=4_000)]
 Trace = Annotated[str, Meta(pattern="^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})?$", max_length=55)]
+Audience = Annotated[str, Meta(pattern="^[!-~]+$", min_length=1, max_length=256)]
 Payload = Annotated[bytes, Meta(max_length=LONGEST_PAYLOAD)]
 
 T = TypeVar("T")
@@ -144,7 +145,18 @@ class Promise(Struct, tag_field="t", tag="guarantees"):
     within: Seconds
 
 
-Request = Hello | Hear | Claim | Renew | Resign | Break | Record | Records | Inspect | Promise
+class Sign(Struct, tag_field="t", tag="sign"):
+    """Asks for a signed token of a claim that was granted. It renews the claim too."""
+
+    n: Number
+    within: Seconds
+    ask: Asked
+    audience: Audience
+
+
+Request = (
+    Hello | Hear | Claim | Renew | Resign | Break | Record | Records | Inspect | Promise | Sign
+)
 
 
 class Welcome(Struct, tag_field="t", tag="welcome", omit_defaults=True):
@@ -271,6 +283,14 @@ class Promised(Struct, tag_field="t", tag="guarantees"):
     findings: Annotated[list[Found], Meta(max_length=100)]
 
 
+class Signed(Struct, tag_field="t", tag="signed"):
+    """The reply to `sign`."""
+
+    n: Number
+    token: Annotated[str, Meta(max_length=8_192)]
+    """A JSON Web Signature."""
+
+
 class Failed(Struct, tag_field="t", tag="failed"):
     """The reply to a request that failed as a whole. With `n` 0, the connection ends."""
 
@@ -290,7 +310,7 @@ class Goaway(Struct, tag_field="t", tag="goaway"):
     """The replica is about to end, or reads its configuration again. Connect to another one."""
 
 
-Reply = Welcome | Said | Gone | Done | Recorded | Page | Promised | Failed | Woken | Goaway
+Reply = Welcome | Said | Gone | Done | Recorded | Page | Promised | Signed | Failed | Woken | Goaway
 
 encode = msgspec.json.Encoder().encode
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

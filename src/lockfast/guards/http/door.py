@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from lockfast.errors import EngineError, StaleToken, Unguarded
 from lockfast.guards.http import problem
-from lockfast.guards.http.header import parse
+from lockfast.guards.http.header import parse, signed_in
 from lockfast.guards.http.problem import Problem
 from lockfast.guards.mark import Mark, Shown, admit, refused
 from lockfast.runtime.base import Event, now
@@ -27,6 +27,13 @@ IDENTITY = ("user", "auth", "REMOTE_USER")
 """The keys that authentication adds to a scope (ASGI) or an environ (WSGI)."""
 Request: TypeAlias = Mapping[str, Any]
 Verify: TypeAlias = Callable[[Shown], bool | Awaitable[bool]]
+
+
+class Checks(Protocol):
+    """`Proofs` of `lockfast.guards.signed`."""
+
+    def check(self, signed: str, at: Shown) -> None:
+        """Raise `ValueError` unless a signed token proves these values."""
 
 
 class Refused(Exception):
@@ -73,6 +80,8 @@ class Door:
         verify: Gets the values of a token that would raise the mark, or of every token with
             `marks=None`, and returns whether it is held. It may be an `async` function in ASGI.
             `held_in(client)` asks the engine.
+        proofs: Verifies the signed token that each request must have then, before anything is
+            compared: see `lockfast.guards.signed`.
 
     Raises:
         TypeError: `authenticated` is a coroutine function.
@@ -93,7 +102,7 @@ class Door:
             application = FencingMiddleware(application, door)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each decides something of its own
         self,
         resource: Callable[[str, str], str | None],
         *,
@@ -101,6 +110,7 @@ class Door:
         patience: float = 10.0,
         authenticated: Callable[[Request], bool] | None = None,
         verify: Verify | None = None,
+        proofs: Checks | None = None,
     ) -> None:
         """Create a door without running requests."""
         call = getattr(authenticated, "__call__", None)  # noqa: B004  # of an object
@@ -108,6 +118,7 @@ class Door:
             raise TypeError("authenticated must be a plain function, not `async def`")
         self._authenticated = authenticated
         self._verify = verify
+        self._proofs = proofs
         self._warned = False
         self._resource = resource
         self._marks = marks
@@ -130,12 +141,19 @@ class Door:
             raise Refused(problem.missing(name))
         if self._authenticated is not None and not self._identified(self._authenticated, request):
             raise Refused(problem.unknown(name))
+        value = ", ".join(values)
         try:
-            at = parse(", ".join(values))
+            at = parse(value)
         except ValueError as error:
             raise Refused(problem.malformed(str(error))) from error
         if at.name != name:
             raise Refused(problem.malformed(f"a token of {at.name!r} cannot be used for {name!r}"))
+        if self._proofs is not None:
+            try:
+                self._proofs.check(signed_in(value), at)
+            except ValueError as error:
+                log.warning("a signed token for %r was refused: %s", name, error)
+                raise Refused(problem.unproven(name)) from None
         if at.shared and method not in SAFE:
             # A reader does not raise the mark to its own ticket, so its write would leave no trace.
             raise Refused(problem.shared(name))

@@ -27,11 +27,12 @@ _FLOOR = re.compile(r"[1-9][0-9]{0,15}")
 _QUOTED = 100  # characters of a malformed header that the error message quotes
 
 
-def header(lease: Holder) -> str:
+def header(lease: Holder, signed: str = "") -> str:
     """Return the value of the `Fencing-Token` header for a lease.
 
     Args:
         lease: A lease, or what `parse` of the HTTP guard returned.
+        signed: The signed token, if the server verifies it: see `Lease.signed`.
 
     Returns:
         The value. It never changes while the lease is held.
@@ -41,7 +42,9 @@ def header(lease: Holder) -> str:
     """
     at = shown(lease)
     text = f'"{at.token}";id="{at.id}";name="{quote(at.name, safe="")}"'
-    return f'{text};floor="{at.floor}"' if at.shared else text
+    if at.shared:
+        text = f'{text};floor="{at.floor}"'
+    return f'{text};signed="{signed}"' if signed else text
 
 
 def parse(value: str) -> Shown:
@@ -67,18 +70,10 @@ def parse(value: str) -> Shown:
                 shown = parse(header(lease))
                 assert (shown.name, shown.token) == ("invoice:42", lease.token)
     """
-    item = _ITEM.fullmatch(value.strip())
     shortened = value[:_QUOTED]
-    if item is None:
-        raise ValueError(
-            f"{HEADER} must be one token in quotes with its parameters, not {shortened!r}"
-        )
-    token, pairs = int(item[1]), _PARAMETER.findall(item[2])
-    said = dict(pairs)
+    token, said = _item(value, shortened)
     if token > HIGHEST:
         raise ValueError(f"{HEADER}: a token must be below 2^53, not {token}")
-    if len(said) < len(pairs):
-        raise ValueError(f"{HEADER} has a parameter twice: {shortened!r}")
     if not _ID.fullmatch(said.get("id", "")):
         raise ValueError(
             f"{HEADER} needs id, the 32 hexadecimal digits of the lease: {shortened!r}"
@@ -90,3 +85,21 @@ def parse(value: str) -> Shown:
     if not _FLOOR.fullmatch(floor) or int(floor) > token:
         raise ValueError(f"{HEADER}: floor must be a number from 1 to the ticket: {shortened!r}")
     return Shown(name, token, said["id"], int(floor), shared=True)
+
+
+def signed_in(value: str) -> str:
+    """Return the signed token in a `Fencing-Token` header, or an empty text. Raise `ValueError`."""
+    return _item(value, value[:_QUOTED])[1].get("signed", "")
+
+
+def _item(value: str, shortened: str) -> tuple[int, dict[str, str]]:
+    item = _ITEM.fullmatch(value.strip())
+    if item is None:
+        raise ValueError(
+            f"{HEADER} must be one token in quotes with its parameters, not {shortened!r}"
+        )
+    pairs = _PARAMETER.findall(item[2])
+    said = dict(pairs)
+    if len(said) < len(pairs):
+        raise ValueError(f"{HEADER} has a parameter twice: {shortened!r}")
+    return int(item[1]), said

@@ -18,6 +18,7 @@ class Fencing(httpx.Auth):
     Args:
         lease: The lease, or what `parse` of the HTTP guard returned.
         auth: Another authentication to use as well, since this one takes the place of `auth`.
+        signed: The signed token, if the server verifies it: see `Lease.signed`.
 
     Raises:
         TypeError: The lease is a permit of a semaphore.
@@ -29,10 +30,10 @@ class Fencing(httpx.Auth):
                 httpx.put("http://localhost:8000/invoices/42", auth=Fencing(lease))
     """
 
-    def __init__(self, lease: Holder, auth: httpx.Auth | None = None) -> None:
+    def __init__(self, lease: Holder, auth: httpx.Auth | None = None, *, signed: str = "") -> None:
         """Take the lease. Its header never changes, so it is made here, once."""
         self._lease = lease
-        self._header = header(lease)
+        self._header = header(lease, signed)
         self._auth = auth or httpx.Auth()
 
     def sync_auth_flow(

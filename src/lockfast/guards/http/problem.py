@@ -75,6 +75,16 @@ def unknown(name: str) -> Problem:
     )
 
 
+def unproven(name: str) -> Problem:
+    """Return the response to a token without a valid signature of the service: 403."""
+    return made(
+        HTTPStatus.FORBIDDEN,
+        "urn:lockfast:token-not-signed",
+        f"a request for {name!r} needs a token that the lock service has signed for this server",
+        {"name": name},
+    )
+
+
 def unverified(name: str) -> Problem:
     """Return the response to a token that `verify` cannot check, for lack of the engine: 503."""
     why = f"the service cannot verify the token of {name!r} now"

@@ -23,6 +23,7 @@ class Fencing(AuthBase):
     Args:
         lease: The lease, or what `parse` of the HTTP guard returned.
         auth: Another authentication to use as well, since this one takes the place of `auth`.
+        signed: The signed token, if the server verifies it: see `Lease.signed`.
 
     Raises:
         TypeError: The lease is a permit of a semaphore.
@@ -38,10 +39,12 @@ class Fencing(AuthBase):
         self,
         lease: Holder,
         auth: Callable[[requests.PreparedRequest], requests.PreparedRequest] | None = None,
+        *,
+        signed: str = "",
     ) -> None:
         """Take the lease. Its header never changes, so it is made here, once."""
         self._lease = lease
-        self._header = header(lease)
+        self._header = header(lease, signed)
         self._auth = auth
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -21,13 +21,14 @@ from lockfast.service.http.answer import Answer, failed, overrun, problem
 from lockfast.service.http.call import Epochs, Failure, Origin
 from lockfast.service.http.caller import Caller
 from lockfast.service.http.departures import Departures
-from lockfast.service.http.messages import LONGEST_KEY, Acquire, Break, Look, Release, Renew
+from lockfast.service.http.messages import LONGEST_KEY, Acquire, Break, Look, Release, Renew, Sign
 from lockfast.service.http.polls import Polls
 from lockfast.service.http.release import release
 from lockfast.service.http.renewal import renew
 from lockfast.service.http.routes import IDEMPOTENCY, ROUTES, Route
 from lockfast.service.http.seal import BadHandle, ForeignHandle, Seal
 from lockfast.service.http.shapes import BadRequest, described, shape
+from lockfast.service.http.signature import sign
 from lockfast.service.replica import Replica
 from lockfast.service.replies import internal
 from lockfast.service.rights import Denied
@@ -52,6 +53,7 @@ class Api:
         self._serve: dict[str, Serve] = {
             "acquire": self._acquire,
             "renew": self._renew,
+            "sign": self._sign,
             "release": self._release,
             "locks": self._locks,
             "break": self._break,
@@ -145,6 +147,9 @@ class Api:
 
     async def _renew(self, request: Renew, caller: Caller) -> Answer:
         return await renew(self._origin(caller), request, self.seal)
+
+    async def _sign(self, request: Sign, caller: Caller) -> Answer:
+        return await sign(self._origin(caller), request, self.seal)
 
     async def _release(self, request: Release, caller: Caller) -> Answer:
         return await release(self._origin(caller), request, self.seal)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from lockfast.engines.remote.messages import AT_ONCE, Id, Name, Seconds, Text
+from lockfast.engines.remote.messages import AT_ONCE, Audience, Id, Name, Seconds, Text
 from lockfast.names import LONGEST as LONGEST_NAME
 from lockfast.port import LONGEST, SHARED, SHORTEST
 
@@ -167,6 +167,28 @@ class Renewals(Struct):
     """What became of the handles, in their order."""
 
     results: list[Renewed]
+
+
+class Sign(Struct):
+    """Asks for a signed token of a lock that is held."""
+
+    handle: Handle
+    audience: Annotated[
+        Audience,
+        Meta(description="Whom the token is for: the resource that verifies it, such as its URL."),
+    ]
+
+
+class Signed(Struct):
+    """A signed token."""
+
+    signed: Annotated[
+        str,
+        Meta(
+            max_length=8_192,
+            description="A JSON Web Signature. Send it to the resource with each write.",
+        ),
+    ]
 
 
 class Release(Struct):

@@ -21,6 +21,8 @@ from lockfast.service.http.messages import (
     Released,
     Renew,
     Renewals,
+    Sign,
+    Signed,
 )
 
 OPENAPI = "/openapi.json"
@@ -81,6 +83,14 @@ ROUTES = (
         "Renew leases, and places in queues.",
         {200: (Renewals, "What became of each handle.")},
         body=Renew,
+    ),
+    Route(
+        "POST",
+        "/v1/sign",
+        "sign",
+        "Get a signed token of a lock that is held. It renews the lease too.",
+        {200: (Signed, "The signed token.")},
+        body=Sign,
     ),
     Route(
         "POST",

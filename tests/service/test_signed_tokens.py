@@ -1,0 +1,225 @@
+"""Signed tokens of the service: who gets one, what it says, and how its key is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import lockfast
+from lockfast import EngineRefused, LeaseLost, aio
+from lockfast.engines.memory import Memory
+from lockfast.guards.mark import shown
+from lockfast.guards.signed import Proofs, PublicKeys
+from lockfast.service.config import Config
+from lockfast.service.signing import JWKS, MISSING, Signing
+from tests.servers import wait_until
+from tests.service.http.site import Site
+from tests.service.signing_keys import new_pem, written
+from tests.service.test_access import KEY, OTHER, Guarded, keys
+
+AUDIENCE = "https://billing.example.com"
+ONE, TWO = new_pem(), new_pem()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "signing.pem"
+    written(path, ONE)
+    return path
+
+
+def config(file: Path) -> Config:
+    return Config(port=0, keys=keys(billing=KEY, other=OTHER), signing_key_file=str(file))
+
+
+@pytest.fixture
+def guarded(file: Path) -> Iterator[Guarded]:
+    with Guarded(config(file)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(guarded: Guarded) -> Iterator[lockfast.Client]:
+    with lockfast.connect(url(guarded)) as client:
+        yield client
+
+
+def url(guarded: Guarded, key: str = KEY) -> str:
+    return f"lockfast://:{key}@127.0.0.1:{guarded.port}"
+
+
+def public(guarded: Guarded) -> PublicKeys:
+    return PublicKeys(f"http://127.0.0.1:{guarded.port}{JWKS}")
+
+
+def publishes(guarded: Guarded, pems: bytes) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{guarded.port}{JWKS}") as reply:
+        return bool(reply.read() == Signing(pems).jwks)
+
+
+def test_a_signed_token_says_what_the_lease_says(guarded: Guarded, client: lockfast.Client) -> None:
+    with client.lock("invoice:42", ttl=30) as lease:
+        proven = Proofs(public(guarded), AUDIENCE).verify(lease.signed(AUDIENCE), "invoice:42")
+        assert proven.shown == shown(lease)
+        assert proven.subject == "billing"
+
+
+def test_in_asyncio_too(guarded: Guarded) -> None:
+    async def signed_there() -> str:
+        async with aio.connect(url(guarded)) as client, client.lock("x", ttl=30) as lease:
+            return await lease.signed(AUDIENCE)
+
+    signed = asyncio.run(signed_there())
+    keys = Signing(ONE).jwks
+    assert Proofs(PublicKeys(json.loads(keys)), AUDIENCE).verify(signed, "x").subject == "billing"
+
+
+def test_a_reader_has_its_floor(guarded: Guarded, client: lockfast.Client) -> None:
+    with client.rwlock("x", ttl=30).read() as lease:
+        proven = Proofs(public(guarded), AUDIENCE).verify(lease.signed(AUDIENCE), "x")
+        assert proven.shown == shown(lease)
+        assert proven.shown.shared
+
+
+def test_a_permit_has_none(client: lockfast.Client) -> None:
+    with (
+        client.semaphore("x", 2, ttl=30) as permit,
+        pytest.raises(TypeError, match="no fencing token"),
+    ):
+        permit.signed(AUDIENCE)
+
+
+@pytest.mark.parametrize("audience", ["", "a b", "é", "x" * 257, "a\n"])
+def test_an_audience_that_is_not_possible_is_an_error(
+    client: lockfast.Client, audience: str
+) -> None:
+    with client.lock("x", ttl=30) as lease, pytest.raises(ValueError, match="audience"):
+        lease.signed(audience)
+
+
+def test_a_lease_that_ended_has_none(client: lockfast.Client) -> None:
+    lease = client.lock("x", ttl=30).acquire()
+    lease.release()
+    with pytest.raises(LeaseLost):
+        lease.signed(AUDIENCE)
+
+
+def test_a_lease_that_was_broken_has_none(guarded: Guarded, client: lockfast.Client) -> None:
+    lease = client.lock("x", ttl=30).acquire()
+    with lockfast.connect(url(guarded, OTHER)) as operator:
+        (holder,) = operator.inspect("x")
+        assert operator.revoke(holder, "test")
+    with pytest.raises(EngineRefused, match="the claim is gone"):
+        lease.signed(AUDIENCE)
+
+
+def test_over_http_by_the_handle(guarded: Guarded) -> None:
+    site = Site(guarded.port, KEY)
+    granted = site.acquire("x").body
+    answer = site.post("/v1/sign", {"handle": granted["handle"], "audience": AUDIENCE})
+    assert answer.status == 200
+    proven = Proofs(public(guarded), AUDIENCE).verify(answer.body["signed"], "x")
+    assert (str(proven.shown.token), proven.subject) == (granted["token"], "billing")
+    foreign = Site(guarded.port, OTHER).post(
+        "/v1/sign", {"handle": granted["handle"], "audience": AUDIENCE}
+    )
+    assert foreign.status == 403
+    assert site.release(granted["handle"])
+    gone = site.post("/v1/sign", {"handle": granted["handle"], "audience": AUDIENCE})
+    assert (gone.status, gone.body["error"]) == (502, "refused")
+
+
+def test_who_waits_has_none(guarded: Guarded, client: lockfast.Client) -> None:
+    site = Site(guarded.port, KEY)
+    with client.lock("x", ttl=30):
+        queued = site.acquire("x", wait=0.1).body
+        answer = site.post("/v1/sign", {"handle": queued["handle"], "audience": AUDIENCE})
+    assert answer.status == 502
+    assert "still waits" in answer.body["message"]
+
+
+def test_without_a_key_nothing_is_signed() -> None:
+    with Guarded(Config(port=0)) as guarded:
+        assert guarded.get(JWKS) == 404
+        with (
+            lockfast.connect(f"lockfast://127.0.0.1:{guarded.port}") as client,
+            client.lock("x", ttl=30) as lease,
+            pytest.raises(EngineRefused, match="no signing_key_file"),
+        ):
+            lease.signed(AUDIENCE)
+
+
+def test_other_engines_sign_nothing() -> None:
+    with (
+        lockfast.connect("memory://") as client,
+        client.lock("x", ttl=30) as lease,
+        pytest.raises(EngineRefused, match="connect to `lockfast serve`"),
+    ):
+        lease.signed(AUDIENCE)
+    assert not hasattr(Memory(), "sign")
+
+
+def test_the_public_keys_are_for_everybody(guarded: Guarded) -> None:
+    where = f"http://127.0.0.1:{guarded.port}{JWKS}"
+    with urllib.request.urlopen(where) as reply:
+        assert reply.headers["content-type"] == "application/jwk-set+json"
+        assert reply.headers["cache-control"] == "public, max-age=300"
+        (key,) = json.loads(reply.read())["keys"]
+    assert sorted(key) == ["alg", "crv", "kid", "kty", "use", "x"]  # and not d, the private part
+    assert guarded.get(JWKS, "Host: localhost", "Origin: https://evil.example") == 200
+
+
+def test_a_key_is_replaced_without_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "signing.pem"
+    written(path, ONE)
+    with Guarded(config(path)) as guarded, lockfast.connect(url(guarded)) as client:
+        lease = client.lock("x", ttl=60).acquire()
+        old = lease.signed(AUDIENCE)
+        cached = Proofs(public(guarded), AUDIENCE)  # by a resource that loads no keys meanwhile
+        for pems in ((ONE, TWO), (TWO, ONE), (TWO,)):
+            written(path, *pems)
+            guarded.reload(replace(guarded.now))
+            wait_until(partial(publishes, guarded, b"".join(pems)), "the keys are published")
+            if pems == (ONE, TWO):
+                cached.verify(lease.signed(AUDIENCE), "x")
+                cached = Proofs(public(guarded), AUDIENCE)
+            elif pems == (TWO, ONE):
+                new = lease.signed(AUDIENCE)
+                for signed in (old, new):
+                    cached.verify(signed, "x")
+        fresh = Proofs(public(guarded), AUDIENCE)
+        fresh.verify(new, "x")
+        with pytest.raises(ValueError, match="a key that the service does not have"):
+            fresh.verify(old, "x")
+        lease.release()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "1 to 4 private keys"),
+        (b"nonsense", "1 to 4 private keys"),
+        (ONE + ONE, "a key is in it twice"),
+        (b"".join(new_pem() for _ in range(5)), "1 to 4 private keys"),
+        (ONE.replace(b"MC4", b"MC5"), "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "signing.pem"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=why):
+        Guarded(config(path))
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jwt", None)
+    with pytest.raises(ImportError, match="lockfast\\[jwt\\]") as caught:
+        Signing(ONE)
+    assert str(caught.value) == MISSING
