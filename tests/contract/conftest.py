@@ -8,7 +8,6 @@ import pytest
 
 from lockfast.testing import MODES, Bench, Stage
 
-
 ONE_HALF = {"test_redlock.py", "test_sqlite.py", "test_topologies.py", "test_zookeeper.py"}
 """Of the contract on these engines, `make test` has the half for threads, and `make wide` the rest.
 The tests of their faults are run in both."""

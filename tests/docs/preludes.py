@@ -87,6 +87,15 @@ with connection.cursor() as cursor:
     cursor.execute("INSERT INTO invoices VALUES (42, false)")
 connection.commit()
 """
+SIGNED = """\
+import json, subprocess
+from lockfast.service.signing import Signing
+make = ["openssl", "genpkey", "-algorithm", "ed25519"]
+service = Signing(subprocess.run(make, capture_output=True, check=True).stdout)
+jwks = json.loads(service.jwks)
+claim = {"lock": "invoice:42", "token": "7", "id": "a" * 32, "aud": "https://billing.example.com"}
+signed = service.sign(claim)
+"""
 PRELUDES = {
     "lockfast.guards.mysql": MARIADB,
     "lockfast.guards.postgres": INVOICES,
@@ -100,6 +109,7 @@ PRELUDES = {
     "lockfast.guards.http.asgi": APPLICATION,
     "lockfast.guards.http.wsgi": APPLICATION,
     "lockfast.guards.http": APPLICATION,
+    "lockfast.guards.signed": SIGNED,
     "lockfast.guards.objects": "import aiobotocore.session\n" + BUCKET,
     "lockfast.integrations.celery": "from celery import Celery\napp = Celery()\n",
     "lockfast.integrations.apscheduler": (

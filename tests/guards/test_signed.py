@@ -17,6 +17,7 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from lockfast import StaleToken
@@ -55,6 +56,7 @@ def signed(other: Mapping[str, object] = MappingProxyType({}), **more: object) -
 def made(said: object, *, pem: bytes = PEM, **headers: Any) -> str:  # noqa: ANN401
     """Sign anything, with any header."""
     key = load_pem_private_key(pem, None)
+    assert isinstance(key, Ed25519PrivateKey)
     whole = {"kid": KID, "typ": TYPE, **headers}
     return jwt.PyJWS().encode(json.dumps(said).encode(), key, algorithm="EdDSA", headers=whole)
 
@@ -256,7 +258,18 @@ def test_they_are_loaded_again_from_time_to_time(tmp_path: Path) -> None:
         {"keys": KEYS["keys"] * 20},
         "http://locks.example.com/.well-known/jwks.json",
     ],
-    ids=str,
+    ids=[
+        "none",
+        "text",
+        "nothing",
+        "secret",
+        "private",
+        "twice",
+        "number",
+        "letter",
+        "many",
+        "url",
+    ],
 )
 def test_a_source_that_cannot_be_used_is_an_error(source: Any) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match="key"):

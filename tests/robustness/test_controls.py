@@ -93,3 +93,5 @@ def test_a_holder_that_renewed_is_rightful_until_its_last_renewal_ends() -> None
     write = Record("a", Kind.WRITE, "x", 1.2, 1.3, Outcome.NO, 5, "id")
     lost = Record("a", Kind.LOST, "x", 1.31, 1.31, Outcome.OK, 5, "id", until=1.8)
     assert len(rightful([grant, write, lost])) == 1
+    after = Record("a", Kind.WRITE, "x", 1.32, 1.4, Outcome.NO, 5, "id")  # it knows better
+    assert rightful([grant, after, lost]) == []

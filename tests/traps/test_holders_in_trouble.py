@@ -163,6 +163,8 @@ def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
         if _is_wall_clock(node)
     }
     assert used == {
+        "guards/signed/proofs.py",  # when a token was signed, by the clock of another machine
+        "service/signing.py",
         "claims/payload.py",  # it tells people since when; nothing is computed from it
         "breaks.py",  # the same: when a lock was broken
         "claims/break_records.py",

@@ -202,6 +202,7 @@ def test_both_modes_have_the_same_methods() -> None:
         "on_lost",
         "release",
         "remaining",
+        "signed",
         "state",
         "ticket",
         "token",

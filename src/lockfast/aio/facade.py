@@ -212,6 +212,7 @@ class AsyncRLease(RLeaseCore, Ending):
 
     release = RLeaseCore._release
     wait_lost = pending(LeaseCore._wait_lost)
+    signed = pending(LeaseCore._signed)
 
     async def __aexit__(
         self,

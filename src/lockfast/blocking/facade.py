@@ -243,6 +243,7 @@ class RLease(RLeaseCore, Ending):
     __slots__ = ()
 
     wait_lost = blocking(LeaseCore._wait_lost)
+    signed = blocking(LeaseCore._signed)
 
 
 class RLock(RLockCore[RLease]):

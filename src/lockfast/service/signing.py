@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,7 +64,7 @@ class Signing:
         self.jwks = json.dumps({"keys": known}).encode() + b"\n"
         """The public keys, as a JWK Set (RFC 7517)."""
 
-    def sign(self, claims: dict[str, object]) -> str:
+    def sign(self, claims: Mapping[str, object]) -> str:
         """Return a signed token that says this, and when it was signed."""
         said = msgspec.json.encode({**claims, "iat": int(time.time())})
         headers = {"kid": self._kid, "typ": TYPE}

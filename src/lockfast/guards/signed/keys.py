@@ -60,7 +60,14 @@ class PublicKeys:
         self._loaded = time.monotonic()
 
     def find(self, kid: str) -> Any | None:  # noqa: ANN401  # PyJWT's
-        """Return the key with this id, or None. Never waits."""
+        """Return the key with this id. Never waits.
+
+        Args:
+            kid: The id of the key.
+
+        Returns:
+            The key, or None.
+        """
         found = self._keys.get(kid)
         age = time.monotonic() - self._loaded
         if age >= self._refresh or (found is None and age >= LEAST):

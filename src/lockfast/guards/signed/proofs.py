@@ -91,7 +91,15 @@ class Proofs:
         return Proven(shown, subject, issued)
 
     def check(self, signed: str, at: Shown) -> None:
-        """Raise `ValueError` unless a signed token proves these values of a request."""
+        """Check that a signed token proves the values in a request.
+
+        Args:
+            signed: The signed token.
+            at: The values in the request.
+
+        Raises:
+            ValueError: It proves other values, or none.
+        """
         if self.verify(signed, at.name).shown != at:
             raise ValueError("the signed token is of another grant than the request")
 
