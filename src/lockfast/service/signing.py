@@ -14,8 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -66,7 +64,7 @@ class Signing:
 
     def sign(self, claims: Mapping[str, object]) -> str:
         """Return a signed token that says this, and when it was signed."""
-        said = msgspec.json.encode({**claims, "iat": int(time.time())})
+        said = json.dumps({**claims, "iat": int(time.time())}, ensure_ascii=False).encode()
         headers = {"kid": self._kid, "typ": TYPE}
         return self._encode(said, self._key, algorithm=ALGORITHM, headers=headers)
 
