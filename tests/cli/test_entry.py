@@ -26,6 +26,22 @@ def test_without_its_extra_the_command_says_how_to_get_it() -> None:
     assert done.stderr == "lockfast: this needs typer: pip install 'lockfast[cli]'\n"
 
 
+def test_the_command_line_starts_without_the_packages_of_the_service() -> None:
+    """Signed tokens once imported msgspec, and `lockfast who` did not start without it."""
+    program = (
+        "import sys\n"
+        "for name in ('cryptography', 'jwt', 'msgspec', 'uvicorn', 'websockets'):\n"
+        "    sys.modules[name] = None\n"
+        "import lockfast.cli as c\n"
+        "sys.argv = ['lockfast', 'serve', '--help']\n"
+        "sys.exit(c.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_terminal_that_lacks_a_letter_gets_its_number_and_the_command_does_its_work() -> None:
     """An emoji as a reason made `break` exit with 64 where the terminal was ASCII."""
     with Redis() as server, lockfast.connect(server.url) as client:
