@@ -57,31 +57,28 @@ def malformed(why: str) -> Problem:
 
 def shared(name: str) -> Problem:
     """Return the response to a write with a reader's token: 403."""
-    return made(
-        HTTPStatus.FORBIDDEN,
+    return _forbidden(
         "urn:lockfast:reader-token",
         f"a reader of {name!r} may not write: acquire its lock for writing",
-        {"name": name},
+        name,
     )
 
 
 def unknown(name: str) -> Problem:
     """Return the response to a token that `authenticated` or `verify` does not accept: 403."""
-    return made(
-        HTTPStatus.FORBIDDEN,
+    return _forbidden(
         "urn:lockfast:token-not-accepted",
         f"this request may not use a token of {name!r}, or no process holds that token",
-        {"name": name},
+        name,
     )
 
 
 def unproven(name: str) -> Problem:
     """Return the response to a token without a valid signature of the service: 403."""
-    return made(
-        HTTPStatus.FORBIDDEN,
+    return _forbidden(
         "urn:lockfast:token-not-signed",
         f"a request for {name!r} needs a token that the lock service has signed for this server",
-        {"name": name},
+        name,
     )
 
 
@@ -95,6 +92,10 @@ def busy(name: str, seconds: float) -> Problem:
     """Return the response to a holder while a request of an earlier holder still runs: 503."""
     why = f"a request of an earlier holder of {name!r} is still running after {seconds:g} s"
     return _later("urn:lockfast:draining", why, name)
+
+
+def _forbidden(kind: str, why: str, name: str) -> Problem:
+    return made(HTTPStatus.FORBIDDEN, kind, why, {"name": name})
 
 
 def _later(kind: str, why: str, name: str) -> Problem:
