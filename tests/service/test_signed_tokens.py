@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,12 +14,18 @@ from pathlib import Path
 import pytest
 
 import lockfast
-from lockfast import EngineRefused, LeaseLost, aio
+from lockfast import EngineRefused, EngineUnavailable, KindMismatch, LeaseLost, aio
 from lockfast.engines.memory import Memory
+from lockfast.engines.remote.messages import Asked, Failed, Reply, Sign
 from lockfast.guards.mark import shown
 from lockfast.guards.signed import Proofs, PublicKeys
+from lockfast.port import Standing
+from lockfast.service.caller import Caller
 from lockfast.service.config import Config
+from lockfast.service.figures import Figures
+from lockfast.service.sign_requests import Signature
 from lockfast.service.signing import JWKS, MISSING, Signing
+from lockfast.service.watch import Watch
 from tests.servers import wait_until
 from tests.service.http.site import Site
 from tests.service.signing_keys import new_pem, written
@@ -154,6 +161,53 @@ def test_without_a_key_nothing_is_signed() -> None:
             pytest.raises(EngineRefused, match="no signing_key_file"),
         ):
             lease.signed(AUDIENCE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        KindMismatch("x", "lock", "semaphore"),
+        EngineUnavailable("no answer", sent=True),
+        RuntimeError("an error of an engine"),
+    ],
+    ids=["other kind", "unavailable", "internal"],
+)
+def test_an_error_of_the_engine_is_passed_on_and_is_not_a_loss(answer: Exception) -> None:
+    """Unknown is not lost. Nor is it raised: other claims of the same call are answered later."""
+    client, figures = Heard(), Figures(lambda: 0)
+    asked = Asked("a" * 32, "x", 30.0)
+    request = Sign(7, 1.0, asked, AUDIENCE)
+    Signature(client, request, Signing(ONE), figures, Watch(time.monotonic, figures)).put(0, answer)
+    (reply,) = client.replies
+    assert isinstance(reply, Failed)
+    assert reply.n == 7
+    assert "gone" not in reply.fault.why
+
+
+def test_a_subject_that_is_no_text_is_answered() -> None:
+    client, figures = Heard(), Figures(lambda: 0)
+    client.caller = Caller("\ud800")
+    asked = Asked("a" * 32, "x", 30.0)
+    request = Sign(7, 1.0, asked, AUDIENCE)
+    standing = Standing(5, granted=True, left=30.0)
+    watch = Watch(time.monotonic, figures)
+    Signature(client, request, Signing(ONE), figures, watch).put(0, standing)
+    (reply,) = client.replies
+    assert isinstance(reply, Failed)
+
+
+class Heard:
+    """A client that keeps what it is told."""
+
+    client = "a" * 22
+    ended = False
+
+    def __init__(self) -> None:
+        self.caller = Caller()
+        self.replies: list[Reply] = []
+
+    def answer(self, reply: Reply) -> None:
+        self.replies.append(reply)
 
 
 def test_other_engines_sign_nothing() -> None:

@@ -94,14 +94,14 @@ class Signature:
             self._watch.stood(caller, asked, answer, new=False)
         try:
             reply: Signed | Failed = Signed(self._request.n, self._signed(answer))
-        except (EngineRefused, EngineUnavailable) as error:
+        except Exception as error:  # noqa: BLE001  # it is answered, and others wait behind it
             reply = Failed(self._request.n, fault(error))
         self._figures.answered("sign", (reply.fault,) if isinstance(reply, Failed) else ())
         self._client.answer(reply)
 
     def _signed(self, answer: Answer) -> str:
         """Return the signed token. The engine, and not the client, says what is in it."""
-        if isinstance(answer, EngineRefused | EngineUnavailable):
+        if isinstance(answer, Exception):
             raise answer
         if not isinstance(answer, Standing):
             raise EngineRefused(GONE)
