@@ -93,5 +93,17 @@ def test_a_holder_that_renewed_is_rightful_until_its_last_renewal_ends() -> None
     write = Record("a", Kind.WRITE, "x", 1.2, 1.3, Outcome.NO, 5, "id")
     lost = Record("a", Kind.LOST, "x", 1.31, 1.31, Outcome.OK, 5, "id", until=1.8)
     assert len(rightful([grant, write, lost])) == 1
-    after = Record("a", Kind.WRITE, "x", 1.32, 1.4, Outcome.NO, 5, "id")  # it knows better
-    assert rightful([grant, after, lost]) == []
+
+
+def test_only_a_holder_that_was_told_before_its_write_is_not_rightful_any_more() -> None:
+    grant = Record("a", Kind.ACQUIRE, "x", 0.0, 0.1, Outcome.OK, 5, "id", until=1.8)
+    write = Record("a", Kind.WRITE, "x", 1.2, 1.3, Outcome.NO, 5, "id")
+
+    def lost(value: str, at: float) -> Record:
+        return Record("a", Kind.LOST, "x", at, at, Outcome.OK, 5, "id", value=value, until=1.8)
+
+    assert rightful([grant, lost("GONE", 1.1), write]) == []
+    assert len(rightful([grant, write, lost("GONE", 1.25)])) == 1  # while it was under way
+    # The guard's refusal is told as a loss before the write has returned.
+    assert len(rightful([grant, write, lost("FENCED", 1.25)])) == 1
+    assert len(rightful([grant, lost("UNREACHABLE", 1.1), write])) == 1
