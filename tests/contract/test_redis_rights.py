@@ -95,7 +95,11 @@ def _asked(server: Redis) -> int:
     return int(numbers["calls"]) + int(numbers["rejected_calls"])
 
 
-@pytest.mark.parametrize("lacking", ["hset", "hdel", "zrem", "zadd", "pexpireat"])
+NOPERM = "NOPERM|can't run this command"  # by acl_check_cmd, and by Redis itself
+READING = ["zrange", "zrangebyscore", "zcard", "hlen", "hget"]
+
+
+@pytest.mark.parametrize("lacking", ["hset", "hdel", "zrem", "zadd", "pexpireat", *READING])
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
     lacking: str, mode: str
@@ -114,9 +118,9 @@ def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
             await sound.claim(holder)
             await sound.claim(waiter)
             if lacking not in {"hset", "zadd"}:  # a resignation needs neither
-                with pytest.raises(EngineRefused, match="NOPERM"):
+                with pytest.raises(EngineRefused, match=NOPERM):
                     await poor.resign(waiter)
-            with pytest.raises(EngineRefused, match="NOPERM"):
+            with pytest.raises(EngineRefused, match=NOPERM):
                 await poor.claim(poor.ask(ttl=60))
             first, second = await sound.renew(holder, waiter)
             assert isinstance(first, Standing)
@@ -127,6 +131,35 @@ def test_a_user_without_a_command_of_the_queue_leaves_no_half_of_one(
             await poor.engine.close()
             assert await sound.resign(holder) == [True]
             assert (await sound.renew_one(waiter)).granted
+
+        stage.mode.run(play())
+        stage.mode.run(stage.clear())
+        stage.mode.close()
+
+
+@pytest.mark.parametrize("lacking", [*READING, "zrevrangebyscore"])
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_user_that_cannot_read_a_queue_makes_none_of_a_sole_holder(
+    lacking: str, mode: str
+) -> None:
+    """Without HLEN, a user made a queue in which it could not renew its own lease any more."""
+    with Redis() as server:
+        rules = f"~lockfast:* &lockfast:* +@all -{lacking}"
+        server.command("ACL", "SETUSER", "app", "on", f">{SECRET}", *rules.split())
+        stage = Stage(RedisBench(server.url, server), MODES[mode]())
+
+        async def play() -> None:
+            bench = RedisBench(f"redis://app:{SECRET}@{server.address}", server)
+            poor = Actor(bench.open(stage.mode.runtime(bench.now)), bench)
+            holder = poor.ask(ttl=60)
+            await poor.claim(holder)
+            before = server.command("KEYS", "lockfast:*")
+            with pytest.raises(EngineRefused, match=NOPERM):
+                await poor.claim(poor.ask(ttl=60))
+            assert len(rows(server.command("KEYS", "lockfast:*"))) == len(rows(before))
+            assert (await poor.renew_one(holder)).granted
+            assert await poor.resign(holder) == [True]
+            await poor.engine.close()
 
         stage.mode.run(play())
         stage.mode.run(stage.clear())

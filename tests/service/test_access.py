@@ -239,7 +239,7 @@ def test_a_reload_ends_the_connections_of_removed_keys_only(
         assert guarded.status(bearer(KEY)) == 401
         assert guarded.status(bearer(new)) == 101
         assert kept.ping().wait(SOON)
-        assert "2 API keys, and 1 connections ended" in caplog.text
+        assert "API keys: 2, connections ended: 1" in caplog.text
 
 
 def test_the_first_key_ends_the_connections_that_have_none() -> None:

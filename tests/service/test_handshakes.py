@@ -166,16 +166,22 @@ def test_headers_of_megabytes_end_the_connection(
     assert not [each for each in caplog.records if each.name.startswith(("uvicorn", "lockfast"))]
 
 
+@pytest.mark.usefixtures("unlimited")
 @pytest.mark.parametrize(
-    "more", [b"X: " + b"y" * 9_000 + b"\r\n", b"X: y\r\n" * 200, b"Sec-WebSocket-Key: 2\r\n"]
+    ("more", "status"),
+    [
+        (b"X: " + b"y" * 9_000 + b"\r\n", 431),
+        (b"X: y\r\n" * 200, 400),
+        (b"Sec-WebSocket-Key: 2\r\n", 400),
+    ],
 )
-def test_a_handshake_that_only_one_parser_takes_ends(
-    more: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_handshake_that_only_one_parser_takes_is_answered_and_ends(
+    more: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """h11 reads it first, and websockets reads it again, with other limits."""
-    monkeypatch.setattr(handshake, "LIMIT", 0.5)
     with Guarded(Config(port=0)) as guarded, guarded.raw() as sock:
         sock.sendall(upgrade(more))
+        assert sock.recv(4_096).startswith(b"HTTP/1.1 %d " % status)
         assert is_ended(sock)
         wait_until(lambda: not waiting(guarded), "it is forgotten")
     assert not caplog.records

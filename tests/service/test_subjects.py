@@ -73,7 +73,11 @@ def test_a_subject_without_a_list_of_keys_has_the_key_of_its_name() -> None:
         ("uds = 's'\ncertificate_header = 'X-Cert'", "needs [subjects.NAME] with `certificates`"),
         ("uds = 's'\nuds_mode = '0666'", "of which the last one is 0"),
         (f"uds = '{'s' * 200}'", "at most 100 bytes"),
-        ("audit_file = 'none/audit.jsonl'", "cannot be written: this user may not write in"),
+        ("audit_file = 'none/audit.jsonl'", "cannot be written: there is no folder"),
+        ("keys_file = 'none.toml'", "keys_file, "),
+        ("signing_key_file = 'none.pem'", "signing_key_file, "),
+        ("handle_key_file = 'none.key'", "handle_key_file, "),
+        ("KEYS\n[jwt]\njwks_file = 'https://x/jwks'", "must be a file: the service fetches"),
     ],
 )  # fmt: skip
 def test_check_names_what_is_wrong(tmp_path: Path, text: str, expected: str) -> None:

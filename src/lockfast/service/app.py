@@ -25,6 +25,11 @@ KEPT = 300  # seconds for which others may keep the public keys
 Fields = list[tuple[bytes, bytes]]
 LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
 OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 405, 429, 503
+TEXTS = {
+    OK: b"ok\n",
+    NOT_FOUND: b"This is lockfast serve: see /v1/, /openapi.json, /livez, /readyz and /metrics.\n",
+    UNAVAILABLE: b"The engine does not answer, or this replica is about to end.\n",
+}
 
 
 class App:
@@ -113,8 +118,8 @@ class App:
         kind, body = b"text/plain", b""
         if status == OK and path == METRICS:
             kind, body = TYPE, self.page().encode()
-        elif status == OK:
-            body = b"ok\n"
+        else:
+            body = TEXTS.get(status, b"")
         length = b"content-length", b"%d" % len(body)
         # Without `close`, a client could begin a second request and never end it.
         fields = [(b"content-type", kind), length, (b"connection", b"close")]

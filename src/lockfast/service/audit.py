@@ -156,4 +156,6 @@ def unusable(path: str) -> str:
         return "it is a folder"
     if os.path.exists(path):  # noqa: PTH110
         return "" if os.access(path, os.W_OK) else "this user may not write it"
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return f"there is no folder {folder!r}"
     return "" if os.access(folder, os.W_OK | os.X_OK) else f"this user may not write in {folder!r}"

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -63,7 +64,11 @@ def bind_unix(path: str, mode: int) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        why = os.strerror(error.errno or 0)
+        what = {
+            errno.ENOENT: "Make its folder first",
+            errno.EADDRINUSE: "A program listens there, or it is no socket: choose another path",
+        }
+        why = _why(error, what)
         raise ValueError(f"the unix socket {path!r} cannot be used: {why}") from None
     return sock
 
@@ -110,5 +115,16 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def _unusable(host: str, port: int, error: OSError) -> ValueError:
-    why = os.strerror(error.errno or 0)  # the error's own text repeats the address
-    return ValueError(f"port {port} of {host} cannot be used: {why}")
+    what = {
+        errno.EADDRINUSE: "Choose another port with --port, or end the program that uses this one: "
+        f"`ss -ltnp sport = :{port}` shows it",
+        errno.EACCES: "Only root may use a port this low: choose another one with --port",
+        errno.EADDRNOTAVAIL: "Choose an address of this machine with --host",
+    }
+    return ValueError(f"port {port} of {host} cannot be used: {_why(error, what)}")
+
+
+def _why(error: OSError, what: Mapping[int, str]) -> str:
+    """Return the system's text, and what to do. The error's own text repeats the address."""
+    number = error.errno or 0
+    return ". ".join(filter(None, (os.strerror(number), what.get(number))))

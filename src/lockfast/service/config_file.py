@@ -50,7 +50,7 @@ def read(path: str) -> dict[str, Any]:
     Raises `ValueError`, which names the file and the entry, if one of them is not known or of the
     wrong type: an entry that is ignored could be the one that keeps strangers out.
     """
-    entries = _parsed(path)
+    entries = _parsed("--config", path)
     for name, value in entries.items():
         if name not in TYPES:
             raise _wrong(path, f"{name[:100]!r} is not known. The entries are {', '.join(TYPES)}")
@@ -60,6 +60,11 @@ def read(path: str) -> dict[str, Any]:
         raise _wrong(path, f"port must be 1 to {HIGHEST_PORT}")
     if not 1 <= entries.get("workers", 1) <= MOST_WORKERS:
         raise _wrong(path, f"workers must be 1 to {MOST_WORKERS}")
+    if "://" in str(entries.get("jwt", {}).get("jwks_file")):
+        what = (
+            "jwt.jwks_file must be a file: the service fetches no keys. Save them to one with curl"
+        )
+        raise _wrong(path, what)
     _place(entries, Path(path).parent)
     try:  # for the name of the file: `credentials` does it again
         Subjects(entries.get("subjects", {}))
@@ -84,51 +89,59 @@ def _place(entries: dict[str, Any], folder: Path) -> None:
 
 def keys_of(path: str) -> Mapping[str, object]:
     """Return the entries of a file with API keys. Raise `ValueError` if it has none."""
-    entries = _parsed(path)
+    entries = _parsed("keys_file", path)
     if not entries:
-        raise _wrong(path, "it has no keys. `lockfast new-key NAME` prints a line for it")
+        why = "it has no keys. `lockfast new-key NAME` prints a line for it"
+        raise _unfit("keys_file", path, why)
     return entries
 
 
 def handle_keys(path: str) -> tuple[bytes, ...]:
     """Return the keys of handles in a file. Raise `ValueError` if they cannot be used."""
-    lines = tuple(line.strip() for line in _read(path).splitlines() if line.strip())
+    what = "handle_key_file"
+    lines = tuple(line.strip() for line in _read(what, path).splitlines() if line.strip())
+    make = "`openssl rand -base64 32` makes one"
     if not 1 <= len(lines) <= MOST_HANDLE_KEYS:
-        raise _wrong(path, f"it must have 1 to {MOST_HANDLE_KEYS} lines, a key each")
+        why = f"it must have 1 to {MOST_HANDLE_KEYS} lines, a key each: {make}"
+        raise _unfit(what, path, why)
     if any(len(line) < SHORTEST_KEY for line in lines):
-        make = "`openssl rand -base64 32` makes one"
-        raise _wrong(path, f"a key has fewer than {SHORTEST_KEY} characters: {make}")
+        raise _unfit(what, path, f"a key has fewer than {SHORTEST_KEY} characters: {make}")
     return lines
 
 
 def signing(path: str) -> Signing:
     """Return the keys in a file that sign tokens. Raise `ValueError` if they cannot be used."""
+    data = _read("signing_key_file", path)
     try:
-        return Signing(_read(path))
+        return Signing(data)
     except ValueError as error:
-        raise _wrong(path, str(error)) from None
+        raise _unfit("signing_key_file", path, str(error)) from None
 
 
-def _read(path: str) -> bytes:
+def _read(what: str, path: str) -> bytes:
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(LONGEST + 1)
     except OSError as error:
-        raise ValueError(unreadable("the file", path, error)) from None
+        raise ValueError(unreadable(what, path, error)) from None
     if len(data) > LONGEST:
-        raise _wrong(path, f"it has more than {LONGEST} bytes")
+        raise _unfit(what, path, f"it has more than {LONGEST} bytes")
     return data
 
 
-def _parsed(path: str) -> dict[str, Any]:
-    data = _read(path)
+def _parsed(what: str, path: str) -> dict[str, Any]:
+    data = _read(what, path)
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:
-        raise _wrong(path, "it is not UTF-8") from None
+        raise _unfit(what, path, "it is not UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _wrong(path, f"it is not TOML: {str(error)[:200]}") from None
+        raise _unfit(what, path, f"it is not TOML: {str(error)[:200]}") from None
 
 
 def _wrong(path: str, why: str) -> ValueError:
     return ValueError(f"{path!r}: {why}")
+
+
+def _unfit(what: str, path: str, why: str) -> ValueError:
+    return ValueError(f"{what}, {path!r}: {why}")

@@ -75,14 +75,16 @@ class Rights:
             raise self._denied(verb, name, exact=exact)
 
     def _denied(self, verb: str, name: str, *, exact: bool) -> Denied:
-        what = f"the lock {name!r}" if exact else f"the locks whose names begin with {name!r}"
+        prefixed = f"the locks whose names begin with {name!r}" if name else "all locks"
+        what = f"the lock {name!r}" if exact else prefixed
+        prefix = "a prefix of the name" if name else '""'
         allowed = self._prefixes[verb]
         has = ", ".join(map(repr, allowed[:SHOWN])) + (", ..." if len(allowed) > SHOWN else "")
         only = f"only names that begin with {has}" if allowed else "no locks"
         error = Denied(
             plain(
-                f"{self.subject!r} may not {verb} {what}, but {only}. To allow it, add a prefix of "
-                f"the name to `{verb}` of [subjects.{self.subject}] in the configuration of the "
+                f"{self.subject!r} may not {verb} {what}, but {only}. To allow it, add {prefix} to "
+                f"`{verb}` of [subjects.{self.subject}] in the configuration of the "
                 "service, and send HUP to each replica"
             )
         )

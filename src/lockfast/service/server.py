@@ -67,8 +67,11 @@ class Server(uvicorn.Server):
         Raises `ValueError` if the configuration cannot be used, or if other machines could
         connect without TLS or an API key.
         """
+        if worker is not None:
+            log.addFilter(worker.sign)
         self.credentials = load(config)
-        _warn(self.credentials)
+        if worker is None:  # the parent has said it for all workers
+            _warn(self.credentials)
         self._replica = replica
         self._settings = config
         self._reread = reread
@@ -176,7 +179,7 @@ class Server(uvicorn.Server):
         if self._replica.watch.audit is not None:
             self._replica.watch.audit.reopen()
         log.warning(
-            "the configuration was reloaded: %d API keys, and %d connections ended",
+            "the configuration was reloaded. API keys: %d, connections ended: %d",
             len(credentials.keys),
             ended,
         )
@@ -250,6 +253,7 @@ def serve(
     handle_key = new_key()  # before the workers are made: a handle of one is for all of them
     if config.workers > 1:
         credentials = load(config)
+        _warn(credentials)
         sockets = listen(config)
         listening(credentials)
         worker = Supervisor(config.workers, reloads=reread is not None).run()

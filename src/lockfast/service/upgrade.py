@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 import uvicorn
@@ -31,6 +32,18 @@ from lockfast.service.wire import Wire
 def _is_unix(transport: asyncio.BaseTransport) -> bool:
     sock = transport.get_extra_info("socket")
     return sock is not None and sock.family == socket.AF_UNIX
+
+
+def _refusal(status: HTTPStatus, text: bytes) -> bytes:
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain\r\n"
+    return b"%bContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (head.encode(), len(text), text)
+
+
+LONGEST_FIELD = 8_192  # bytes of a line of the header, of those that websockets accepts
+TOO_LARGE = _refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, b"A field of the header has at most 8 KiB.\n"
+)
+MALFORMED = _refusal(HTTPStatus.BAD_REQUEST, b"The header of the handshake cannot be read.\n")
 
 
 class Left(asyncio.Transport):
@@ -147,6 +160,11 @@ class Upgrade(WebSocketsSansIOProtocol):
         else:
             self._asked = True
             super().data_received(data)
+            # h11 has accepted it, and websockets has not. uvicorn would not answer.
+            if self.conn.handshake_exc is not None and not self.transport.is_closing():
+                long = max(map(len, data.split(b"\r\n"))) > LONGEST_FIELD
+                self.transport.write(TOO_LARGE if long else MALFORMED)
+                self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the arrival."""

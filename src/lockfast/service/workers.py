@@ -35,6 +35,11 @@ class Worker:
         self.parent = parent
         """A file descriptor that can be read when the parent has ended."""
 
+    def sign(self, record: logging.LogRecord) -> bool:
+        """Write the worker's number at the beginning of an entry of the log."""
+        record.msg = f"worker {self.number}: {record.msg}"
+        return True
+
 
 class Supervisor:
     """The parent of the workers. It has no event loop and no thread."""

@@ -126,8 +126,9 @@ def test_a_port_that_is_in_use_is_named() -> None:
         code, _, said = run(NOWHERE, "serve", "--port", str(port))
     assert code == 78
     assert said == (
-        f"lockfast: port {port} of 127.0.0.1 cannot be used: Address already in use "
-        "(see: misconfigured)\n"
+        f"lockfast: port {port} of 127.0.0.1 cannot be used: Address already in use. Choose "
+        "another port with --port, or end the program that uses this one: `ss -ltnp sport = "
+        f":{port}` shows it (see: misconfigured)\n"
     )
 
 

@@ -106,7 +106,7 @@ def test_everything_from_one_file_until_a_hang_up_removes_the_key(
                     pass
                 (tmp_path / "keys.toml").write_text(f"{other_line}\n", "utf-8")
                 program.send(signal.SIGHUP)
-                program.says("the configuration was reloaded: 1 API keys, and 1 connections ended")
+                program.says("the configuration was reloaded. API keys: 1, connections ended: 1")
                 with pytest.raises(EngineRefused, match="rejects the API key"):
                     client.lock("z").try_acquire()
             url = f"lockfasts://:{other}@{at}"
@@ -196,5 +196,5 @@ def test_new_key_writes_a_new_file_that_only_its_owner_can_read(tmp_path: Path) 
     assert out == f"{stored('billing', key)}\n"
     code, out, said = run(NOWHERE, "new-key", "billing", "--out", str(path))
     assert (code, out) == (78, "")
-    assert "File exists" in said
+    assert "exists, and is not replaced" in said
     assert path.read_text("utf-8").strip() == key

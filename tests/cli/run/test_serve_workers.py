@@ -147,9 +147,9 @@ def test_a_reload_reaches_all_workers(server: Redis, tmp_path: Path) -> None:
             client.lock(f"reload:{number}", timeout=20).acquire().release()
         keys.write_text(stored("second", second) + "\n")
         service.program.send(signal.SIGHUP)
-        said = "the configuration was reloaded: 1 API keys"
+        said = "the configuration was reloaded. API keys: 1"
         wait_until(lambda: service.program.stderr.count(said) == 2, "both have reloaded", PATIENCE)
-        ended = re.findall(r"and (\d+) connections ended", service.program.stderr)
+        ended = re.findall(r"connections ended: (\d+)", service.program.stderr)
         # One that ends at the first may connect to the second before that one has reloaded.
         assert sum(map(int, ended)) >= MANY
         assert len(service.workers()) == 2

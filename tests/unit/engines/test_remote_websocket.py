@@ -6,7 +6,10 @@ import pytest
 
 from lockfast.engines.remote.websocket import Ended, WebSocket
 
-CLOSED = "^the replica closed the connection$"
+CLOSED = (
+    r"^the replica closed the connection\. Does the service have TLS\? Then write lockfasts:// in "
+    "the URL$"
+)
 
 
 def begun() -> WebSocket:

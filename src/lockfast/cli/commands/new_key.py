@@ -64,7 +64,15 @@ def _write(path: str, key: str) -> None:
     """Write a key where only this user can read it. No file is replaced: it may be another key."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise Misconfigured(
+            f"{path!r} exists, and is not replaced, because its key may be in use: choose another "
+            "file, or remove this one first"
+        ) from error
     except OSError as error:
-        raise Misconfigured(f"{path!r} cannot be written: {error.strerror}") from error
+        raise Misconfigured(
+            f"{path!r} cannot be written: {error.strerror}. Choose a folder that exists, and in "
+            "which you may write"
+        ) from error
     with os.fdopen(descriptor, "w") as stream:
         stream.write(f"{key}\n")

@@ -195,6 +195,11 @@ def serve(  # noqa: PLR0913  # one for each option
         raise Misconfigured(str(error)) from error
     configured = entries.get("url")
     instead(context, url, configured)
+    if not context.obj:
+        raise Misconfigured(
+            "no engine: name its URL, as in `lockfast serve redis://localhost:6379`, or by `url` "
+            "in the file of --config, or by LOCKFAST_URL"
+        )
     if context.obj != configured:  # it does not come from the file
         options["url"] = context.obj
 
@@ -247,7 +252,12 @@ def _said(context: typer.Context, config: Config, *, keyed: bool) -> str:
         return (
             f"serving {address(context)} at the unix socket {config.uds}, to every program{proof}"
         )
-    private = is_private(config.host, config.port) and not config.behind_proxy
+    private = is_private(config.host, config.port)
+    if config.behind_proxy:
+        return (
+            f"serving {address(context)} at {where}:{config.port}, to a proxy. Clients connect to "
+            "it, with LOCKFAST_URL=lockfasts://:KEY@PROXY:443"
+        )
     whom = "every program on this machine" if private else "every program"
     scheme = "lockfasts" if config.ssl_certfile else "lockfast"
     name = "HOST" if config.host in EVERYWHERE else where

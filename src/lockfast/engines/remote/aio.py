@@ -53,8 +53,9 @@ class AioLine(Line, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail the requests that are under way."""
-        why = str(error or "the replica closed the connection")
-        self.drop(EngineUnavailable(f"{self.where}: {why}", sent=True))
+        if error is None:
+            self.fed(b"")  # says why
+        self.drop(EngineUnavailable(f"{self.where}: {error}", sent=True))
 
     def post(self, message: bytes) -> None:
         """Send a message: at once if no other request is under way, or else in one write with

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from lockfast.engines.pushes import CALM, before, patience
-from lockfast.engines.remote import messages
+from lockfast.engines.remote import advice, messages
 from lockfast.engines.remote.identity import Identity
 from lockfast.engines.remote.line import Line, Message, Pending
 from lockfast.engines.remote.opening import Opening
@@ -243,7 +243,9 @@ class Transport(ABC):
         try:
             line = await self._dial(place, deadline)
         except OSError as error:
-            return EngineUnavailable(f"no connection to {place}: {reason(error)}", sent=False)
+            text = f"no connection to {place}: {reason(error)}"
+            what = advice.for_error(error)
+            return EngineUnavailable(f"{text}. {what}" if what else text, sent=False)
         return line if line.error is None else line.error
 
     async def listen(self, deadline: float | None) -> list[Wake]:

@@ -9,6 +9,7 @@ from websockets.client import ClientProtocol
 from websockets.http11 import Response
 from websockets.uri import WebSocketURI
 
+from lockfast.engines.remote import advice
 from lockfast.engines.remote.frames import (
     BINARY,
     CLOSE,
@@ -30,7 +31,8 @@ REFUSALS = {
     "token expired? Correct the password in the URL, or the file of password_file",
     HTTPStatus.FORBIDDEN: "it rejects this client, which may be unknown to it: see [subjects] in "
     "its configuration",
-    HTTPStatus.NOT_FOUND: "there is no service of lockfast at this path",
+    HTTPStatus.NOT_FOUND: "there is no service of lockfast at this path. Remove the path from the "
+    "URL. If a proxy is in front of the service, let it pass on WebSockets and /v1/",
 }
 KEYLESS = (
     "it needs an API key. Make one with `lockfast new-key NAME`, and write it as the password into "
@@ -60,7 +62,7 @@ class WebSocket:
         if key is not None:
             request.headers["Authorization"] = f"Bearer {key}"
         self._handshake.send_request(request)
-        self._keyed = key is not None
+        self._keyed, self._secure = key is not None, secure
         self._tail = b""
         """The last bytes of the handshake, which may be the beginning of END."""
         self._reader = Reader(LARGEST_REPLY, masked=False)
@@ -161,11 +163,13 @@ class WebSocket:
             raise EngineRefused(refusal)
         if status is HTTPStatus.TOO_MANY_REQUESTS:
             raise EngineUnavailable("too many connections have this key or token", sent=False)
-        raise EngineUnavailable(f"it answered HTTP {response.status_code}", sent=False)
+        text = f"it answered HTTP {response.status_code}"
+        what = advice.for_status(response.status_code, secure=self._secure)
+        raise EngineUnavailable(f"{text}. {what}" if what else text, sent=False)
 
     def _why(self) -> str:
         """Return why there was no handshake."""
         error = self._handshake.handshake_exc or self._handshake.parser_exc
         if error is not None and not isinstance(error.__cause__ or error, EOFError):
             return f"not a WebSocket of lockfast: {str(error)[:200]}"
-        return CLOSED
+        return CLOSED if self._secure else f"{CLOSED}. {advice.PLAIN_TO_TLS}"

@@ -7,8 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
@@ -101,14 +103,30 @@ class PublicKeys:
         if isinstance(source, Mapping):
             return json.dumps(source).encode()
         if isinstance(source, str) and source.startswith(("http://", "https://")):
-            with build_opener(_Direct).open(source, timeout=TIMEOUT) as response:
-                found: bytes = response.read(LARGEST + 1)
+            found = _fetched(source)
         else:
             with Path(source).open("rb") as stream:
                 found = stream.read(LARGEST + 1)
         if len(found) > LARGEST:
             raise ValueError(f"the key set has more than {LARGEST} bytes")
         return found
+
+
+def _fetched(url: str) -> bytes:
+    """Return the key set at a URL. Raise `OSError`, which names the URL."""
+    try:
+        with build_opener(_Direct).open(url, timeout=TIMEOUT) as response:
+            found: bytes = response.read(LARGEST + 1)
+    except HTTPError as error:
+        with error:
+            why = f"HTTP {error.code}"
+        if error.code == HTTPStatus.NOT_FOUND:
+            why += ". Its path is /.well-known/jwks.json, and the service needs a signing_key_file"
+        raise OSError(f"the public keys at {url} cannot be loaded: {why}") from error
+    except OSError as error:
+        why = str(getattr(error, "reason", error))
+        raise OSError(f"the public keys at {url} cannot be loaded: {why}") from error
+    return found
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

@@ -75,7 +75,10 @@ class Proofs:
         """
         said = self._said(signed)
         if said.get("aud") != self._audience:
-            raise ValueError("the signed token is for another audience")
+            found = repr(said.get("aud"))[:200]
+            raise ValueError(
+                f"the signed token is for the audience {found}, and not for {self._audience!r}"
+            )
         if said.get("lock") != name:
             raise ValueError(f"the signed token is not for the lock {name!r}")
         token, id_ = _text(said, "token", _TOKEN), _text(said, "id", _ID)

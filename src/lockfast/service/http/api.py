@@ -189,6 +189,8 @@ def _parsed(route: Route, query: bytes, body: bytes) -> Struct | None:
     """Return the request. Raise `BadRequest` if it is none."""
     try:
         if route.body is not None:
+            if not body:
+                raise BadRequest("the body is empty, and must be a JSON object")
             return _decoders[route.path](body)
         if route.query is None:
             return None

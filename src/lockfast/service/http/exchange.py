@@ -111,7 +111,8 @@ def _admitted(
         return None, problem(HTTPStatus.FORBIDDEN, "forbidden", why)
     route = BY_PATH.get(path)
     if route is None and path != OPENAPI:
-        return None, problem(HTTPStatus.NOT_FOUND, "not-found", "there is no such request")
+        why = f"there is no such request: GET {OPENAPI} describes those that there are"
+        return None, problem(HTTPStatus.NOT_FOUND, "not-found", why)
     method = "GET" if route is None else route.method
     # HEAD is GET without the body, which the server leaves out.
     if scope["method"] != method and (scope["method"], method) != ("HEAD", "GET"):

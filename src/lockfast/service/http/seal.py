@@ -98,7 +98,10 @@ class Seal:
         tag, body = raw[:TAG], raw[TAG:]
         good = [hmac.compare_digest(tag, _tag(key, subject, body)) for key in self._handles]
         if not any(good):
-            raise ForeignHandle("this handle is not one of this service for this client")
+            raise ForeignHandle(
+                "this replica did not make the handle, or not for this API key. Replicas accept "
+                "the handles of each other if they have the same handle_key_file"
+            )
         try:
             return _decode(body)
         except msgspec.DecodeError:  # of another version

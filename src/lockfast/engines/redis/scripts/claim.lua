@@ -103,6 +103,7 @@ end
 -- Also what its release needs: a claim that cannot be removed would block others.
 permit(q.order, q.records, true, true)
 if q.unwritten then -- turn the sole holder into a queue of one claim
+  permit_reads(q.order, q.records, true)
   redis.call('DEL', q.order, q.records)
   append(q, q.head, now + q.unwritten)
 end

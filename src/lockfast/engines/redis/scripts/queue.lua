@@ -21,7 +21,8 @@
 -- error. These commands could fail (docs/explanation/redis-scripts.md lists all):
 --   PUBLISH               without rights to the channel: 'pcall' ignores the error, and the waiter finds
 --                         its grant when it polls
---   ZADD ZREM HSET HDEL PEXPIREAT  without rights to the command: rights.lua checks before the first write
+--   ZADD ZREM HSET HDEL PEXPIREAT ZRANGE HGET  without rights to the command: rights.lua checks before the
+--                         first write
 --   SET DEL PEXPIRE       every user that can claim at all has the rights, and SET overwrites any type
 --   ZCARD HLEN            on keys of a wrong type: they are the first commands on their keys, and only
 --                         read. 'open' writes nothing, and callers write to a queue only after it
@@ -122,6 +123,7 @@ local function open(lock, order, records, raw, now)
     end
     q.changed = true
   end
+  permit_reads(order, records, false)
   if q.changed or #q.expired > 0 then
     permit(order, records, true, true)
   end

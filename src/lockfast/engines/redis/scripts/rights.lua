@@ -13,3 +13,15 @@ local function permit(order, records, adds, removes)
   end
 end
 
+-- The same for the commands that read a queue after the first write. 'makes': the script turns a sole holder
+-- into a queue, so it has read none. Without these rights, this user could not renew the holder any more.
+local function permit_reads(order, records, makes)
+  local may = redis.acl_check_cmd
+  if may
+     and not (may('ZRANGE', order, '0', '0') and may('HGET', records, '')
+              and (not makes or (may('ZCARD', order) and may('HLEN', records)
+                                 and may('ZRANGEBYSCORE', order, '0', '0')
+                                 and may('ZREVRANGEBYSCORE', order, '0', '0')))) then
+    error({err = 'NOPERM this user has no permissions to run ZRANGE, ZRANGEBYSCORE, ZREVRANGEBYSCORE, ZCARD, HGET and HLEN in scripts'})
+  end
+end
