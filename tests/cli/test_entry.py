@@ -1,6 +1,7 @@
 """The command `lockfast` itself: it is there, and says what is missing if it cannot run."""
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -24,6 +25,22 @@ def test_without_its_extra_the_command_says_how_to_get_it() -> None:
     )
     assert done.returncode == 78
     assert done.stderr == "lockfast: this needs typer: pip install 'lockfast[cli]'\n"
+
+
+def test_ctrl_c_while_it_starts_shows_no_traceback() -> None:
+    program = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name == 'lockfast.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "import lockfast.cli as c; sys.exit(c.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 def test_the_command_line_starts_without_the_packages_of_the_service() -> None:

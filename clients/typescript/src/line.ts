@@ -1,5 +1,6 @@
 // A line: one connection to a replica, with the requests that are under way on it.
 import { WebSocket } from "ws";
+import { advice } from "./advice.js";
 import { type Clock, EngineClock, later } from "./clock.js";
 import { EngineRefused, EngineUnavailable, type LockfastError } from "./errors.js";
 import type { Identity } from "./identity.js";
@@ -64,7 +65,10 @@ export class Line {
       .on("message", (data, binary) => this.#receive(String(data), binary))
       .on("ping", () => (this.#received = clock.now()))
       .on("pong", () => (this.#received = clock.now()))
-      .on("error", (error) => this.drop(this.#unavailable(error.message)))
+      .on("error", (error) => {
+        const what = this.#welcomed ? "" : advice(error, address.secure);
+        this.drop(this.#unavailable(`${error.message.trimEnd()}${what}`));
+      })
       .on("close", (code, reason) => this.drop(this.#unavailable(`the connection ended (${code} ${reason})`)))
       .on("unexpected-response", (_, { statusCode = 0 }) => {
         const refusal = REFUSALS[statusCode];

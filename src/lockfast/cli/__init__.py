@@ -1,6 +1,8 @@
 """The command `lockfast`. It needs the extra `cli`; the library itself does not."""
 
 import io
+import os
+import signal
 import sys
 
 
@@ -13,6 +15,10 @@ def main() -> int:
             raise
         sys.stderr.write(f"lockfast: this needs {error.name}: pip install 'lockfast[cli]'\n")
         return 78  # the value of `Code.CONFIGURATION`
+    except KeyboardInterrupt:  # while the modules load: end as a program that does not handle it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # The terminal's encoding may lack a character of a lock's name.
