@@ -125,14 +125,19 @@ def from_file(path: str) -> str:
 
 
 def _password(path: str) -> str:
-    """Return the password in a file. Raise `EngineUnavailable` if the file cannot be read.
+    """Return the password in a file. Raise `EngineUnavailable` if the file cannot be read, or is
+    empty.
 
-    This error is retried, since a file that is being replaced may be missing for a moment.
+    This error is retried, since a file that is being replaced may be missing for a moment, or have
+    no contents yet.
     """
     try:
-        return _read(path, "password_file").rstrip("\r\n")
+        password = _read(path, "password_file").rstrip("\r\n")
     except ValueError as error:
         raise EngineUnavailable(str(error), sent=False) from None
+    if not password:
+        raise EngineUnavailable(f"password_file, {path!r}, is empty", sent=False)
+    return password
 
 
 def _read(path: str, what: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import lockfast
+from lockfast.errors import EngineUnavailable
 from lockfast.url import parse
 
 
@@ -105,6 +106,17 @@ def test_a_file_that_cannot_be_read_is_named(
     monkeypatch.setenv("LOCKFAST_URL_FILE", str(tmp_path / "none"))
     with pytest.raises(ValueError, match="none', cannot be read"):
         lockfast.connect()
+
+
+def test_an_empty_password_file_is_named(tmp_path: Path) -> None:
+    """It was taken for a wrong key, and a file that is being replaced has no contents at first."""
+    path = tmp_path / "key"
+    path.write_text("\n")
+    secret = parse(f"redis://h?password_file={path}").secret()
+    with pytest.raises(EngineUnavailable, match="key', is empty"):
+        secret()
+    path.write_text("x\n")
+    assert secret() == "x"
 
 
 def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 40
 TEXTS = {
     OK: b"ok\n",
     NOT_FOUND: b"This is lockfast serve: see /v1/, /openapi.json, /livez, /readyz and /metrics.\n",
-    UNAVAILABLE: b"The engine does not answer, or this replica is about to end.\n",
+    UNAVAILABLE: b"The engine does not answer, or this replica is about to end: see its log.\n",
 }
 
 

@@ -33,7 +33,7 @@ NOT_NOW = frozenset(["25000", "25006", "55000", "55P03"])
 MISSING = frozenset(["3F000", "42883", "42P01"])
 INSTALL = (
     "the schema is not installed, or is of another version: run "
-    "lockfast.engines.postgres.install(url) once"
+    "lockfast.engines.postgres.install(url) once, or `lockfast --url URL install`"
 )
 GRANT = (
     "the role has no right to use locks: let the owner of the schema run "
