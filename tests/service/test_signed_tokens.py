@@ -26,7 +26,7 @@ from lockfast.service.figures import Figures
 from lockfast.service.sign_requests import Signature
 from lockfast.service.signing import JWKS, MISSING, Signing
 from lockfast.service.watch import Watch
-from tests.servers import wait_until
+from tests.servers import free_port, wait_until
 from tests.service.http.site import Site
 from tests.service.signing_keys import new_pem, written
 from tests.service.test_access import KEY, OTHER, Guarded, keys
@@ -278,3 +278,21 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match="lockfast\\[jwt\\]") as caught:
         Signing(ONE)
     assert str(caught.value) == MISSING
+
+
+def test_an_address_without_keys_is_named(guarded: Guarded) -> None:
+    at = f"127.0.0.1:{guarded.port}"
+    with pytest.raises(OSError, match=f"public keys at http://{at}/jwks .* Its path is {JWKS}"):
+        PublicKeys(f"http://{at}/jwks")
+    with pytest.raises(OSError, match=f"public keys at https://{at}.* cannot be loaded: .*SSL"):
+        PublicKeys(f"https://{at}{JWKS}")
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(OSError, match=f"public keys at {nobody}.* cannot be loaded: .*refused"):
+        PublicKeys(nobody)
+
+
+def test_the_audience_of_a_token_is_shown(guarded: Guarded, client: lockfast.Client) -> None:
+    with client.lock("x", ttl=30) as lease:
+        signed = lease.signed("https://other.example.com")
+    with pytest.raises(ValueError, match=f"'https://other.example.com', and not for {AUDIENCE!r}"):
+        Proofs(public(guarded), AUDIENCE).verify(signed, "x")

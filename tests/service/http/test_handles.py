@@ -23,7 +23,7 @@ def test_a_handle_is_opened_by_every_seal_with_its_key() -> None:
     handle = Seal(KEYS[:1]).close(SEALED, "billing")
     assert Seal(KEYS[:1]).open(handle, "billing") == SEALED
     assert Seal(KEYS[::-1]).open(handle, "billing") == SEALED
-    with pytest.raises(ForeignHandle):
+    with pytest.raises(ForeignHandle, match="if they have the same handle_key_file"):
         Seal(KEYS[1:]).open(handle, "billing")
 
 
