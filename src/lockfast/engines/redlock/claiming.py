@@ -24,6 +24,10 @@ from lockfast.runtime.base import Clock
 DEAF = 5.0  # seconds for which a node that did not answer is not listened to
 ROUNDS = 8  # proposals in one call of `claim`, at most
 AHEAD = 86_400_000_000  # microseconds, a day: a mark that is further ahead of our clock is doubted
+TOLD = 3_600_000_000
+"""Microseconds, an hour. A client of the service says which number its claim has, and nodes raise
+their marks to it. One that is further ahead of our clock, and of all marks that we know, is refused:
+it could raise a mark to the limit of tokens, and then no claim could get a number any more."""
 
 
 class Claiming:
@@ -63,6 +67,9 @@ class Claiming:
                 "readers, because two majorities can count different ones. Use redis:// or "
                 "postgresql:// for semaphores and read/write locks."
             )
+        doubt = self._doubted(ask)
+        if doubt is not None:
+            raise doubt
         trial = self._trials.of(ask)
         number = 0
         while True:
@@ -89,6 +96,15 @@ class Claiming:
             return standing
         self._trials.forget(ask)
         return standing._replace(ticket=0)
+
+    def _doubted(self, ask: Ask) -> EngineRefused | None:
+        """Return the error for a claim whose number, as its client says, cannot be."""
+        if ask.ticket <= max(self._highest, self._clock() + TOLD):
+            return None
+        return EngineRefused(
+            f"the claim on {ask.shape.name!r} cannot have the ticket {ask.ticket}, which no node "
+            "has given out: compare the clocks of the replicas"
+        )
 
     async def _propose(self, ask: Ask, trial: Trial, poll: Poll, end: float) -> None:
         self._number(trial)

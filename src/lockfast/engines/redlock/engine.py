@@ -44,6 +44,9 @@ class RedlockEngine(Listening):
         rows: list[tuple[int, Ask, Trial, Extension | Poll]] = []
         parts: list[bytes] = []
         for i, ask in enumerate(asks):
+            found[i] = self._doubted(ask)
+            if found[i] is not None:
+                continue
             trial, shape = self._trials.get(ask), ask.shape
             if trial is None or trial.dead:
                 continue
@@ -79,6 +82,11 @@ class RedlockEngine(Listening):
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool
     ) -> list[bool | Exception]:
         """Release claims on all nodes, also on those that are not known to have them (trap 32)."""
+        doubted = [self._doubted(ask) for ask in asks]
+        if any(doubted):
+            fine = [ask for ask, error in zip(asks, doubted, strict=True) if error is None]
+            answers = iter(await self.resign(fine, deadline, doubt=doubt))
+            return [next(answers) if error is None else error for error in doubted]
         if not asks:
             return []
         if doubt:
