@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from lockfast.engines import wall_clock
 from lockfast.engines.one_by_one import singly
@@ -40,13 +41,15 @@ class RedlockEngine(Listening):
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Renew the claims that hold and propose those that wait again, all in one round trip."""
+        return await self._apart(asks, partial(self._renew, deadline=deadline))
+
+    async def _renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
         found: list[Standing | Exception | None] = [None] * len(asks)
         rows: list[tuple[int, Ask, Trial, Extension | Poll]] = []
         parts: list[bytes] = []
         for i, ask in enumerate(asks):
-            found[i] = self._doubted(ask)
-            if found[i] is not None:
-                continue
             trial, shape = self._trials.get(ask), ask.shape
             if trial is None or trial.dead:
                 continue
@@ -82,11 +85,11 @@ class RedlockEngine(Listening):
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool
     ) -> list[bool | Exception]:
         """Release claims on all nodes, also on those that are not known to have them (trap 32)."""
-        doubted = [self._doubted(ask) for ask in asks]
-        if any(doubted):
-            fine = [ask for ask, error in zip(asks, doubted, strict=True) if error is None]
-            answers = iter(await self.resign(fine, deadline, doubt=doubt))
-            return [next(answers) if error is None else error for error in doubted]
+        return await self._apart(asks, partial(self._resign, deadline=deadline, doubt=doubt))
+
+    async def _resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         if not asks:
             return []
         if doubt:
