@@ -190,8 +190,17 @@ def test_a_waiter_learns_who_blocks_it_only_if_it_may_inspect(served: Served) ->
         b'"subject"',
         b"\xff\xfe",
         b'{"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+        b'{"x":' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"x":1} {"y":2}',
+        b'{"x":1,}',
+        b'{"x":01}',
+        b'{"x":"\xff"}',
+        b'{"x":"\n"}',
+        b'{"x":' + b"1" * 5_000 + b"}",
+        '{"subject":"root"}'.encode("utf-16-be"),
+        b'{"host": "h", "x": "\\ud800", "subject": "root"}',
     ],
-    ids=str,
+    ids=lambda forged: str(forged[:40]),
 )
 def test_the_subject_of_a_claim_is_stamped_whatever_the_client_writes(
     served: Served, forged: bytes
@@ -203,8 +212,8 @@ def test_the_subject_of_a_claim_is_stamped_whatever_the_client_writes(
         page: Page = ops.call(Inspect(0, "orders/forged", exact=True))
         (entry,) = page.entries
         who = payload.read(entry.payload)
-        assert (who.subject, who.address) in {("orders", "127.0.0.1"), ("", "")}
-        assert (who.subject == "orders") or who.worker == payload.UNREADABLE
+        assert (who.subject, who.address) == ("orders", "127.0.0.1")
+        assert entry.payload.count(b"[") < 64  # a reader with a deep stack can read it too
         if b"host" in forged:
             assert (who.subject, who.host) == ("orders", "h")
             assert str(who).startswith("orders at 127.0.0.1: ")
