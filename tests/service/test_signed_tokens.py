@@ -330,8 +330,10 @@ def test_a_key_is_replaced_without_a_gap(tmp_path: Path) -> None:
         (ONE + ONE, "a key is in it twice"),
         (b"".join(new_pem() for _ in range(5)), "1 to 4 private keys"),
         (ONE.replace(b"MC4", b"MC5"), "cannot be read"),
+        (ONE + TWO[:-20], "cut off"),
+        (ONE + TWO.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"), "encrypted"),
     ],
-    ids=["empty", "nonsense", "twice", "many", "damaged"],
+    ids=["empty", "nonsense", "twice", "many", "damaged", "cut off", "encrypted"],
 )
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "signing.pem"
