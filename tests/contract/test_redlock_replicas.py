@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -11,8 +12,8 @@ from lockfast.engines.redis.subscriptions import TOGETHER
 from lockfast.engines.redlock import messages
 from lockfast.engines.redlock.engine import RedlockEngine
 from lockfast.engines.redlock.requests import load
-from lockfast.errors import EngineError
-from lockfast.port import CLIENT, EVERYONE, Ask
+from lockfast.errors import EngineError, EngineRefused
+from lockfast.port import CLIENT, EVERYONE, Ask, Standing
 from lockfast.testing import MODES, Actor, Stage
 from lockfast.testing.harness.roaming import again
 from tests.contract.benches import RedlockBench
@@ -379,5 +380,43 @@ def test_wakes_of_the_clients_that_are_heard_arrive_and_no_others(
         await other.resign(*holders)
         wakes = await replica.wakes(3)
         assert {wake.id for wake in wakes} == {waiter.id for waiter in waiters[1::2]}
+
+    stage.mode.run(play())
+
+
+@pytest.mark.parametrize("verb", ["claim", "renew", "resign", "resign in doubt"])
+def test_a_client_cannot_use_up_the_tokens_by_what_it_says(stage: Stage, verb: str) -> None:
+    """A client of the service says which ticket its claim has. Nodes raise their marks to it."""
+
+    async def play() -> None:
+        liar, honest = stage.actor(), stage.actor()
+        for granted in (False, True):
+            ask = liar.ask()
+            ask.ticket, ask.granted, ask.epoch = 2**53 - 1, granted, 1
+            with suppress(EngineRefused):
+                if verb == "claim":
+                    await liar.claim(ask)
+                elif verb == "renew":
+                    await liar.engine.renew([ask], liar.deadline)
+                else:
+                    doubt = verb == "resign in doubt"
+                    await liar.engine.resign([ask], liar.deadline, doubt=doubt)
+        assert (await honest.claim(honest.ask())).ticket < 2**53 - 1
+
+    stage.mode.run(play())
+
+
+def test_a_claim_that_cannot_be_does_not_keep_others_from_an_answer(stage: Stage) -> None:
+    async def play() -> None:
+        actor = stage.actor()
+        fine, wrong = actor.ask(), actor.ask("y")
+        assert (await actor.claim(fine)).granted
+        wrong.ticket, wrong.granted = 2**53 - 1, True
+        refused, renewed = await actor.engine.renew([wrong, fine], actor.deadline)
+        assert isinstance(refused, EngineRefused)
+        assert isinstance(renewed, Standing)
+        gone = await actor.engine.resign([wrong, fine], actor.deadline, doubt=True)
+        assert isinstance(gone[0], EngineRefused)
+        assert gone[1] is True
 
     stage.mode.run(play())

@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import http.server
 import json
+import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +30,7 @@ from lockfast.guards.signed import Proofs, PublicKeys
 from lockfast.guards.signed import keys as loading
 from lockfast.service.signing import TYPE, Signing
 from tests.servers import wait_until
+from tests.servers.certificates import Certificates
 from tests.service.signing_keys import new_pem
 
 AUDIENCE, NAME, ID = "https://billing", "invoice:42", "a" * 32
@@ -100,9 +103,9 @@ def test_a_stale_one_is_proven_and_the_mark_refuses_it(proofs: Proofs) -> None:
         (made(now(), kid="other"), "a key that the service does not have"),
         (made(now(), typ="JWT"), "no signed token of a lock"),
         (made(now(), crit=["b64"]), "no signed token of a lock|not valid"),
-        (signed(aud="https://other"), "another audience"),
-        (signed(aud=[AUDIENCE]), "another audience"),
-        (signed(aud=None), "another audience"),
+        (signed(aud="https://other"), "for the audience"),
+        (signed(aud=[AUDIENCE]), "for the audience"),
+        (signed(aud=None), "for the audience"),
         (signed(lock="invoice:43"), "not for the lock"),
         (signed(token=7), "no valid token"),
         (signed(of("07")), "no valid token"),
@@ -186,8 +189,8 @@ def test_the_door_compares_nothing_that_is_not_proven(proofs: Proofs) -> None:
 
 
 @contextmanager
-def published(content: list[bytes]) -> Iterator[str]:
-    """Serve the last of these key sets."""
+def published(content: list[bytes], made: Certificates | None = None) -> Iterator[str]:
+    """Serve the last of these key sets. `made`: by TLS."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -204,8 +207,12 @@ def published(content: list[bytes]) -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if made is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(made.certificate_path, made.key_path)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/jwks"
+        yield f"http{'s' if made else ''}://127.0.0.1:{server.server_port}/jwks"
         server.shutdown()
 
 
@@ -231,6 +238,79 @@ def test_new_keys_are_loaded_while_the_old_ones_are_in_use(
             assert keys.find("unknown") is None
             wait_until(lambda: not keys._loading, "it was tried")
             proofs.verify(new, NAME)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x00\xff\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 404 \x1b[31m\r\n\r\n",
+        b"",
+    ],
+    ids=["garbage", "chunk", "line", "lines", "status", "nothing"],
+)
+def test_an_answer_that_is_no_key_set_is_an_error(answer: bytes) -> None:
+    with answering(answer) as url, pytest.raises(OSError, match=r"HTTP|status") as caught:
+        PublicKeys(url)
+    assert str(caught.value).isprintable()
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loading, "TIMEOUT", 1.0)
+    with answering(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 300, pause=0.2) as url:
+        began = time.monotonic()
+        with pytest.raises((OSError, ValueError)):  # by where it was cut off
+            PublicKeys(url)
+        assert time.monotonic() - began < 30  # and not a minute
+
+
+def test_the_certificate_of_the_service_is_verified(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Certificates(tmp_path)
+    with published([SIGNING.jwks], made) as url:
+        with pytest.raises(OSError, match="certificate verify failed"):
+            PublicKeys(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.ca_path))
+        assert PublicKeys(url).find(KID) is not None
+
+
+def test_no_proxy_is_asked_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TLS, it could answer with keys of its own."""
+    with published([SIGNING.jwks]) as url, published([Signing(STRANGER).jwks]) as proxy:
+        for name in ("http_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.removesuffix("/jwks"))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert PublicKeys(url).find(KID) is not None
+
+
+@contextmanager
+def answering(answer: bytes, pause: float = 0.0) -> Iterator[str]:
+    """Answer each request with these bytes, or with one of them after each pause."""
+    ended = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(4_096)
+            pieces = [answer[i : i + 1] for i in range(len(answer))] if pause else [answer]
+            with suppress(OSError):
+                for piece in pieces:
+                    self.request.sendall(piece)
+                    if ended.wait(pause):
+                        return
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/jwks"
+        ended.set()
+        server.shutdown()
 
 
 def test_they_are_loaded_again_from_time_to_time(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lockfast.engines.memory import Memory
 from lockfast.engines.remote.messages import Asked, Failed, Reply, Sign
 from lockfast.guards.mark import shown
 from lockfast.guards.signed import Proofs, PublicKeys
-from lockfast.port import Standing
+from lockfast.port import SHARED, Kind, Shape, Standing
 from lockfast.service.caller import Caller
 from lockfast.service.config import Config
 from lockfast.service.figures import Figures
@@ -28,6 +28,7 @@ from lockfast.service.signing import JWKS, MISSING, Signing
 from lockfast.service.watch import Watch
 from tests.servers import free_port, wait_until
 from tests.service.http.site import Site
+from tests.service.served import Voice, bearer
 from tests.service.signing_keys import new_pem, written
 from tests.service.test_access import KEY, OTHER, Guarded, keys
 
@@ -177,7 +178,8 @@ def test_an_error_of_the_engine_is_passed_on_and_is_not_a_loss(answer: Exception
     client, figures = Heard(), Figures(lambda: 0)
     asked = Asked("a" * 32, "x", 30.0)
     request = Sign(7, 1.0, asked, AUDIENCE)
-    Signature(client, request, Signing(ONE), figures, Watch(time.monotonic, figures)).put(0, answer)
+    watch = Watch(time.monotonic, figures)
+    Signature(client, request, figures, watch, never).put(0, answer)
     (reply,) = client.replies
     assert isinstance(reply, Failed)
     assert reply.n == 7
@@ -191,9 +193,74 @@ def test_a_subject_that_is_no_text_is_answered() -> None:
     request = Sign(7, 1.0, asked, AUDIENCE)
     standing = Standing(5, granted=True, left=30.0)
     watch = Watch(time.monotonic, figures)
-    Signature(client, request, Signing(ONE), figures, watch).put(0, standing)
+    signature = Signature(client, request, figures, watch, signed_now)
+    signature.signing = Signing(ONE)
+    signature.put(0, standing)
     (reply,) = client.replies
     assert isinstance(reply, Failed)
+
+
+def never(*_: object) -> None:
+    raise AssertionError("nothing is confirmed")
+
+
+def signed_now(signature: Signature, standing: Standing) -> None:
+    signature.sign(standing, Shape("x", 30.0))
+
+
+KINDS = {
+    "lock": (Kind.LOCK, 1, 1),
+    "reader": (Kind.READ_WRITE, SHARED, 1),
+    "writer": (Kind.READ_WRITE, SHARED, SHARED),
+    "permit": (Kind.SEMAPHORE, 2, 1),
+}
+
+
+@pytest.mark.parametrize("told", ["lock", "reader", "writer"])
+@pytest.mark.parametrize("held", KINDS)
+def test_what_is_signed_is_what_is_held_and_not_what_the_client_says(
+    guarded: Guarded, held: str, told: str
+) -> None:
+    """A renewal finds a claim by its id, whatever kind its client calls it now."""
+    proofs = Proofs(public(guarded), AUDIENCE)
+    kind, capacity, weight = KINDS[held]
+    with guarded.socket(bearer(KEY)) as socket:
+        voice = Voice(socket)
+        asks = [
+            voice.new("x", kind=int(kind), capacity=capacity, weight=weight)
+            for _ in range(1 if held in {"lock", "writer"} else 2)
+        ]
+        stood = [voice.claim(asked).results[0] for asked in asks]
+        asked, standing = asks[-1], stood[-1]
+        assert standing is not None
+        assert standing.granted
+        asked.kind, asked.capacity, asked.weight = (int(each) for each in KINDS[told])
+        reply = voice.call(Sign(0, 2.0, asked, AUDIENCE))
+    if held == "permit":
+        assert isinstance(reply, Failed)
+        assert "a permit of a semaphore" in reply.fault.why
+        return
+    proven = proofs.verify(reply.token, "x").shown
+    assert proven.token == standing.ticket
+    assert proven.shared == (held == "reader")
+    if held == "reader":
+        assert stood[0] is not None
+        assert proven.floor == stood[0].ticket
+
+
+def test_a_handle_of_an_earlier_lease_gets_no_token_of_the_next_one(guarded: Guarded) -> None:
+    """One that was lost, and whose `Idempotency-Key` somebody has used again."""
+    site = Site(guarded.port, KEY)
+    lost = site.acquire("x", ttl=0.2, key="job-7").body
+    wait_until(lambda: not site.get("/v1/locks?name=x").body["locks"], "it is lost")
+    later = site.acquire("x", key="job-7").body
+    assert later["token"] != lost["token"]
+    answers = [
+        site.post("/v1/sign", {"handle": each["handle"], "audience": AUDIENCE})
+        for each in (lost, later)
+    ]
+    assert [answer.status for answer in answers] == [502, 200]
+    assert "the claim is gone" in answers[0].body["message"]
 
 
 class Heard:
@@ -263,8 +330,10 @@ def test_a_key_is_replaced_without_a_gap(tmp_path: Path) -> None:
         (ONE + ONE, "a key is in it twice"),
         (b"".join(new_pem() for _ in range(5)), "1 to 4 private keys"),
         (ONE.replace(b"MC4", b"MC5"), "cannot be read"),
+        (ONE + TWO[:-20], "cut off"),
+        (ONE + TWO.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"), "encrypted"),
     ],
-    ids=["empty", "nonsense", "twice", "many", "damaged"],
+    ids=["empty", "nonsense", "twice", "many", "damaged", "cut off", "encrypted"],
 )
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "signing.pem"

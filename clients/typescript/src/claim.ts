@@ -338,7 +338,6 @@ export class Claim {
     return result as Reply<T>["results"][number];
   }
 
-  /** Return it as it is sent. Every copy has the same content. */
   /** Return a signed token. */
   async signed(audience: string): Promise<string> {
     const { clock, transport } = this.session;
@@ -346,6 +345,7 @@ export class Claim {
     return (await transport.call(request, "signed", Math.min(clock.now() + IO, this.until))).token;
   }
 
+  /** Return it as it is sent. Every copy has the same content. */
   #asked() {
     return {
       id: this.id,

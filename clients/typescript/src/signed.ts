@@ -11,7 +11,10 @@ export interface KeySet {
   keys: (JsonWebKey & { kid?: string })[];
 }
 
-/** What a signed token says. Compare `token` with the highest one that the resource has seen. */
+/**
+ * What a signed token says. Refuse it if the resource has seen a higher `token`, or the same one with another `id`:
+ * after a failover, two leases can have the same token.
+ */
 export interface Proven {
   lock: string;
   token: bigint;
@@ -21,7 +24,7 @@ export interface Proven {
   issued: number;
 }
 
-/** The signed token is forged, malformed, for another lock or audience, or its key is not known. */
+/** The signed token is forged, malformed, a reader's, for another lock or audience, or its key is not known. */
 export class InvalidToken extends LockfastError {}
 
 /** Return what a signed token says. Throws `InvalidToken`. `lock` is what guards the resource. */
@@ -38,13 +41,17 @@ export function verify(signed: string, keys: KeySet, lock: string, audience: str
   if (!verified(null, data, createPublicKey({ key, format: "jwk" }), Buffer.from(signature, "base64url"))) {
     throw new InvalidToken("the signature is not valid");
   }
-  const { aud, lock: name, token, id, sub = "", iat } = parsed(body);
+  const said = parsed(body);
+  const { aud, lock: name, token, id, sub = "", iat } = said;
   if (aud !== audience || name !== lock) throw new InvalidToken("the signed token is for another lock or audience");
-  if (typeof token !== "string" || !/^[1-9][0-9]{0,15}$/.test(token) || typeof id !== "string"
-    || typeof sub !== "string" || typeof iat !== "number" || iat > Date.now() / 1e3 + LEEWAY) {
+  // Several readers hold the lock at once, and the highest ticket among them would refuse the others.
+  if ("floor" in said) throw new InvalidToken("the signed token is a reader's, who may not write");
+  if (typeof token !== "string" || !/^[1-9][0-9]{0,15}$/.test(token) || BigInt(token) > Number.MAX_SAFE_INTEGER
+    || typeof id !== "string" || !/^[0-9a-f]{32}$/.test(id)
+    || typeof sub !== "string" || !Number.isSafeInteger(iat) || Number(iat) > Date.now() / 1e3 + LEEWAY) {
     throw new InvalidToken("the signed token has a field that is not possible");
   }
-  return { lock, token: BigInt(token), id, subject: sub, issued: iat };
+  return { lock, token: BigInt(token), id, subject: sub, issued: Number(iat) };
 }
 
 function parsed(part: string): Record<string, unknown> {

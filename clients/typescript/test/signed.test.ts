@@ -1,5 +1,6 @@
 // Signed tokens: of the service, and verified by the client's own function.
 import assert from "node:assert/strict";
+import { generateKeyPairSync, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { get } from "node:https";
 import { after, before, test } from "node:test";
@@ -53,6 +54,35 @@ test("a signed token proves the lease, and nothing else", async () => {
   await lease.release();
   await assert.rejects(lease.signed(AUDIENCE), LeaseLost);
   await client.close();
+});
+
+test("a token that is signed, and is no writer's, proves nothing", () => {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const known = { keys: [{ ...publicKey.export({ format: "jwk" }), kid: "1" }] };
+  const whole = { lock: "x", aud: AUDIENCE, token: "7", id: "a".repeat(32), iat: Math.floor(Date.now() / 1e3) };
+  const made = (more: object): string => {
+    const parts = [{ alg: "EdDSA", typ: "fencing+jwt", kid: "1" }, { ...whole, ...more }];
+    const text = parts.map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+    return `${text}.${sign(null, Buffer.from(text), privateKey).toString("base64url")}`;
+  };
+  assert.equal(verify(made({}), known, "x", AUDIENCE).token, 7n);
+  for (const more of [
+    { floor: "7" },
+    { floor: null },
+    { token: 7 },
+    { token: "07" },
+    { token: "7\n" },
+    { token: "9007199254740992" },
+    { id: "A".repeat(32) },
+    { id: "a" },
+    { iat: 1e300 },
+    { iat: null },
+    { sub: ["x"] },
+    { lock: ["x"] },
+    { aud: [AUDIENCE] },
+  ]) {
+    assert.throws(() => verify(made(more), known, "x", AUDIENCE), InvalidToken, JSON.stringify(more));
+  }
 });
 
 test("a service without a key signs nothing", async () => {

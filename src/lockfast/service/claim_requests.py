@@ -17,6 +17,7 @@ from lockfast.service.entry import Answers, Entry
 from lockfast.service.figures import Figures
 from lockfast.service.heart import Heart
 from lockfast.service.requests import ask_of, deadline_of
+from lockfast.service.rights import CLAIM
 from lockfast.service.tasks import Tasks
 from lockfast.service.tracing import Traced
 from lockfast.service.watch import Watch
@@ -81,8 +82,10 @@ class ClaimRequests:
         answers: Answers = Removals(client, request, self._figures, self._watch)
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "resign", self._figures.spans)
+        rights = client.caller.rights
         for entry in self._entries(request, epoch, answers):  # always: it takes nothing
-            if request.doubt:
+            # A tombstone takes room in the engine. Whoever may not claim has no copies under way.
+            if request.doubt and (rights is None or rights.may(CLAIM, entry.ask.shape.name)):
                 self._timed(entry, self._bury)
             else:
                 self._resignations[False].add(entry)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from lockfast.engines import opener
@@ -144,8 +145,9 @@ class Replica:
             )
             self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures, self.watch)
             self.others = OtherRequests(engine, self._tasks, clock, self.figures, self.watch)
+            inspect = partial(engine.inspect, cursor=None, exact=True)
             self.signatures = SignRequests(
-                heart, clock, self.figures, self.watch, lambda: self.signing
+                inspect, heart, self._tasks, clock, self.figures, self.watch, lambda: self.signing
             )
             heart.start()
         return engine

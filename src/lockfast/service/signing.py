@@ -50,6 +50,8 @@ class Signing:
             if not isinstance(key, ed25519.Ed25519PrivateKey):
                 raise ValueError("a key in it is not for Ed25519")  # noqa: TRY004  # of a file
             found.append(key)
+        if pem.count(b"-----BEGIN ") != len(found):  # it may be written at this moment
+            raise ValueError("a key in it is cut off, encrypted, or of another kind")
         if not 1 <= len(found) <= MOST_KEYS:
             make = "`openssl genpkey -algorithm ed25519` makes one"
             raise ValueError(f"it must have 1 to {MOST_KEYS} private keys in PEM: {make}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-import msgspec
-
+from lockfast.claims.untrusted import parsed
 from lockfast.engines.remote.messages import LONGEST_PAYLOAD
 from lockfast.errors import EngineRefused
 
 SUBJECT, ADDRESS = "subject", "address"  # the fields, which `claims.payload` reads
 SHORT = 1_024  # bytes of a payload whose stamped form is cached: each renewal has it again
-_parsed = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_written = msgspec.json.Encoder().encode
+OWN = (b'"subject"', b'"address"', b"\\u", b"\0")  # a zero byte: it is UTF-16
+HOLDING = "holding"  # the only field with more than one value
+DEEP = 64  # brackets: a reader with a deep stack could not read many more
 
 
 class Stamp:
@@ -37,25 +37,25 @@ class Stamp:
 
 
 def _on(payload: bytes, tail: bytes) -> bytes:
-    # Without an escape, a field that the client has written itself could not be missed here. If
-    # this is no object, it is none afterwards: the tail has one bracket, which was the last one.
-    if (
-        payload.startswith(b'{"')
-        and payload.endswith(b"}")
-        and b"\\u" not in payload
-        and b'"subject"' not in payload
-        and b'"address"' not in payload
-    ):
-        return b"%b, %b" % (payload[:-1], tail)
-    try:
-        said = _parsed.decode(payload) if payload else {}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        said = {}  # it describes nobody: readers would call it unreadable
-    said.pop(SUBJECT, None)
-    said.pop(ADDRESS, None)
+    said = parsed(payload)  # as readers do: what they could not read would hide the subject too
     if not said:
         return b"{" + tail
-    return b"%b, %b" % (_written(said)[:-1], tail)
+    # Without an escape, a field that the client has written itself could not be missed here.
+    if (
+        payload.endswith(b"}")
+        and payload.count(b"{") + payload.count(b"[") < DEEP
+        and not any(each in payload for each in OWN)
+    ):
+        return b"%b, %b" % (payload[:-1], tail)
+    kept = {key: value for key, value in said.items() if key not in {SUBJECT, ADDRESS}}
+    holding = kept.get(HOLDING)
+    kept = {key: value for key, value in kept.items() if not isinstance(value, dict | list)}
+    if isinstance(holding, dict) and all(isinstance(each, str) for each in holding.values()):
+        kept[HOLDING] = holding
+    if not kept:
+        return b"{" + tail
+    written = json.dumps(kept, ensure_ascii=False).encode(errors="replace")
+    return b"%b, %b" % (written[:-1], tail)
 
 
 _short = lru_cache(4096)(_on)

@@ -153,7 +153,8 @@ class Watch:
                 claim.token = answer.ticket
                 self._log("moved", caller, asked.name, asked.id, token=answer.ticket)
         claim.caller, claim.new = caller, False
-        until = self._now() + asked.ttl  # a claim that comes again never shortens its lease
+        # A claim that comes again never shortens its lease. On some engines a renewal does.
+        until = self._now() + max(asked.ttl, answer.left)
         claim.until = max(claim.until, until) if new else until
         if answer.granted and not claim.granted:
             self._grant(claim, answer.ticket)

@@ -39,6 +39,8 @@ async def page(  # noqa: PLR0913, PLR0917  # all that a page depends on
     """
     prefix = keys.CLAIMS + keys.encoded(names)
     start = bytes.fromhex(cursor) if cursor else prefix
+    if not start.startswith(prefix):  # from there, the next cursor would tell other names and keys
+        raise ValueError("a cursor outside the prefix")
     reply = found(
         await transport.call(RANGE, query(start, keys.end(prefix), Slice(limit=PAGE)), deadline)
     )

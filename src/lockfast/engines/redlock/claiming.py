@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from lockfast.core.ballot import Verdict, quorum
 from lockfast.core.token import mint
@@ -24,6 +25,11 @@ from lockfast.runtime.base import Clock
 DEAF = 5.0  # seconds for which a node that did not answer is not listened to
 ROUNDS = 8  # proposals in one call of `claim`, at most
 AHEAD = 86_400_000_000  # microseconds, a day: a mark that is further ahead of our clock is doubted
+TOLD = 3_600_000_000
+"""Microseconds, an hour. A client of the service says which number its claim has, and nodes raise
+their marks to it. One further ahead of our clock, and of all marks that we know, is refused: it
+could raise a mark to the limit of tokens, and then no claim could get a number any more."""
+A = TypeVar("A")
 
 
 class Claiming:
@@ -57,12 +63,9 @@ class Claiming:
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Propose a claim to all nodes at once, and again if the number was too low."""
-        if ask.shape.kind is not Kind.LOCK:
-            raise EngineRefused(
-                "Redlock has exclusive locks only. Independent nodes cannot count permits and "
-                "readers, because two majorities can count different ones. Use redis:// or "
-                "postgresql:// for semaphores and read/write locks."
-            )
+        error = self._wrong(ask)
+        if error is not None:
+            raise error
         trial = self._trials.of(ask)
         number = 0
         while True:
@@ -89,6 +92,34 @@ class Claiming:
             return standing
         self._trials.forget(ask)
         return standing._replace(ticket=0)
+
+    def _wrong(self, ask: Ask) -> EngineRefused | None:
+        """Return the error for a claim that cannot be, or None."""
+        if ask.shape.kind is not Kind.LOCK:
+            return EngineRefused(
+                "Redlock has exclusive locks only. Independent nodes cannot count permits and "
+                "readers, because two majorities can count different ones. Use redis:// or "
+                "postgresql:// for semaphores and read/write locks."
+            )
+        return self._doubted(ask)
+
+    def _doubted(self, ask: Ask) -> EngineRefused | None:
+        """Return the error for a claim whose number, as its client says, cannot be, or None."""
+        if ask.ticket <= max(self._highest, self._clock() + TOLD):
+            return None
+        return EngineRefused(
+            f"the claim on {ask.shape.name!r} cannot have the ticket {ask.ticket}, which no node "
+            "has given out: compare the clocks of the replicas"
+        )
+
+    async def _apart(
+        self, asks: Sequence[Ask], call: Callable[[Sequence[Ask]], Awaitable[list[A]]]
+    ) -> list[A | EngineRefused]:
+        """Call with the claims that can be. Those of doubtful numbers are answered here."""
+        doubted = [self._doubted(ask) for ask in asks]
+        fine = [ask for ask, error in zip(asks, doubted, strict=True) if error is None]
+        answers = iter(await call(fine))
+        return [next(answers) if error is None else error for error in doubted]
 
     async def _propose(self, ask: Ask, trial: Trial, poll: Poll, end: float) -> None:
         self._number(trial)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from lockfast.engines import wall_clock
 from lockfast.engines.one_by_one import singly
@@ -40,6 +41,11 @@ class RedlockEngine(Listening):
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         """Renew the claims that hold and propose those that wait again, all in one round trip."""
+        return await self._apart(asks, partial(self._renew, deadline=deadline))
+
+    async def _renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> list[Standing | Exception | None]:
         found: list[Standing | Exception | None] = [None] * len(asks)
         rows: list[tuple[int, Ask, Trial, Extension | Poll]] = []
         parts: list[bytes] = []
@@ -79,6 +85,11 @@ class RedlockEngine(Listening):
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool
     ) -> list[bool | Exception]:
         """Release claims on all nodes, also on those that are not known to have them (trap 32)."""
+        return await self._apart(asks, partial(self._resign, deadline=deadline, doubt=doubt))
+
+    async def _resign(
+        self, asks: Sequence[Ask], deadline: float, *, doubt: bool
+    ) -> list[bool | Exception]:
         if not asks:
             return []
         if doubt:

@@ -31,8 +31,11 @@ def of_prefix(prefix: str, cursor: str | None, literal: Literal) -> str:
     if cursor is None:
         return f"{literal(raw)}, {below}, NULL, NULL, {SIZE}"
     name, waits, ticket = cursor.split(" ")
+    start = bytes.fromhex(name)
+    if not start.startswith(raw):  # from there, the next cursor would tell other names
+        raise ValueError("a cursor outside the prefix")
     behind = f"{waits == 'waits'}, {int(ticket):d}"
-    return f"{literal(bytes.fromhex(name))}, {below}, {behind}, {SIZE}"
+    return f"{literal(start)}, {below}, {behind}, {SIZE}"
 
 
 def entries(rows: Sequence[Sequence[bytes | None]]) -> list[Entry]:

@@ -136,11 +136,12 @@ class SqliteEngine:
 
     async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
         """Return the claims on one name, or the next five hundred on names with a prefix."""
+        place = inspection.behind(names, cursor)
 
         def work(transaction: Transaction) -> Page:
             if exact:
                 return inspection.one(transaction, names)
-            return inspection.page(transaction, names, cursor)
+            return inspection.page(transaction, names, place)
 
         return await self._run(work, self._now() + IO, writes=False)
 

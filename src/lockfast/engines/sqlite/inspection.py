@@ -10,6 +10,7 @@ from lockfast.engines.sqlite.standing import checked
 from lockfast.engines.sqlite.transaction import Transaction
 from lockfast.port import Entry, Kind, Page, fits_kind
 
+DIGITS = 16  # of a ticket, at most
 SHOWN = 1000  # claims of one lock that `inspect` shows
 PAGE = 500
 COLUMNS = """SELECT claim.name, id, ticket, waits, weight, capacity,
@@ -22,6 +23,8 @@ ONE = f"{COLUMNS} AND claim.name = ?2 ORDER BY waits, ticket LIMIT {SHOWN}"
 SOME = f"""{COLUMNS} AND claim.name < ?2 AND (claim.name, waits, ticket) > (?3, ?4, ?5)
  ORDER BY claim.name, waits, ticket LIMIT {PAGE}"""
 Row = tuple[Any, ...]
+Place = tuple[bytes, int, int]
+"""A claim in the order of a page: its name, whether it waits, and its ticket."""
 
 
 def one(transaction: Transaction, name: str) -> Page:
@@ -33,18 +36,26 @@ def one(transaction: Transaction, name: str) -> Page:
     return Page([_entry(row) for row in rows], None)
 
 
-def page(transaction: Transaction, prefix: str, cursor: str | None) -> Page:
+def behind(prefix: str, cursor: str | None) -> Place:
+    """Return behind which claim the next page begins. Raise `ValueError` about other cursors."""
+    raw = prefix.encode()
+    if cursor is None:
+        return raw, -1, -1
+    name, waits, ticket = cursor.split(" ")
+    start = bytes.fromhex(name)
+    # From a place outside of the prefix, the next cursor would tell other names.
+    if not start.startswith(raw) or len(ticket) > DIGITS:
+        raise ValueError("a cursor outside the prefix")
+    return start, int(waits), int(ticket)
+
+
+def page(transaction: Transaction, prefix: str, place: Place) -> Page:
     """Return the next claims on names with a prefix, in the order of names and queues.
 
     The claims of another format are left out.
     """
-    raw = prefix.encode()
-    behind: tuple[bytes, int, int] = (raw, -1, -1)
-    if cursor is not None:
-        name, waits, ticket = cursor.split(" ")
-        behind = bytes.fromhex(name), int(waits), int(ticket)
     # No byte of UTF-8 is 0xff, so this sorts behind all names that have the prefix.
-    rows = transaction.all(SOME, transaction.now, raw + b"\xff", *behind)
+    rows = transaction.all(SOME, transaction.now, prefix.encode() + b"\xff", *place)
     entries = [_entry(row) for row in rows if row[8] == FORMAT]
     others = frozenset(row[8] for row in rows) - {FORMAT}
     return Page(entries, _after(rows[-1]) if len(rows) == PAGE else None, others)

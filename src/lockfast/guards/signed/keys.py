@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, build_opener
 
 import jwt
+
+from lockfast.plain import plain
 
 log = logging.getLogger("lockfast")
 LARGEST = 64 * 1_024  # bytes of a key set
@@ -22,13 +26,6 @@ MOST_KEYS = 16
 TIMEOUT = 5.0  # seconds to load it from a URL
 LEAST = 10.0  # seconds between two attempts
 LOCAL = {"localhost", "127.0.0.1", "::1"}
-
-
-class _Direct(HTTPRedirectHandler):
-    """Follows no redirects: they could lead to an address without TLS."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Follow none."""
 
 
 class PublicKeys:
@@ -41,7 +38,8 @@ class PublicKeys:
     Args:
         source: The URL of the service's key set, such as
             `https://locks.example.com/.well-known/jwks.json`, the path of a file that has it, or
-            its contents. A URL needs `https`, except on this machine.
+            its contents. A URL needs `https`, except on this machine. It is read without a
+            proxy, and no redirect is followed.
         refresh: Seconds after which the keys are loaded again.
 
     Raises:
@@ -115,18 +113,51 @@ class PublicKeys:
 def _fetched(url: str) -> bytes:
     """Return the key set at a URL. Raise `OSError`, which names the URL."""
     try:
-        with build_opener(_Direct).open(url, timeout=TIMEOUT) as response:
-            found: bytes = response.read(LARGEST + 1)
-    except HTTPError as error:
-        with error:
-            why = f"HTTP {error.code}"
-        if error.code == HTTPStatus.NOT_FOUND:
-            why += ". Its path is /.well-known/jwks.json, and the service needs a signing_key_file"
-        raise OSError(f"the public keys at {url} cannot be loaded: {why}") from error
+        return _got(url)
     except OSError as error:
-        why = str(getattr(error, "reason", error))
-        raise OSError(f"the public keys at {url} cannot be loaded: {why}") from error
-    return found
+        raise OSError(f"the public keys at {url} cannot be loaded: {error}") from error
+
+
+def _got(url: str) -> bytes:
+    """Return what is at a URL. A proxy or a redirect could replace the keys, so neither is used."""
+    parts = urlsplit(url)
+    secure, host = parts.scheme == "https", parts.hostname or ""
+    make = HTTPSConnection if secure else HTTPConnection
+    line = make(host, parts.port)
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    sock = socket.create_connection((host, line.port), TIMEOUT)
+    if secure:
+        context = ssl.create_default_context()
+        sock = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    # The socket's own limit counts from each byte, and a byte may come now and then.
+    late = threading.Timer(TIMEOUT, _cut, [sock])
+    late.daemon = True
+    late.start()
+    try:
+        if isinstance(sock, ssl.SSLSocket):
+            sock.do_handshake()
+        line.sock = sock
+        line.request("GET", path)
+        response = line.getresponse()
+        if response.status != HTTPStatus.OK:
+            why = f"HTTP {response.status}"
+            if response.status == HTTPStatus.NOT_FOUND:
+                why += (
+                    ". Its path is /.well-known/jwks.json, and the service needs a signing_key_file"
+                )
+            raise OSError(why)
+        return response.read(LARGEST + 1)
+    except HTTPException as error:
+        raise OSError(plain(f"the answer is no HTTP: {error!r}"[:200])) from None
+    finally:
+        late.cancel()
+        line.close()
+        sock.close()
+
+
+def _cut(sock: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
