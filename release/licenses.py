@@ -35,18 +35,17 @@ def table() -> str:
 def license_of(package: Distribution) -> str:
     """Return the license that a package states: its expression, else its classifiers or a word."""
     metadata = package.metadata
-    expression = metadata.get("License-Expression")
-    if expression:
-        return expression
+    stated = metadata.get_all("License-Expression")
+    if stated:
+        return " AND ".join(stated)
     classifiers = [
         each.rpartition(" :: ")[2]
         for each in metadata.get_all("Classifier") or []
         if each.startswith("License :: ")
     ]
-    word = metadata.get("License", "")
-    if word and "\n" not in word and len(classifiers) < 2:  # noqa: PLR2004  # a choice of licenses
-        return word
-    return " or ".join(classifiers) or "not stated"
+    words = [each for each in metadata.get_all("License") or [] if each and "\n" not in each]
+    # With two classifiers there is a choice between licenses, of which the word may name one.
+    return " or ".join(words if words and len(classifiers) < 2 else classifiers) or "not stated"  # noqa: PLR2004
 
 
 def _needs(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> set[str]:
