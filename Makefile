@@ -15,14 +15,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check quick test wide models faults torture bench docs clean
+.PHONY: help setup tools check quick test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
+setup: tools ## Create .venv, install the tools and the servers the tests start
 	scripts/install-servers
+
+tools: $(BIN)/python ## Create .venv and install the tools: enough for make check and make docs
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
