@@ -83,6 +83,22 @@ def test_every_python_that_is_claimed_is_in_the_matrix() -> None:
     assert set(claimed) <= set(matrix)
 
 
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=named)
+def test_each_link_of_a_file_at_the_root_leads_to_a_file_and_a_title(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, title = target.partition("#")
+        found = ROOT / name if name else page
+        assert found.exists(), target
+        assert not title or title in anchors(found), target
+
+
 @pytest.mark.parametrize("path", [each for each in FORMS if each.stem != "config"], ids=named)
 def test_a_form_is_complete(path: Path) -> None:
     form = loaded(path)
