@@ -50,9 +50,10 @@ def _make(rating: int) -> list[Path]:
         installed.first_steps(environments[""], environments["cli"])
     with step("the contract on SQLite, from the wheel"):
         installed.contract(environments["testing"])
-    materials = HOME / f"{wheel.name.partition('-py3')[0]}.cdx.json"
+    version = wheel.name.split("-")[1]
+    materials = HOME / f"lockfast-{version}.cdx.json"
     with step("the bill of materials of lockfast[all]"):
-        tools.bill_of_materials(environments["all"], materials)
+        tools.bill_of_materials(environments["all"], version, materials)
     with step("known vulnerabilities in lockfast[all]"):
         tools.audit(environments["all"])
     return [*built, materials]

@@ -35,7 +35,7 @@ PROGRAMS = {
     "guard-objects": "import lockfast.guards.objects, boto3",
     "guard-redis": "import lockfast.guards.redis, redis",
     "jwt": "import lockfast.guards.signed, jwt, cryptography",
-    "mysql": CONNECT.format("mysql://localhost/x"),
+    "mysql": CONNECT.format("mysql://app@localhost/x"),
     "otel": "import lockfast.telemetry; lockfast.telemetry.instrument()",
     "postgres": CONNECT.format("postgresql://localhost/x") + "; import lockfast.guards.postgres",
     "prometheus": "import opentelemetry.exporter.prometheus, lockfast.telemetry",
