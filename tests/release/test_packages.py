@@ -17,7 +17,7 @@ def test_without_an_address_of_the_repository_there_is_no_release(
 ) -> None:
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text(HOOK.format(""), "utf-8")
-    with pytest.raises(Refused, match=r"no address yet.*pyproject\.toml:\n\n    \[tool\.hatch"):
+    with pytest.raises(Refused, match=r"(?s)no address yet.*pyproject\.toml:\n\n    \[tool\.hatch"):
         packages.check_address()
     (tmp_path / "pyproject.toml").write_text(HOOK.format("https://code.example/x"), "utf-8")
     packages.check_address()
