@@ -15,14 +15,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup check quick test wide models faults torture bench docs clean
+.PHONY: help setup tools check quick test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
+setup: tools ## Create .venv, install the tools and the servers the tests start
 	scripts/install-servers
+
+tools: $(BIN)/python ## Create .venv and install the tools: enough for make check and make docs
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -117,12 +119,20 @@ bench: ## Run each benchmark in turn, one JSON result each
 docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-.PHONY: pages pythons
+.PHONY: pages pythons release rehearse
 pages: ## Follow the README, every how-to page and every migration page from the wheel, in empty environments
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_engine_pages.py tests/docs/test_tutorial.py
 
 pythons: ## Unit tests and the contract on memory and Redis, on every other Python from 3.11 on
 	$(BIN)/python scripts/pythons.py $(PYTHONS)
+
+# As releases are made: of a commit, with nothing that is not in it. It publishes nothing. While
+# pyproject.toml has no address of the repository, only the rehearsal works.
+release: ## Build the packages twice, check them, try the wheel in empty environments; into dist
+	$(BIN)/python -m release
+
+rehearse: ## make release without an address of the repository: not for publishing
+	$(BIN)/python -m release --rehearse
 
 clean: ## Remove what builds and checks leave behind; .venv stays
 	rm -rf build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

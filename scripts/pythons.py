@@ -3,7 +3,7 @@
 `make test` runs everything on one Python. This runs a part of it on the others, from the wheel: the
 unit tests, and the contract on the memory engine, on Redis, and on SQLite, whose driver is Python's
 own, with threads and with asyncio. With `--newest`, it runs them on the newest Python only, as CI
-does.
+does, and with a version, such as `3.12`, on that one, even if it is the one of `make test`.
 """
 
 from __future__ import annotations
@@ -93,14 +93,22 @@ def passes(home: Path) -> bool:
 def main(argv: list[str]) -> int:
     """Test every Python but the one that `make test` uses; return an exit code."""
     pythons = found()
-    if argv == ["--newest"]:
-        pythons = dict([max(pythons.items())])
-    elif argv:
-        print("usage: python scripts/pythons.py [--newest]", file=sys.stderr)
-        return 64
     own = sys.version_info[:2]
     print(f"Python {own[0]}.{own[1]} is the one of `make test`")
-    pythons.pop(own, None)
+    if len(argv) == 1 and (asked := re.fullmatch(r"(\d+)\.(\d+)", argv[0])):
+        version = (int(asked[1]), int(asked[2]))
+        if version not in pythons:
+            print(f"this machine has no Python {argv[0]}", file=sys.stderr)
+            return 1
+        pythons = {version: pythons[version]}
+    elif argv == ["--newest"]:
+        pythons = dict([max(pythons.items())])
+        pythons.pop(own, None)
+    elif argv:
+        print("usage: python scripts/pythons.py [--newest | VERSION]", file=sys.stderr)
+        return 64
+    else:
+        pythons.pop(own, None)
     if not pythons:
         print("this machine has no other Python from 3.11 on: there is nothing else to test")
         return 0

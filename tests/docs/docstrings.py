@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
+PAGES = "".join(
+    page.read_text("utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md"))
+)
 DIRECTIVE = re.compile(
     r"^ *\.\. auto(?P<kind>module|class|exception|function|method):: (?P<name>\S+)\n"
     r"(?P<options>(?: +:.*\n)*)",
@@ -62,9 +65,18 @@ def public() -> dict[str, Documented]:
             owner = name if each["kind"] == "class" else owner
             if name.startswith(ELSEWHERE):
                 continue
-            shown = _below(name, pkgutil.resolve_name(name), each["options"])
-            found |= {one.name: one for one in shown}
+            thing = named(name)
+            if thing is not None:
+                found |= {one.name: one for one in _below(name, thing, each["options"])}
     return found
+
+
+def named(name: str) -> Any:  # noqa: ANN401  # anything
+    """Return what has this name, or None if it was removed: then `make docs` fails."""
+    try:
+        return pkgutil.resolve_name(name)
+    except (AttributeError, ImportError):
+        return None
 
 
 def _below(name: str, thing: Any, options: str) -> Iterator[Documented]:  # noqa: ANN401  # any

@@ -32,8 +32,11 @@ def run(*argv: str) -> None:
 class Wheelhouse:
     """A folder of wheels, ours among them, and the environments that were made from it."""
 
-    def __init__(self, folder: Path, packages: Iterable[str]) -> None:
-        """Build our wheel, and bring what the packages need. The downloads stay for later runs."""
+    def __init__(self, folder: Path, packages: Iterable[str], wheel: Path | None = None) -> None:
+        """Build our wheel, or take this one, and bring what the packages need.
+
+        The downloads stay for later runs.
+        """
         self._folder = folder
         self._wheels = folder / "wheels"
         self._made: dict[frozenset[str], Path] = {}
@@ -41,7 +44,10 @@ class Wheelhouse:
         self._wheels.mkdir(parents=True, exist_ok=True)
         for old in self._wheels.glob("lockfast*.whl"):
             old.unlink()
-        self.build(ROOT)
+        if wheel is None:
+            self.build(ROOT)
+        else:
+            shutil.copy(wheel, self._wheels)
         self._download(sorted(set(packages)))
 
     def build(self, source: Path) -> None:

@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from tests.api.surface import numbers
 from tests.docs.page import ROOT
 
 PAGE = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
@@ -49,3 +50,9 @@ def test_every_python_that_the_package_claims_is_listed_as_supported() -> None:
     supported = [line for line in PAGE.splitlines() if re.match(r"\| CPython .*\| supported", line)]
     assert re.findall(r"3\.\d+", "\n".join(supported)) == claimed
     assert PROJECT["requires-python"] == f">={claimed[0]}"
+
+
+@pytest.mark.parametrize("line", numbers())
+def test_the_numbers_of_formats_and_of_the_port_are_those_of_this_version(line: str) -> None:
+    what, _, number = line.rpartition(" ")
+    assert f"\n| {what} | {number} |" in PAGE

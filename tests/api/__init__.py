@@ -1,0 +1,1 @@
+"""The record of the public API, and the test that compares it."""
