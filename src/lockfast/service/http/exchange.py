@@ -23,6 +23,7 @@ from lockfast.service.websocket import Message, Receive, Send
 OWN = "lockfast.http"
 """The extension with which our own server tells what it knows of a connection: see `Line`."""
 Status = Callable[[int], object]
+Fields = list[tuple[bytes, bytes]]
 
 
 class Line(Protocol):
@@ -59,7 +60,8 @@ async def serve(  # noqa: PLR0913, PLR0917  # what ASGI has, and what the applic
     if line is not None:
         line.admit()
     if route is None:
-        await _respond(send, HTTPStatus.OK, document(), {}, close=False)
+        content = document()
+        await _respond(send, HTTPStatus.OK, content, _fields(content, {}, close=False))
         return
     try:
         content = b"" if route.body is None else await body.read(scope["headers"], receive)
@@ -120,14 +122,22 @@ def _admitted(
     return route, None
 
 
-async def _send(send: Send, answer: Answer, *, close: bool) -> None:
+def encoded(answer: Answer, *, close: bool) -> tuple[bytes, Fields]:
+    """Return the body and the header fields of an answer."""
     content = encode(answer.body) + b"\n"  # for terminals
-    await _respond(send, answer.status, content, answer.headers, close=close)
+    return content, _fields(content, answer.headers, close=close)
 
 
-async def _respond(
-    send: Send, status: int, content: bytes, headers: Mapping[str, str], *, close: bool
-) -> None:
+async def _send(send: Send, answer: Answer, *, close: bool) -> None:
+    await _respond(send, answer.status, *encoded(answer, close=close))
+
+
+async def _respond(send: Send, status: int, content: bytes, fields: Fields) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _fields(content: bytes, headers: Mapping[str, str], *, close: bool) -> Fields:
     fields = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(content)),
@@ -136,5 +146,4 @@ async def _respond(
     ]
     if close:
         fields.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": content})
+    return fields

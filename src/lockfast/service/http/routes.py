@@ -89,7 +89,12 @@ ROUTES = (
         "/v1/sign",
         "sign",
         "Get a signed token of a lock that is held. It renews the lease too.",
-        {200: (Signed, "The signed token.")},
+        {
+            200: (Signed, "The signed token."),
+            404: (Problem, "The service signs no tokens."),
+            409: (Problem, "There is no token: the client waits, or it has a permit."),
+            410: (Problem, "The lease has ended. Acquire the lock again."),
+        },
         body=Sign,
     ),
     Route(
