@@ -26,7 +26,7 @@ def guarded() -> Iterator[Guarded]:
 @pytest.mark.parametrize(
     "raw",
     [
-        (b"nonsense\r\n\r\n",
+        b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\nX\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
         HEAD % b"POST" + GARBAGE,
