@@ -108,8 +108,8 @@ class Http(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # it is uvicorn's
-        """Answer what is no HTTP as the API answers everything. Any stranger could fill the log with
-        tracebacks otherwise: uvicorn's own method fails after an answer, and for HEAD. And the
+        """Answer what is no HTTP as the API answers everything. Otherwise any stranger could fill
+        the log with tracebacks: uvicorn's own method fails after an answer, and for HEAD. And the
         application would answer too, if the head of the request was right.
         """
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
