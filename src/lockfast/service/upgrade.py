@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 from lockfast.service.admission import UNIX
 from lockfast.service.app import DIRECT
 from lockfast.service.caller import Caller
+from lockfast.service.figures import OTHER, Figures
 from lockfast.service.handshake import Arrival
 from lockfast.service.http.answer import problem
 from lockfast.service.http.exchange import OWN, encoded
@@ -51,12 +52,18 @@ class Http(H11Protocol):
     """uvicorn's HTTP, which knows the connection's arrival."""
 
     def __init__(
-        self, arrival: Arrival, resting: Resting, config: uvicorn.Config, state: ServerState
+        self,
+        arrival: Arrival,
+        resting: Resting,
+        figures: Figures,
+        config: uvicorn.Config,
+        state: ServerState,
     ) -> None:
         """Serve a connection."""
         super().__init__(config=config, server_state=state, app_state={})
         self._arrival = arrival
         self._resting = resting
+        self._figures = figures
         self._admitted = False
         self._stuck: asyncio.TimerHandle | None = None
         self._application: Any = self.app
@@ -115,8 +122,9 @@ class Http(H11Protocol):
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             answer = problem(HTTPStatus.BAD_REQUEST, "malformed", "this is no request of HTTP/1.1")
             content, fields = encoded(answer, close=True)
-            known = self.conn.our_state is h11.SEND_RESPONSE
-            if known and self.scope["method"] == "HEAD":
+            if self.conn.our_state is h11.IDLE:  # otherwise, the application counts it
+                self._figures.replied(OTHER, answer.status)
+            elif self.scope["method"] == "HEAD":
                 content = b""
             events = h11.Response(status_code=answer.status, headers=fields), h11.Data(data=content)
             for event in (*events, h11.EndOfMessage()):
