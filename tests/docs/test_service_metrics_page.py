@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-from lockfast.service.figures import REQUESTS, Figures
+from lockfast.service.app import PAGES
+from lockfast.service.figures import OTHER, REQUESTS, Figures
+from lockfast.service.http.routes import OPENAPI, ROUTES
 from lockfast.service.metrics_page import page
+from lockfast.service.signing import JWKS
 from tests.docs.page import ROOT
 
 PATH = ROOT / "docs" / "service" / "metrics.md"
@@ -31,3 +34,9 @@ def test_each_value_of_an_attribute_is_on_the_page() -> None:
         value for counter in figures.counters for values in counter.counts for value in values
     } | {*REQUESTS, "unavailable", "refused", "kind-mismatch", "internal", "cancelled"}
     assert not [value for value in values if value and f"`{value}`" not in PAGE]
+
+
+def test_each_route_is_on_the_page() -> None:
+    (row,) = re.findall(r"^\| `http_route` \| (.*)", PAGE, re.MULTILINE)
+    named = set(re.findall(r"`(\S+)`", row))
+    assert named == {*(route.path for route in ROUTES), OPENAPI, JWKS, *PAGES, OTHER}

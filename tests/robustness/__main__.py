@@ -47,8 +47,10 @@ def one(asked: argparse.Namespace) -> int:
     for violation in result["violations"]:
         say(f"VIOLATION {violation['checker']}: {violation['said']}")
     writes = result["writes"]
+    modes = ", ".join(f"{count} by {mode}" for mode, count in result["granted"].items())
     say(
-        f"{result['acquisitions']} acquisitions, {sum(result['faults'].values())} faults, "
+        f"{result['acquisitions']} acquisitions ({modes}), "
+        f"{sum(result['faults'].values())} faults, "
         f"{writes['fenced']['refused']} stale writes refused, "
         f"{writes['unfenced']['stale_applied']} applied by the twin, "
         f"{result['overlaps']['count']} overlaps of belief; {out}"

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -87,6 +88,10 @@ class Run:
         busy = round(crowd.share, 3)
         self._say(f"checking; the machine was too busy in {busy:.0%} of the time")
         history = gathered(self._histories)
+        granted = _granted(history, workers)
+        self._broke(
+            "worker", [f"{mode}: nothing was granted" for mode in granted if not granted[mode]]
+        )
         said = judge(self.scenario, history, logs[True], logs[False], healed, busy=crowd.spans)
         said["violations"] = self._violations + said["violations"]
         result = {
@@ -97,6 +102,7 @@ class Run:
             "seconds": round(time.monotonic() - began, 1),
             "ttl": self.scenario.ttl,
             "workers": self.scenario.workers + self.scenario.node,
+            "granted": granted,
             "previous": self.scenario.previous,
             "pairs": self._pairs,
             "stolen": round(watch.share(), 3),
@@ -282,3 +288,16 @@ def version() -> str:
         argv = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
         return subprocess.check_output(argv, text=True, stderr=subprocess.DEVNULL).strip()
     return ""
+
+
+def _granted(history: list[Record], workers: list[Worker]) -> dict[str, int]:
+    """Tell how often each kind of worker was granted a lock."""
+    counts = Counter(
+        record.client.partition(".")[0]
+        for record in history
+        if record.kind is Kind.ACQUIRE and record.outcome is Outcome.OK
+    )
+    found = dict.fromkeys((worker.mode for worker in workers), 0)
+    for worker in workers:
+        found[worker.mode] += counts[worker.name]
+    return found

@@ -57,6 +57,8 @@ def test_a_short_run_from_its_site_to_its_result(
     assert result == json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert result["engine"] == "redis"
     assert result["acquisitions"] > 0
+    assert set(result["granted"]) == {"threads", "asyncio"}
+    assert all(result["granted"].values())
     assert result["writes"]["fenced"]["applied"] > 0
     assert result["faults"] == {"kill-client": 1, "pause-client": 3}
     assert result["lapse"] == "it lost a write"

@@ -253,6 +253,8 @@ def test_the_page_is_what_prometheus_reads(running: Running) -> None:
         "lock_service_audit_lost": "counter",
         "lock_service_engine_duration_seconds": "histogram",
         "lock_service_engine_claims": "histogram",
+        "lock_service_http_requests": "counter",
+        "lock_service_http_duration_seconds": "histogram",
     }
     assert all(family.documentation for family in families.values())
     figures = running.replica.figures

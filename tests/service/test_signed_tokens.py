@@ -141,7 +141,7 @@ def test_over_http_by_the_handle(guarded: Guarded) -> None:
     assert foreign.status == 403
     assert site.release(granted["handle"])
     gone = site.post("/v1/sign", {"handle": granted["handle"], "audience": AUDIENCE})
-    assert (gone.status, gone.body["error"]) == (502, "refused")
+    assert (gone.status, gone.body["error"]) == (410, "gone")
 
 
 def test_who_waits_has_none(guarded: Guarded, client: lockfast.Client) -> None:
@@ -149,13 +149,21 @@ def test_who_waits_has_none(guarded: Guarded, client: lockfast.Client) -> None:
     with client.lock("x", ttl=30):
         queued = site.acquire("x", wait=0.1).body
         answer = site.post("/v1/sign", {"handle": queued["handle"], "audience": AUDIENCE})
-    assert answer.status == 502
+        permit = site.acquire("y", kind="semaphore", capacity=2).body
+        none = site.post("/v1/sign", {"handle": permit["handle"], "audience": AUDIENCE})
+    assert (answer.status, answer.body["error"]) == (409, "waiting")
     assert "still waits" in answer.body["message"]
+    assert (none.status, none.body["error"]) == (409, "permit")
 
 
 def test_without_a_key_nothing_is_signed() -> None:
     with Guarded(Config(port=0)) as guarded:
         assert guarded.get(JWKS) == 404
+        site = Site(guarded.port)
+        handle = site.acquire("y").body["handle"]
+        unsigned = site.post("/v1/sign", {"handle": handle, "audience": AUDIENCE})
+        assert unsigned.status == 404
+        assert "no signing_key_file" in unsigned.body["message"]
         with (
             lockfast.connect(f"lockfast://127.0.0.1:{guarded.port}") as client,
             client.lock("x", ttl=30) as lease,

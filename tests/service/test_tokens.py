@@ -24,6 +24,7 @@ from lockfast.errors import EngineRefused
 from lockfast.service import tokens
 from lockfast.service.tokens import Tokens
 from tests.servers import Redis
+from tests.service.http.site import Site
 from tests.service.served import SOON, Served, bearer
 from tests.service.test_rights import why
 
@@ -164,6 +165,10 @@ WRONG: dict[str, tuple[Any, int]] = {
 def test_a_wrong_token_does_not_get_in(served: Served, case: str) -> None:
     made, status = WRONG[case]
     assert served.status(bearer(made())) == status
+    site = Site(served.port, made())
+    for refused in (site.get("/v1/guarantees"), site.acquire("orders/wrong", key="k")):
+        assert refused.status == status
+        assert set(refused.body) == {"error", "message"}
 
 
 def test_the_token_that_is_too_long_is_one_that_a_header_can_have() -> None:

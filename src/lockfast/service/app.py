@@ -8,6 +8,7 @@ from functools import partial
 
 from lockfast.service.admission import OPEN, Admission
 from lockfast.service.caller import Caller
+from lockfast.service.figures import OTHER
 from lockfast.service.http.api import Api
 from lockfast.service.http.exchange import serve
 from lockfast.service.http.routes import OPENAPI
@@ -24,6 +25,7 @@ DIRECT = "lockfast.direct"
 KEPT = 300  # seconds for which others may keep the public keys
 Fields = list[tuple[bytes, bytes]]
 LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
+PAGES = {LIVE, METRICS, READY}
 OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 405, 429, 503
 TEXTS = {
     OK: b"ok\n",
@@ -99,17 +101,14 @@ class App:
     def _rules(self) -> Admission:
         return self.admission
 
-    def _count(self, status: int) -> None:
-        self.replica.figures.refused.counts[str(status),] += 1
-
     async def _refuse(self, scope: Message, send: Send, status: int) -> None:
-        self._count(status)
+        self.replica.figures.refused.counts[str(status),] += 1
         await _refuse(scope, send, status)
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         path = _path(scope)
         if path.startswith(API) or path == OPENAPI:
-            await serve(self._api, path, self._rules, self._count, scope, receive, send)
+            await serve(self._api, path, self._rules, scope, receive, send)
             return
         if path == JWKS:  # for everybody: it has only public keys
             await self._keys(scope, send)
@@ -120,6 +119,7 @@ class App:
             kind, body = TYPE, self.page().encode()
         else:
             body = TEXTS.get(status, b"")
+        self.replica.figures.replied(path if path in PAGES else OTHER, status)
         length = b"content-length", b"%d" % len(body)
         # Without `close`, a client could begin a second request and never end it.
         fields = [(b"content-type", kind), length, (b"connection", b"close")]
@@ -131,6 +131,7 @@ class App:
         if scope["method"] not in {"GET", "HEAD"}:
             status = NOT_ALLOWED
         body = signing.jwks if signing is not None and status == OK else b""
+        self.replica.figures.replied(JWKS, status)
         fields = [
             (b"content-type", b"application/jwk-set+json"),
             (b"content-length", b"%d" % len(body)),
@@ -147,7 +148,7 @@ class App:
             caller = self.admission.caller(scope)
             if not isinstance(caller, Caller):
                 return caller
-        if path not in {LIVE, METRICS, READY}:
+        if path not in PAGES:
             return NOT_FOUND
         if scope["method"] not in {"GET", "HEAD"}:
             return NOT_ALLOWED

@@ -28,7 +28,9 @@ SECONDS = (
 """Bounds of durations: those of `lock.acquire.duration`, see `lockfast.telemetry`."""
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 CLAIMING, REMOVING = ("claim", "renew"), ("resign", "break")
-REQUESTS = (*CLAIMING, *REMOVING, "inspect", "record", "records", "guarantees")
+REQUESTS = (*CLAIMING, *REMOVING, "inspect", "record", "records", "guarantees", "sign")
+OTHER = "other"
+"""The route of all requests over HTTP whose path is none of ours."""
 
 
 class Gauge:
@@ -159,12 +161,26 @@ class Figures:
             ("lock.call",),
             SIZES,
         )
+        self.http = Counter(
+            "lock.service.http.requests",
+            "{request}",
+            "Requests over HTTP, by path and by the class of the status.",
+            ("http.route", "lock.status"),
+            (),
+        )
+        self.served = Histogram(
+            "lock.service.http.duration",
+            "s",
+            "Time from a whole request over HTTP to its answer, without a wait for a lock.",
+            ("http.route",),
+            SECONDS,
+        )
         self.gauges = (self.connections,)
         self.counters = (
             *(self.accepted, self.refused, self.requests, self.claims),
-            *(self.wakes, self.drained, self.denied, self.unlogged),
+            *(self.wakes, self.drained, self.denied, self.unlogged, self.http),
         )
-        self.histograms = (self.calls, self.sizes)
+        self.histograms = (self.calls, self.sizes, self.served)
 
     async def measured(self, call: str, size: int, answer: Awaitable[R]) -> R:
         """Await a call of the engine, and count it. `size`: how many claims it carries."""
@@ -188,6 +204,10 @@ class Figures:
     def answered(self, request: str, faults: Sequence[Fault] = ()) -> None:
         """Count a request that was answered."""
         self.requests.counts[request, faults[0].kind if faults else ""] += 1
+
+    def replied(self, route: str, status: int) -> None:
+        """Count a request over HTTP. `status`: 0 if the client left before it had sent the body."""
+        self.http.counts[route, f"{status // 100}xx" if status else "left"] += 1
 
 
 def outcome(answer: Answer) -> str:

@@ -20,7 +20,7 @@ from lockfast.engines.remote.messages import (
     Reply,
     encode,
 )
-from lockfast.errors import EngineRefused
+from lockfast.errors import EngineRefused, quoted
 from lockfast.names import checked, size_of
 from lockfast.port import Engine
 from lockfast.runtime.base import Clock
@@ -79,7 +79,7 @@ class OtherRequests:
         try:
             return await self._ask(caller, request, arrived)
         except ValueError as error:  # a name or cursor that cannot be, or a mismatch of kinds
-            return Failed(request.n, fault(EngineRefused(str(error))))
+            return Failed(request.n, fault(EngineRefused(quoted(error))))
         except Exception as error:  # noqa: BLE001  # what no engine may raise is logged
             return Failed(request.n, fault(error))
 

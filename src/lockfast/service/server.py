@@ -103,7 +103,7 @@ class Server(uvicorn.Server):
         )
         self._resting = Resting()
         make = lambda arrival: Http(  # noqa: E731
-            arrival, self._resting, self.config, self.server_state
+            arrival, self._resting, replica.figures, self.config, self.server_state
         )
         self._entrance = Entrance(make, self.credentials.tls)
         self._sockets = listening or listen(config)

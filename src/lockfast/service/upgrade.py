@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -21,8 +22,10 @@ from uvicorn.server import ServerState
 from lockfast.service.admission import UNIX
 from lockfast.service.app import DIRECT
 from lockfast.service.caller import Caller
+from lockfast.service.figures import OTHER, Figures
 from lockfast.service.handshake import Arrival
-from lockfast.service.http.exchange import OWN
+from lockfast.service.http.answer import problem
+from lockfast.service.http.exchange import OWN, encoded
 from lockfast.service.keep_alive import STUCK, Resting
 from lockfast.service.replica import Replica
 from lockfast.service.websocket import Message
@@ -61,12 +64,18 @@ class Http(H11Protocol):
     """uvicorn's HTTP, which knows the connection's arrival."""
 
     def __init__(
-        self, arrival: Arrival, resting: Resting, config: uvicorn.Config, state: ServerState
+        self,
+        arrival: Arrival,
+        resting: Resting,
+        figures: Figures,
+        config: uvicorn.Config,
+        state: ServerState,
     ) -> None:
         """Serve a connection."""
         super().__init__(config=config, server_state=state, app_state={})
         self._arrival = arrival
         self._resting = resting
+        self._figures = figures
         self._admitted = False
         self._stuck: asyncio.TimerHandle | None = None
         self._application: Any = self.app
@@ -116,6 +125,26 @@ class Http(H11Protocol):
         if self._admitted:
             self._resting.add(self)  # first: the next request may be in the buffer already
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # it is uvicorn's
+        """Answer what is no HTTP as the API answers everything. Otherwise any stranger could fill
+        the log with tracebacks: uvicorn's own method fails after an answer, and for HEAD. And the
+        application would answer too, if the head of the request was right.
+        """
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            answer = problem(HTTPStatus.BAD_REQUEST, "malformed", "this is no request of HTTP/1.1")
+            content, fields = encoded(answer, close=True)
+            if self.conn.our_state is h11.IDLE:  # otherwise, the application counts it
+                self._figures.replied(OTHER, answer.status)
+            elif self.scope["method"] == "HEAD":
+                content = b""
+            events = h11.Response(status_code=answer.status, headers=fields), h11.Data(data=content)
+            for event in (*events, h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def handle_websocket_upgrade(self, event: Any) -> None:  # noqa: ANN401  # h11's
         """Limit it by `Wire` from now on."""

@@ -79,6 +79,32 @@ async def http2(stream: StreamReader) -> Frame | None:
     return Frame(head + rest, 14 if is_data and len(rest) > 5 else len(head + rest))  # as above
 
 
+async def websocket(stream: StreamReader) -> Frame | None:
+    """The lock service: the head of a handshake, then frames. Those of a client are masked, which
+    is undone here: else nothing that makes sense would reach the service.
+    """
+    head = await _exactly(stream, 2)
+    if head is None:
+        return None
+    if head[0] < 0x80:  # it begins a handshake: frames have the bit that says that they are whole
+        try:
+            raw = head + await stream.readuntil(b"\r\n\r\n")
+        except (IncompleteReadError, OSError):
+            return None
+        return Frame(raw, len(raw))
+    size, masked = head[1] & 0x7F, bool(head[1] & 0x80)
+    more = await _exactly(stream, {126: 2, 127: 8}.get(size, 0))
+    mask = await _exactly(stream, 4 if masked else 0)
+    if more is None or mask is None:
+        return None
+    content = await _exactly(stream, int.from_bytes(more, "big") if more else size)
+    if content is None:
+        return None
+    plain = bytes(byte ^ mask[at % 4] for at, byte in enumerate(content)) if masked else content
+    start = head + more + bytes(len(mask))
+    return Frame(start + plain, len(start))
+
+
 async def _exactly(stream: StreamReader, count: int) -> bytes | None:
     try:
         return await stream.readexactly(count)

@@ -1,4 +1,6 @@
-"""The relay: passes requests on as they are, and spoils replies by a seeded choice."""
+"""The relay: spoils replies by a seeded choice, and requests too if it is told so. Otherwise it
+passes them on as they are.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,20 @@ LONGEST_DELAY = 1.5  # seconds
 class Relay:
     """A way to one server, in a thread of its own. `with` starts it."""
 
-    def __init__(self, host: str, port: int, framing: Framing, seed: int) -> None:
+    def __init__(
+        self, host: str, port: int, framing: Framing, seed: int, *, both: bool = False
+    ) -> None:
+        """`both`: spoil requests too, which have the same framing."""
         self._target = host, port
         self._framing = framing
+        self._both = both
         self._chance = random.Random(seed)  # noqa: S311  # to be played again
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.replies = self.spoiled = 0
+        """Requests are counted too, if they are spoiled."""
         self.calm = False
         """Whether nothing is spoiled any more."""
         self.silent = False
@@ -45,6 +52,7 @@ class Relay:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     async def _listen(self) -> asyncio.Server:
         return await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -66,7 +74,9 @@ class Relay:
         try:
             replies, far = await asyncio.open_connection(*self._target)
             ways = [
-                asyncio.create_task(self._pass(reader, far)),
+                asyncio.create_task(
+                    self._spoil(reader, far) if self._both else self._pass(reader, far)
+                ),
                 asyncio.create_task(self._spoil(replies, writer)),
             ]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)

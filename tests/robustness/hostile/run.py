@@ -1,4 +1,6 @@
-"""Run: each engine's real servers behind relays, for so long, with both kinds of client at once."""
+"""Run: each engine's real servers, and a replica of the service, behind relays, for so long, with
+both kinds of client at once.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import lockfast
+from lockfast import State
 from lockfast.engines import mysql as mysql_engine
 from lockfast.engines.postgres import install
 from tests.robustness.hostile import framing
 from tests.robustness.hostile.actors import Part, play
 from tests.robustness.hostile.framing import Framing
 from tests.robustness.hostile.relay import Relay
-from tests.servers import EtcdCluster, MariaDB, Postgres, Redis, RedlockSet, ZooKeeper
+from tests.servers import EtcdCluster, MariaDB, Postgres, Redis, RedlockSet, Replica, ZooKeeper
 
 Say = Callable[[str], None]
 Told = tuple[dict[str, int], list[str], float, int]
@@ -27,11 +31,17 @@ PEAK = 1024  # MiB that a process of clients may take
 PATIENCE = 90.0  # seconds for a process to come to its end
 
 
+def _nothing() -> list[str]:
+    return []
+
+
 class Place(NamedTuple):
     """Where an engine is: a URL, and the addresses in it that a relay stands in for."""
 
     url: str
     addresses: list[str]
+    harmed: Callable[[], list[str]] = _nothing
+    """Returns what the clients behind the relays have done to others."""
 
 
 @contextmanager
@@ -74,6 +84,25 @@ def zookeeper() -> Iterator[Place]:
         yield Place(server.url, [urlsplit(server.url).netloc.rpartition("@")[2]])
 
 
+@contextmanager
+def service() -> Iterator[Place]:
+    """A replica, with a client that holds a lock all the time and is behind no relay."""
+    with Redis() as server, Replica(server.url) as replica, lockfast.connect(replica.url) as client:
+        lease = client.lock("bystander", ttl=5.0).acquire()
+
+        def harmed() -> list[str]:
+            log = replica.log()
+            found = [] if lease.state is State.HELD else [f"a bystander lost: {lease.state}"]
+            if not (replica.alive and replica.serves()):
+                found.append(f"the replica does not serve: {log}")
+            if "Traceback" in log:
+                found.append(f"the replica has logged a bug: {log}")
+            return found
+
+        yield Place(replica.url, [replica.address], harmed)
+        lease.release()
+
+
 class Engine(NamedTuple):
     """What is behind the relays."""
 
@@ -82,6 +111,8 @@ class Engine(NamedTuple):
     replies: int
     """That must have passed at least, in a minute."""
     shared: bool = True
+    both: bool = False
+    """Whether requests are spoiled too: a client may be as hostile as a server."""
 
 
 ENGINES = {
@@ -91,6 +122,7 @@ ENGINES = {
     "mysql": Engine(mysql, framing.numbered, 10_000),
     "etcd": Engine(etcd, framing.http2, 2_000),
     "zookeeper": Engine(zookeeper, framing.packets, 2_000),
+    "service": Engine(service, framing.websocket, 4_000, both=True),
 }
 
 
@@ -139,6 +171,9 @@ def _one(name: str, engine: Engine, seconds: float, seed: int, say: Say) -> int:
             for number, kind in enumerate(KINDS)
         ]
         failed = [_judged(f"{name}/{player.kind}", player, seconds, say) for player in players]
+        for harm in place.harmed():
+            say(f"{name}: VIOLATION {harm}")
+            failed.append(True)
         total = sum(relay.replies for player in players for relay in player.relays)
         if total < engine.replies * seconds / 60:
             say(f"{name}: VIOLATION too few replies: {total}")
@@ -151,7 +186,8 @@ def _player(engine: Engine, place: Place, part: Part, stack: ExitStack) -> Playe
     url, relays = place.url, []
     for number, address in enumerate(place.addresses):
         host, _, port = address.rpartition(":")
-        relay = Relay(host, int(port), engine.framing, part.seed * 100 + number)
+        seed = part.seed * 100 + number
+        relay = Relay(host, int(port), engine.framing, seed, both=engine.both)
         relays.append(stack.enter_context(relay))
         url = url.replace(address, relay.address)
     os.environ["GRPC_VERBOSITY"] = "NONE"  # gRPC tells of every frame that it does not understand

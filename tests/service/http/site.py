@@ -109,7 +109,10 @@ def check(method: str, path: str, answer: Answered) -> None:
     if operation is None:
         assert path == OPENAPI or answer.status >= 400
         return
-    content = operation["responses"][str(answer.status)]["content"]["application/json"]
+    reply = operation["responses"][str(answer.status)]
+    content = reply["content"]["application/json"]
+    if answer.status >= 400:
+        assert all(name in answer.headers for name in reply.get("headers", ()))
     schema = {**content["schema"], "components": described()["components"]}
     assert answer.headers["content-type"] == "application/json"
     Draft202012Validator(schema).validate(answer.body)

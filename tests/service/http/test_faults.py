@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from lockfast.errors import EngineRefused, EngineUnavailable
+from lockfast.errors import EngineRefused, EngineUnavailable, KindMismatch
 from lockfast.port import Standing
 from lockfast.service.config import Config
 from lockfast.service.http import departures
@@ -124,6 +124,21 @@ def test_a_refusal_of_the_engine_is_502(guarded: Guarded, here: Site) -> None:
     time.sleep(0.2)
     assert not guarded.held.of("bury")
     assert not guarded.held.of("resign")
+
+
+@pytest.mark.parametrize("path", ["/v1/acquire", "/v1/renew", "/v1/release"])
+def test_another_kind_is_told_as_the_document_says(guarded: Guarded, here: Site, path: str) -> None:
+    handle = here.acquire("a").body["handle"]
+    guarded.held.failures.append(KindMismatch("a", "semaphore", "mutex"))
+    answer = here.post(path, {"handle": handle})
+    assert (answer.status, answer.body["error"]) == (409, "kind-mismatch")
+
+
+def test_another_kind_that_an_inspection_finds_is_answered(guarded: Guarded, here: Site) -> None:
+    guarded.held.failures.append(KindMismatch("a", "semaphore", "mutex"))
+    answer = here.post("/v1/break", {"name": "a", "id": "0" * 32, "reason": "a test"})
+    assert answer.status == 502
+    assert "in use as" in answer.body["message"]
 
 
 def test_an_engine_whose_time_is_not_known_is_asked_for_it(guarded: Guarded, here: Site) -> None:

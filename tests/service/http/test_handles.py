@@ -111,6 +111,20 @@ def test_a_forged_or_cut_handle_is_refused(site: Site) -> None:
     assert site.release(handle)
 
 
+def test_a_handle_that_is_replayed_after_its_release_harms_nobody(site: Site, other: Site) -> None:
+    """A proxy's log has it, for example. It stands for a claim that is over, and for no other."""
+    for keyed in ("", "a-key"):
+        replayed = site.acquire("replayed", key=keyed).body["handle"]
+        assert site.release(replayed)
+        held = site.acquire("replayed").body
+        for place in (site, other):
+            assert place.renew(replayed) == [{"state": "gone"}]
+            assert place.go_on(replayed, wait=1.0).status == 410
+            assert not place.release(replayed)
+        assert site.renew(held["handle"])[0]["token"] == held["token"]
+        assert site.release(held["handle"])
+
+
 def test_without_a_key_file_a_handle_is_of_one_replica(redis: Redis) -> None:
     with replica(redis.url) as one, replica(redis.url) as two:
         handle = one.site.acquire("b").body["handle"]

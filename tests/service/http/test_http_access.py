@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from lockfast.service.config import Config
+from lockfast.service.http.routes import OPENAPI, ROUTES
 from lockfast.service.keys import stored
 from tests.servers import Redis, wait_until
 from tests.service.http.site import Answered, Site
@@ -16,13 +17,8 @@ from tests.service.served import Served
 from tests.service.test_access import KEY, OTHER, Guarded, keys
 
 REQUESTS = [
-    ("POST", "/v1/acquire"),
-    ("POST", "/v1/renew"),
-    ("POST", "/v1/release"),
-    ("GET", "/v1/locks"),
-    ("POST", "/v1/break"),
-    ("GET", "/v1/guarantees"),
-    ("GET", "/openapi.json"),
+    *((route.method, route.path) for route in ROUTES),
+    ("GET", OPENAPI),
     ("GET", "/v1/nothing"),
 ]
 

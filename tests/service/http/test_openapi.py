@@ -110,3 +110,40 @@ def test_tickets_are_texts() -> None:
                 types = {each.get("type") for each in field.get("anyOf", [field])}
                 assert types <= {"string", "null"}
     assert found > 5
+
+
+def operations() -> Iterator[Json]:
+    for methods in described()["paths"].values():
+        yield from methods.values()
+
+
+def test_a_generator_finds_what_it_needs() -> None:
+    """A name of each operation, a type of each body, and how to show who one is."""
+    names = [each["operationId"] for each in operations()]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() for name in names)
+    (scheme,) = described()["components"]["securitySchemes"].items()
+    assert (scheme[1]["type"], scheme[1]["scheme"]) == ("http", "bearer")
+    assert described()["security"] == [{}, {scheme[0]: []}]  # without keys, nobody shows one
+    for each in operations():
+        assert each["summary"]
+        for parameter in each["parameters"]:
+            assert parameter["in"] in {"query", "header"}
+            assert parameter["schema"]
+        for status, reply in each["responses"].items():
+            (kind,) = reply["content"]
+            assert kind == "application/json"
+            schema = reply["content"][kind]["schema"]["$ref"].rpartition("/")[2]
+            if int(status) >= 400:
+                fields = described()["components"]["schemas"][schema]["required"]
+                assert {"error", "message"} <= set(fields)
+
+
+def test_the_headers_that_a_client_must_read_are_described() -> None:
+    for each in operations():
+        replies = each["responses"]
+        assert set(replies["401"]["headers"]) == {"WWW-Authenticate"}
+        for status in {"202", "429", "503"} & set(replies):
+            assert set(replies[status]["headers"]) == {"Retry-After"}
+    (key,) = described()["paths"]["/v1/acquire"]["post"]["parameters"]
+    assert re.fullmatch(key["schema"]["pattern"], "~" * key["schema"]["maxLength"])

@@ -30,15 +30,17 @@ def asked(ask: Ask, trace: str = "") -> messages.Asked:
     )
 
 
-def standing(stood: messages.Stood | None) -> Standing | None:
-    """Return a standing."""
+def standing(stood: messages.Stood | None, ask: Ask) -> Standing | None:
+    """Return a standing. A claim is never believed in for longer than its ttl, whatever the service
+    says: a request that was changed on its way can have claimed for longer.
+    """
     if stood is None:
         return None
     head = stood.blocker
     return Standing(
         stood.ticket,
         granted=stood.granted,
-        left=stood.left,
+        left=min(stood.left, ask.shape.ttl),
         ahead=stood.ahead,
         behind=stood.behind,
         floor=stood.floor,
@@ -51,8 +53,10 @@ def said(
     where: str, reply: messages.Said, asks: Sequence[Ask]
 ) -> list[Standing | Exception | None]:
     """Return the results of claims or renewals."""
-    found: list[Standing | Exception | None] = [standing(each) for each in reply.results]
-    _complete(where, len(found), len(asks))
+    _complete(where, len(reply.results), len(asks))
+    found: list[Standing | Exception | None] = [
+        standing(each, ask) for each, ask in zip(reply.results, asks, strict=True)
+    ]
     for fault in reply.faults:
         if fault.at < len(asks):
             found[fault.at] = _error(where, fault, asks[fault.at])

@@ -62,6 +62,7 @@ class Acquisition:
         self._poll = Poll(asked.id, caller.who)
         self._doubt = False
         """Whether a copy of the claim was sent, and the engine has not said what became of it."""
+        self._waited = 0.0
         self._there = resumed
         """Whether the engine may have the claim."""
 
@@ -82,7 +83,7 @@ class Acquisition:
             findable = (self._resumed or self._keyed) and not self._poll.denied
             if lost and self._there and not findable:
                 departures.resign(self._origin, self._asked, doubt=self._doubt)
-        return answer
+        return answer._replace(waited=self._waited)
 
     async def _settle(self, polls: Polls, seal: Seal) -> Answer:
         stood = await self._first()
@@ -124,9 +125,16 @@ class Acquisition:
 
     async def _wait(self, stood: Stood, polls: Polls) -> Stood | None:
         """Wait until the claim is granted or gone, or the request must be answered."""
-        poll, presence = self._poll, self._caller.presence
         if polls.full:
             return stood
+        began = self._now()
+        try:
+            return await self._woken(stood, polls)
+        finally:
+            self._waited = self._now() - began
+
+    async def _woken(self, stood: Stood, polls: Polls) -> Stood | None:
+        poll, presence = self._poll, self._caller.presence
         polls.wait(poll, self._replica.hearing)
         presence.watch(poll.end)
         pause = SHORTEST_PAUSE

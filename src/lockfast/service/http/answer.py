@@ -6,7 +6,7 @@ from http import HTTPStatus
 from math import ceil
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from lockfast.engines.remote.messages import Failed, Fault, Reply
 from lockfast.service.http.messages import Busy, Problem
@@ -19,8 +19,10 @@ class Answer(NamedTuple):
     """A status, a body, and headers."""
 
     status: int
-    body: Struct
+    body: Struct | Raw
     headers: dict[str, str] = {}  # noqa: RUF012  # it is not changed
+    waited: float = 0.0
+    """Seconds for which the request waited for a lock."""
 
 
 def problem(status: HTTPStatus, error: str, message: str) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -45,6 +46,7 @@ class Api:
     def __init__(self, replica: Replica, keys: Sequence[bytes]) -> None:
         """Serve this replica. `keys`: those of the handles."""
         self._replica = replica
+        self.figures = replica.figures
         self.seal = Seal(keys)
         self._ids = Ids(client_of(new_secret()))
         self.polls = Polls(self._ids.client)
@@ -69,11 +71,18 @@ class Api:
 
     async def answer(self, route: Route, query: bytes, body: bytes, caller: Caller) -> Answer:
         """Return the answer to a request."""
+        began = time.perf_counter()
+        answer = await self._answer(route, query, body, caller)
+        took = time.perf_counter() - began - answer.waited
+        self.figures.served.put(max(took, 0.0), (route.path,))
+        return answer
+
+    async def _answer(self, route: Route, query: bytes, body: bytes, caller: Caller) -> Answer:
         try:
             request = _parsed(route, query, body)
             return await self._limited(route, request, len(body), caller)
         except Overrun as error:
-            self._replica.figures.denied.counts["limit",] += 1
+            self.figures.denied.counts["limit",] += 1
             return overrun(error.message, error.after)
         except (BadRequest, BadHandle) as error:
             return problem(HTTPStatus.BAD_REQUEST, "malformed", str(error))

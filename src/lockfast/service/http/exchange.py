@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
+
+from msgspec import Raw
 
 from lockfast.service import caller as callers
 from lockfast.service.admission import UNAUTHORIZED as STRANGER
 from lockfast.service.admission import Admission
+from lockfast.service.figures import OTHER
 from lockfast.service.http import body
 from lockfast.service.http.answer import UNAUTHORIZED, Answer, problem
 from lockfast.service.http.api import Api, idempotency_key
@@ -22,7 +25,7 @@ from lockfast.service.websocket import Message, Receive, Send
 
 OWN = "lockfast.http"
 """The extension with which our own server tells what it knows of a connection: see `Line`."""
-Status = Callable[[int], object]
+Fields = list[tuple[bytes, bytes]]
 
 
 class Line(Protocol):
@@ -40,51 +43,60 @@ async def serve(  # noqa: PLR0913, PLR0917  # what ASGI has, and what the applic
     api: Api,
     path: str,
     admission: Callable[[], Admission],
-    refused: Status,
     scope: Message,
     receive: Receive,
     send: Send,
 ) -> None:
-    """Serve a request of the API. `admission` returns the present one. `refused` counts requests
-    that are not admitted.
+    """Serve a request of the API. `admission` returns the present one."""
+    answer, close = await _answer(api, path, admission, scope, receive)
+    route = path if path in BY_PATH or path == OPENAPI else OTHER
+    api.figures.replied(route, 0 if answer is None else answer.status)
+    if answer is not None:
+        content, fields = encoded(answer, close=close)
+        await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+        await send({"type": "http.response.body", "body": content})
+
+
+async def _answer(
+    api: Api, path: str, admission: Callable[[], Admission], scope: Message, receive: Receive
+) -> tuple[Answer | None, bool]:
+    """Return the answer to a request, and whether the connection ends with it. None: the client
+    has left.
     """
     line: Line | None = (scope.get("extensions") or {}).get(OWN)
+    refused = api.figures.refused.counts
     rules = admission()
     who = rules.caller(scope)
     route, denied = _admitted(path, scope, who)
     if denied is not None:
-        refused(denied.status)
-        await _send(send, denied, close=True)
-        return
+        refused[str(denied.status),] += 1
+        return denied, True
     if line is not None:
         line.admit()
     if route is None:
-        await _respond(send, HTTPStatus.OK, document(), {}, close=False)
-        return
+        return Answer(HTTPStatus.OK, Raw(document())), False
     try:
         content = b"" if route.body is None else await body.read(scope["headers"], receive)
         now = admission()
         known = who if now is rules or not isinstance(who, callers.Caller) else now.again(who)
         if not isinstance(known, callers.Caller):  # the configuration was read again meanwhile
-            refused(UNAUTHORIZED.status)
-            await _send(send, UNAUTHORIZED, close=True)
-            return
+            refused[str(UNAUTHORIZED.status),] += 1
+            return UNAUTHORIZED, True
         caller = Caller(
             who=known,
             idempotency=idempotency_key(scope["headers"]),
             presence=Presence(receive, None if line is None else line.gone),
         )
     except body.ClientGone:
-        return
+        return None, True
     except (body.TooLarge, body.TooSlow, BadRequest) as error:
         # What is left of a body would be read as the next request.
-        await _send(send, _malformed(error), close=not isinstance(error, BadRequest))
-        return
+        return _malformed(error), not isinstance(error, BadRequest)
     try:
         answer = await api.answer(route, scope["query_string"], content, caller)
     finally:
         caller.presence.end()
-    await _send(send, answer, close=api.leaving)
+    return answer, api.leaving
 
 
 def _malformed(error: Exception) -> Answer:
@@ -121,21 +133,15 @@ def _admitted(
     return route, None
 
 
-async def _send(send: Send, answer: Answer, *, close: bool) -> None:
+def encoded(answer: Answer, *, close: bool) -> tuple[bytes, Fields]:
+    """Return the body and the header fields of an answer."""
     content = encode(answer.body) + b"\n"  # for terminals
-    await _respond(send, answer.status, content, answer.headers, close=close)
-
-
-async def _respond(
-    send: Send, status: int, content: bytes, headers: Mapping[str, str], *, close: bool
-) -> None:
     fields = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(content)),
         (b"cache-control", b"no-store"),
-        *((name.encode(), value.encode()) for name, value in headers.items()),
+        *((name.encode(), value.encode()) for name, value in answer.headers.items()),
     ]
     if close:
         fields.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": content})
+    return content, fields

@@ -9,12 +9,24 @@ from typing import Any
 import msgspec
 
 import lockfast
+from lockfast.service.http.messages import LONGEST_KEY
 from lockfast.service.http.routes import ROUTES, WRONG, Reply, Route
 
 Json = dict[str, Any]
 REFERENCE = "#/components/schemas/{name}"
 KEY = "apiKey"
+SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key or a JSON Web Token. A service on the same machine may need none.",
+}
 RETRY_AFTER = {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds to wait."}
+CHALLENGE = {"schema": {"const": "Bearer"}, "description": "How a client shows who it is."}
+HEADERS = {
+    401: {"WWW-Authenticate": CHALLENGE},
+    **{status: {"Retry-After": RETRY_AFTER} for status in (202, 429, 503)},
+}
+"""Of answers with these statuses. A 202 has it if the client should ask again at once."""
 
 
 @cache
@@ -41,7 +53,7 @@ def document() -> bytes:
             "security": [{}, {KEY: []}],
             "components": {
                 "schemas": schemas,
-                "securitySchemes": {KEY: {"type": "http", "scheme": "bearer"}},
+                "securitySchemes": {KEY: SCHEME},
             },
         }
     )
@@ -75,7 +87,7 @@ def _query(route: Route, schemas: Json) -> Iterator[Json]:
 
 def _headers(route: Route) -> Iterator[Json]:
     for name, description in route.headers.items():
-        schema = {"type": "string"}
+        schema = {"type": "string", "maxLength": LONGEST_KEY, "pattern": "^[!-~]+$"}
         yield {"name": name, "in": "header", "description": description, "schema": schema}
 
 
@@ -85,8 +97,8 @@ def _reply(status: int, reply: Reply) -> Json:
         "description": description,
         "content": {"application/json": {"schema": _reference(kind)}},
     }
-    if status in {202, 503}:
-        found["headers"] = {"Retry-After": RETRY_AFTER}
+    if status in HEADERS:
+        found["headers"] = HEADERS[status]
     return found
 
 

@@ -42,6 +42,7 @@ WRONG: dict[int, Reply] = {
     502: (Problem, "The engine refused the request."),
     503: (Problem, "The engine does not answer, or the replica is about to end. Ask again."),
 }
+OTHER_KIND: Reply = (Problem, "The name is in use as another kind of lock.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ ROUTES = (
         "/v1/renew",
         "renew",
         "Renew leases, and places in queues.",
-        {200: (Renewals, "What became of each handle.")},
+        {200: (Renewals, "What became of each handle."), 409: OTHER_KIND},
         body=Renew,
     ),
     Route(
@@ -89,7 +90,12 @@ ROUTES = (
         "/v1/sign",
         "sign",
         "Get a signed token of a lock that is held. It renews the lease too.",
-        {200: (Signed, "The signed token.")},
+        {
+            200: (Signed, "The signed token."),
+            404: (Problem, "The service signs no tokens."),
+            409: (Problem, "There is no token: the client waits, has a permit, or another kind."),
+            410: (Problem, "The lease has ended. Acquire the lock again."),
+        },
         body=Sign,
     ),
     Route(
@@ -97,7 +103,7 @@ ROUTES = (
         "/v1/release",
         "release",
         "Release a lock, or leave its queue.",
-        {200: (Released, "The handle has no lock any more.")},
+        {200: (Released, "The handle has no lock any more."), 409: OTHER_KIND},
         body=Release,
     ),
     Route(
@@ -113,7 +119,7 @@ ROUTES = (
         "/v1/break",
         "break",
         "Take a lock away from its holder.",
-        {200: (Broken, "The claim is not there any more.")},
+        {200: (Broken, "The claim is not there any more."), 409: OTHER_KIND},
         body=Break,
     ),
     Route(
