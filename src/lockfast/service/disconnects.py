@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Clock
@@ -37,8 +38,9 @@ class Disconnects:
 
     def begin(self, claims: KeptClaims) -> None:
         """Remove the claims of a connection that has just ended, each when it is time."""
+        ended = self._now()
         for departs in {kept.departs for kept in claims.all()}:
-            self._later(departs, lambda departs=departs: self._due(claims, departs))  # type: ignore[misc]
+            self._later(departs, partial(self._due, claims, departs, ended))
 
     def _later(self, seconds: float, then: Callable[[], None]) -> None:
         def run() -> None:
@@ -48,7 +50,11 @@ class Disconnects:
         timer = asyncio.get_running_loop().call_later(seconds, run)
         self._timers[timer] = None
 
-    def _due(self, claims: KeptClaims, departs: float) -> None:
+    def _due(self, claims: KeptClaims, departs: float, ended: float) -> None:
+        left = ended + departs - self._now()
+        if left > 0.0:  # uvloop counts from the beginning of the turn in which a timer was started
+            self._later(left, partial(self._due, claims, departs, ended))
+            return
         for kept in claims.due(departs):
             self.remove(claims, kept)
 
@@ -62,8 +68,9 @@ class Disconnects:
         """Take the engine's answer to a removal."""
         claims, kept, now = removal.claims, removal.kept, self._now()
         if isinstance(answer, EngineUnavailable) and now < removal.until:
-            entry = Entry(kept.ask, now + PAUSE, now + PAUSE + LONGEST_CALL, removal, 0)
-            self._later(PAUSE, lambda: self._depart(entry))
+            begin = now + PAUSE
+            entry = Entry(kept.ask, begin, begin + LONGEST_CALL, removal, 0)
+            self._later(PAUSE, partial(self._depart, entry))
             return
         self._figures.claims.counts["depart", outcome(answer)] += 1
         if answer is True:
