@@ -3,7 +3,8 @@
    client may be alive, may not know that the connection has ended, and may be at another replica. A
    replica may be paused at any point: what it has read goes on to the engine later.
 
-   One lease, held. Connections 1 and 3 lead to one replica, 2 to another one. *)
+   One claim, which may be a waiter's: so the client may count on it again after its time was over, if
+   the engine still has it. Connections 1 and 3 lead to one replica, 2 to another one. *)
 EXTENDS Integers
 
 CONSTANTS
@@ -49,16 +50,16 @@ Believes == now < until
 
 Tick == /\ now < End /\ now' = now + 1 /\ there' = (there /\ expires > now + 1)
         /\ UNCHANGED <<expires, heard, owner, client, frames, known, last, closed, departures>>
-Renew == /\ Believes /\ sent < Most /\ sent' = sent + 1
+Renew == /\ sent < Most /\ sent' = sent + 1
          /\ frames' = frames \cup {[conn |-> conn, at |-> now, attached |-> FALSE, left |-> -1]}
          /\ UNCHANGED <<now, engine, conn, until, known, last, closed, departures>>
-Move == /\ Believes /\ conn < 3 /\ conn' = conn + 1
+Move == /\ conn < 3 /\ conn' = conn + 1
         /\ UNCHANGED <<now, engine, frames, sent, until, known, last, closed, departures>>
 
 (* The reply to a renewal: the client reads it if the connection is still there at both ends. *)
 Answer(f, left) ==
   \E lost \in BOOLEAN :
-    until' = IF lost \/ f.conn # conn \/ ~Believes \/ closed[f.conn] >= 0 THEN until
+    until' = IF lost \/ f.conn # conn \/ closed[f.conn] >= 0 THEN until
              ELSE Max(until, f.at + IF Count = "grace" THEN Min(left, Grace) ELSE left)
 
 (* The engine stores whose the lease is. A renewal of an earlier connection goes no further. *)

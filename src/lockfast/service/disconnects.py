@@ -55,14 +55,11 @@ class Disconnects:
         if left > 0.0:  # uvloop counts from the beginning of the turn in which a timer was started
             self._later(left, partial(self._due, claims, departs, ended))
             return
-        for kept in claims.due(departs):
-            self.remove(claims, kept)
-
-    def remove(self, claims: KeptClaims, kept: Kept) -> None:
-        """Remove a claim now."""
         now = self._now()
-        removal = Removal(self, claims, kept, now + kept.ask.shape.ttl)
-        self._depart(Entry(kept.ask, now, now + LONGEST_CALL, removal, 0))
+        for kept in claims.all():
+            if kept.departs == departs:
+                removal = Removal(self, claims, kept, now + kept.ask.shape.ttl)
+                self._depart(Entry(kept.ask, now, now + LONGEST_CALL, removal, 0))
 
     def answered(self, removal: Removal, answer: Answer) -> None:
         """Take the engine's answer to a removal."""

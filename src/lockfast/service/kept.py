@@ -46,9 +46,6 @@ class Remover(Protocol):
     def begin(self, claims: KeptClaims) -> None:
         """Remove the claims of a connection that has ended, each when it is time."""
 
-    def remove(self, claims: KeptClaims, kept: Kept) -> None:
-        """Remove a claim now."""
-
 
 class KeptClaims:
     """The claims of one connection."""
@@ -61,8 +58,6 @@ class KeptClaims:
         self.ended = False
         self._remover = remover
         self._claims: dict[tuple[str, str], Kept] = {}
-        self._removing: set[float] = set()
-        """The `departs` of those claims that are being removed."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -120,8 +115,6 @@ class KeptClaims:
             kept.standing = answer
             kept.until = arrived + answer.left * (1.0 - DRIFT)
             kept.ask.ticket, kept.ask.granted = answer.ticket, answer.granted
-            if kept.departs in self._removing:  # it was under way when the connection ended
-                self._remover.remove(self, kept)
         return answer._replace(left=min(answer.left, ask.departs))
 
     def forget(self, ask: Ask) -> None:
@@ -135,13 +128,6 @@ class KeptClaims:
         self.caller = caller
         if self._claims:
             self._remover.begin(self)
-
-    def due(self, departs: float) -> list[Kept]:
-        """Return the claims that are to be removed so many seconds after the connection's end. It
-        is as long ago.
-        """
-        self._removing.add(departs)
-        return [kept for kept in self._claims.values() if kept.departs == departs]
 
 
 class Told:
