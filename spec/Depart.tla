@@ -3,8 +3,7 @@
    client may be alive, may not know that the connection has ended, and may be at another replica. A
    replica may be paused at any point: what it has read goes on to the engine later.
 
-   One claim, which may be a waiter's: so the client may count on it again after its time was over, if
-   the engine still has it. Connections 1 and 3 lead to one replica, 2 to another one. *)
+   One claim. Connections 1 and 3 lead to one replica, 2 to another one. *)
 EXTENDS Integers
 
 CONSTANTS
@@ -15,6 +14,7 @@ CONSTANTS
                \* same, but "apart": the replica reads that, and then removes
   Count,       \* the client counts on the "whole" lease, or for "grace" from a renewal that was answered
   Attach,      \* a renewal tells the engine its connection "first", or "after" it was applied
+  Waiter,      \* it is a waiter's claim, which counts again after its time, if the engine still has it
   Memory       \* a replica answers a renewal by itself if it was answered by the engine on the same
                \* "connection", for the same "client", or "never"
 
@@ -47,19 +47,20 @@ Init == /\ now = 0 /\ there = TRUE /\ expires = TTL /\ heard = 1 /\ owner = 1
         /\ closed = [c \in Conns |-> -1] /\ departures = {}
 
 Believes == now < until
+Wants == Believes \/ Waiter
 
 Tick == /\ now < End /\ now' = now + 1 /\ there' = (there /\ expires > now + 1)
         /\ UNCHANGED <<expires, heard, owner, client, frames, known, last, closed, departures>>
-Renew == /\ sent < Most /\ sent' = sent + 1
+Renew == /\ Wants /\ sent < Most /\ sent' = sent + 1
          /\ frames' = frames \cup {[conn |-> conn, at |-> now, attached |-> FALSE, left |-> -1]}
          /\ UNCHANGED <<now, engine, conn, until, known, last, closed, departures>>
-Move == /\ conn < 3 /\ conn' = conn + 1
+Move == /\ Wants /\ conn < 3 /\ conn' = conn + 1
         /\ UNCHANGED <<now, engine, frames, sent, until, known, last, closed, departures>>
 
 (* The reply to a renewal: the client reads it if the connection is still there at both ends. *)
 Answer(f, left) ==
   \E lost \in BOOLEAN :
-    until' = IF lost \/ f.conn # conn \/ closed[f.conn] >= 0 THEN until
+    until' = IF lost \/ f.conn # conn \/ ~Wants \/ closed[f.conn] >= 0 THEN until
              ELSE Max(until, f.at + IF Count = "grace" THEN Min(left, Grace) ELSE left)
 
 (* The engine stores whose the lease is. A renewal of an earlier connection goes no further. *)
