@@ -31,6 +31,7 @@ class Owner:
         self.identity = Identity()
         self.now = now
         self.hears = False
+        self.on_disconnect = 0.0
 
     def event(self) -> Event:
         return Aio().event()

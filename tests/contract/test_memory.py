@@ -9,6 +9,8 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     Contract,
+    DepartureContract,
+    DepartureQueueContract,
     MachineContract,
     PortContract,
     QueueShapeContract,
@@ -37,7 +39,9 @@ class TestPort(PortContract):
     pass
 
 
-class TestReplicas(ReplicaContract, ReplicaQueueContract):
+class TestReplicas(
+    ReplicaContract, ReplicaQueueContract, DepartureContract, DepartureQueueContract
+):
     pass
 
 

@@ -14,6 +14,8 @@ from lockfast.testing import (
     ClientContract,
     ClockContract,
     Contract,
+    DepartureContract,
+    DepartureQueueContract,
     DeposedContract,
     FixedTimeContract,
     MachineContract,
@@ -44,7 +46,9 @@ class TestPort(PortContract):
     pass
 
 
-class TestReplicas(ReplicaContract, ReplicaQueueContract):
+class TestReplicas(
+    ReplicaContract, ReplicaQueueContract, DepartureContract, DepartureQueueContract
+):
     pass
 
 

@@ -12,6 +12,8 @@ from lockfast.testing import (
     BodyContract,
     ClientContract,
     ClockContract,
+    DepartureContract,
+    DepartureQueueContract,
     DeposedContract,
     FixedTimeContract,
     MachineContract,
@@ -50,7 +52,9 @@ class TestPort(ByAMovedClock, PortContract):
     pass
 
 
-class TestReplicas(ByAMovedClock, ReplicaContract, ReplicaQueueContract):
+class TestReplicas(
+    ByAMovedClock, ReplicaContract, ReplicaQueueContract, DepartureContract, DepartureQueueContract
+):
     pass
 
 

@@ -14,6 +14,8 @@ from lockfast.port import Page
 from lockfast.testing import (
     ClaimContract,
     CrowdContract,
+    DepartureContract,
+    DepartureQueueContract,
     FixedTimeContract,
     InspectContract,
     LeaseContract,
@@ -83,6 +85,8 @@ class TestCluster(
     TogetherContract,
     ReplicaContract,
     ReplicaQueueContract,
+    DepartureContract,
+    DepartureQueueContract,
     TimeContract,
     FixedTimeContract,
 ):

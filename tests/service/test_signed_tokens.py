@@ -276,6 +276,7 @@ class Heard:
 
     client = "a" * 22
     ended = False
+    kept = None
 
     def __init__(self) -> None:
         self.caller = Caller()

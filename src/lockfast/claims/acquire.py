@@ -87,6 +87,8 @@ async def acquire(  # noqa: PLR0913, PLR0917  # a hot path: one call, no bundle
     while True:
         ask = Ask(session.new_id(), shape, queue, now + shape.wait_ttl, described)
         ask.trace = observer.trace()
+        # What `at_least` keeps outlives the process.
+        ask.departs = 0.0 if at_least else session.on_disconnect
         claim = Claim(ask, owner, reference)
         claim.holding = holding
         try:

@@ -201,6 +201,7 @@ class Together(Generic[B]):
             late = now + shape.wait_ttl
             ask = Ask(session.new_id(), shape, False, late, described)  # noqa: FBT003  # no queue
             ask.trace = observer.trace()
+            ask.departs = session.on_disconnect
             bearer.claim = Claim(ask, owner, reference)
 
     def _answered(self, claim: Claim, sent: float, standing: Standing | Exception | None) -> None:

@@ -15,7 +15,7 @@ from lockfast.port import Ask, Blocker
 from lockfast.runtime.base import Event
 
 NEVER = float("inf")
-LATE = 12.0  # a renewal may be late by 1/LATE of the wait_ttl before a warning is logged
+LATE = 12.0  # a renewal may be late by 1/LATE of the claim's life before a warning is logged
 
 
 class Ref(Protocol):
@@ -55,6 +55,7 @@ class Claim(Validity):
         "lane",
         "lease",
         "leaving",
+        "life",
         "limit",
         "loss",
         "owner",
@@ -82,6 +83,8 @@ class Claim(Validity):
         self.ask = ask
         self.id = ask.id
         self.shape = ask.shape
+        self.life = min(ask.shape.wait_ttl, ask.departs or NEVER)
+        """Seconds for which it is valid after a renewal, as long as it may wait."""
         self.owner = owner
         self.lease = lease
         self.context = contextvars.copy_context()
@@ -132,7 +135,7 @@ class Claim(Validity):
 
         A renewal that was sent and not answered (`unsure`) does not count.
         """
-        late = now - self.worry > self.shape.wait_ttl / LATE
+        late = now - self.worry > self.life / LATE
         return late and self.phase is HELD and not self.unsure
 
     def why(self) -> str:

@@ -35,7 +35,7 @@ class Lateness(Departures):
         with self._lock:
             self._watched = NEVER  # first: an interruption that registers a claim must alert
             taken = [claim for batch in self._taken for claim in batch]
-            intervals = [claim.shape.wait_ttl / BEATS for claim in taken]
+            intervals = [claim.life / BEATS for claim in taken]
             shortest = min([self._pulse.shortest(), *intervals])
             if shortest == NEVER:
                 return None

@@ -17,10 +17,10 @@ CHUNK = 64  # claims per renewal request, so that a wake waits for at most one s
 
 
 def patience(claims: Sequence[Claim]) -> float:
-    """Return how many seconds a renewal may take: a sixth of the wait_ttl, and at most 5, so that a
-    lost request leaves time for two more attempts.
+    """Return how many seconds a renewal may take: a sixth of the shortest life, and at most 5, so
+    that a lost request leaves time for two more attempts.
     """
-    return min(5.0, min(claim.shape.wait_ttl for claim in claims) / 6.0)
+    return min(5.0, min(claim.life for claim in claims) / 6.0)
 
 
 def chunks(batches: Sequence[Sequence[Claim]]) -> list[Sequence[Claim]]:
@@ -29,7 +29,7 @@ def chunks(batches: Sequence[Sequence[Claim]]) -> list[Sequence[Claim]]:
     One server of an ensemble, or one shard, may not answer while the others do. Waiting for it must
     not cost a lease of a short ttl that another server would renew.
     """
-    ordered = sorted(batches, key=lambda batch: batch[0].shape.wait_ttl)
+    ordered = sorted(batches, key=lambda batch: batch[0].life)
     return [
         batch[start : start + CHUNK] for batch in ordered for start in range(0, len(batch), CHUNK)
     ]
@@ -58,7 +58,7 @@ async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
             return []
     # Early, a short deadline leaves time for another attempt. Later, the connection may be too
     # slow for that deadline, so it is doubled.
-    early = all(sent < claim.until - claim.shape.wait_ttl / 2.0 for claim in claims)
+    early = all(sent < claim.until - claim.life / 2.0 for claim in claims)
     deadline = sent + min(most, limit if early else 2.0 * limit)
     late: list[Claim] = []
     try:

@@ -39,8 +39,9 @@ class Schedule(Notices):
                     self._pulse.appoint(claim, now)
 
     def _keep(self, claim: Claim, now: float) -> None:
-        shape = claim.shape
-        life = shape.ttl if claim.phase is HELD else shape.wait_ttl
+        life = claim.life
+        if claim.phase is HELD:
+            life = min(claim.shape.ttl, claim.ask.departs or NEVER)
         if claim.lane is not None:
             claim.lane.pop(claim, None)
         lane = claim.lane = self._pulse.lane(life / BEATS)

@@ -79,6 +79,8 @@ class Session:
 
     def _begin(self) -> None:
         self._opened: Engine | None = None
+        self.on_disconnect = 0.0
+        """The `Ask.departs` of all claims except those with `at_least`."""
         self.__dict__.pop("engine", None)
         self.__dict__.pop("_ids", None)
         self.table = Table()
@@ -111,6 +113,7 @@ class Session:
                 if engine is not made:
                     made.reset()
                 self.__dict__.setdefault("_ids", Ids(getattr(engine, "client", None)))
+                self.on_disconnect = getattr(engine, "on_disconnect", 0.0)
                 self.table.rouse = engine.rouse
                 weakref.finalize(self, engine.rouse).atexit = False
                 self._opened = engine

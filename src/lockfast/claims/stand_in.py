@@ -193,7 +193,7 @@ class StandIn:
             self._renewer = self._replace()
         by_ttl: dict[float, list[Claim]] = {}
         for claim in claims:
-            by_ttl.setdefault(claim.shape.wait_ttl, []).append(claim)
+            by_ttl.setdefault(claim.life, []).append(claim)
         batches = list(by_ttl.values())
         # Twice as long as the heart waits: the first request has to connect.
         limit = 2.0 * min(map(patience, batches))

@@ -76,7 +76,7 @@ class Table(Lateness):
                 raise ClientClosed("this lockfast client is closed. Call connect() again.")
             self._by_id[claim.id] = claim
             self._owners.add(claim)
-            lane = claim.lane = self._pulse.lane(claim.shape.wait_ttl / BEATS)
+            lane = claim.lane = self._pulse.lane(claim.life / BEATS)
             due = lane[claim] = now + lane.interval
             if due < self._planned:
                 self._hurry(due)
@@ -251,7 +251,7 @@ class Table(Lateness):
         self._keep(claim, now)
 
     def _unanswered(self, claim: Claim, sent: float, now: float) -> list[Claim]:
-        pause = min(claim.shape.wait_ttl / 12.0, 1.0)
+        pause = min(claim.life / 12.0, 1.0)
         if claim.phase is HELD and claim.kept > sent:
             return []  # the loop was blocked since then, and the stand-in has renewed the claim
         if claim.phase is HELD:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lockfast.core.token import mint
 from lockfast.errors import KindMismatch
-from lockfast.port import TOMB_MARGIN, Ask, Blocker, Entry, Shape, Standing, Wake
+from lockfast.port import ATTACHED, TOMB_MARGIN, Ask, Blocker, Entry, Shape, Standing, Wake
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Queues:
         self.wakes: list[Wake] = []
         self._queues: dict[str, list[Member]] = {}
         self._tombs: dict[str, float] = {}
+        self._attached: dict[str, tuple[int, float]] = {}
+        """The epochs of claims by id, and until when each is remembered."""
 
     def claim(self, ask: Ask, now: float) -> Standing | None:
         """Append a claim, or find it by its id, and return its standing. None: the id is dead."""
@@ -91,6 +93,20 @@ class Queues:
         queue.remove(mine)
         self._grant(ask.shape.name, queue)
         return True
+
+    def attach(self, ask: Ask, now: float) -> bool:
+        """Store that a claim belongs to its connection, unless it belongs to a later one."""
+        self._attached = {id_: each for id_, each in self._attached.items() if each[1] > now}
+        latest, _ = self._attached.get(ask.id, (0, 0.0))
+        if latest > ask.epoch:
+            return False
+        self._attached[ask.id] = (ask.epoch, now + ask.shape.ttl + ATTACHED)
+        return True
+
+    def depart(self, ask: Ask, now: float) -> bool:
+        """Remove a claim for good if it belongs to its connection, and return whether it did."""
+        latest, until = self._attached.get(ask.id, (0, 0.0))
+        return latest == ask.epoch and until > now and self.resign(ask, now, doubt=True)
 
     def entries(self, name: str, now: float) -> list[Entry]:
         """Return the live claims on a name. Expired claims are left out, and not deleted here."""

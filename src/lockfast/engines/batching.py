@@ -51,6 +51,8 @@ class Batching:
             self.sign = engine.sign
         if hasattr(engine, "client"):
             self.client = engine.client
+        if hasattr(engine, "on_disconnect"):
+            self.on_disconnect = engine.on_disconnect
 
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Make a claim, together with others if calls are under way."""

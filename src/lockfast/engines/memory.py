@@ -175,6 +175,24 @@ class MemoryEngine:
 
         return memory.run(resigned)
 
+    async def attach(
+        self,
+        asks: Sequence[Ask],
+        deadline: float,  # noqa: ARG002  # the port's
+    ) -> list[bool | Exception]:
+        """Store which connection of the service the claims belong to."""
+        memory = self._memory
+        return memory.run(lambda: [memory.queues.attach(ask, memory.clock()) for ask in asks])
+
+    async def depart(
+        self,
+        asks: Sequence[Ask],
+        deadline: float,  # noqa: ARG002  # the port's
+    ) -> list[bool | Exception]:
+        """Remove the claims that still belong to their connection."""
+        memory = self._memory
+        return memory.run(lambda: [memory.queues.depart(ask, memory.clock()) for ask in asks])
+
     def hear(self, client: str, *, on: bool) -> None:
         """Start or stop receiving the pushes for a client."""
         if on:

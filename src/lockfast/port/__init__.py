@@ -19,8 +19,19 @@ machine than the engine that it uses.
 from __future__ import annotations
 
 from lockfast.port.ask import Ask
-from lockfast.port.engine import Batched, Bound, Engine, Named, Renewer, Replaceable, Signer
+from lockfast.port.engine import (
+    Batched,
+    Bound,
+    Departing,
+    Engine,
+    Named,
+    Paced,
+    Renewer,
+    Replaceable,
+    Signer,
+)
 from lockfast.port.limits import (
+    ATTACHED,
     CLIENT,
     CLOSING,
     LONGEST,
@@ -40,6 +51,7 @@ PORT = 3
 provisional until lockfast 1.0, so engines in other packages may have to change with it."""
 
 __all__ = [
+    "ATTACHED",
     "CLIENT",
     "CLOSING",
     "EVERYONE",
@@ -56,10 +68,12 @@ __all__ = [
     "Batched",
     "Blocker",
     "Bound",
+    "Departing",
     "Engine",
     "Entry",
     "Kind",
     "Named",
+    "Paced",
     "Page",
     "Renewer",
     "Replaceable",

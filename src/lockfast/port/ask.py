@@ -16,6 +16,7 @@ class Ask:
 
     __slots__ = (
         "alone",
+        "departs",
         "epoch",
         "fixed",
         "granted",
@@ -68,6 +69,9 @@ class Ask:
         Then an engine whose server compares it passes it on as it is, and does not convert
         `not_after`. Converted again, a copy that lay in the buffer of a paused replica would be
         applied later than the client has asked for, and could outlive the claim's tombstone."""
+        self.departs = 0.0
+        """How many seconds after the end of that connection the service is to remove the claim. 0:
+        it ends with its ttl."""
         self.alone = False
         """Whether it is sent by itself, because a call that it shared with others has failed."""
         self.packed: object = None

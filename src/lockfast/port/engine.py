@@ -76,6 +76,45 @@ class Bound(Protocol):
     """Whether that is so."""
 
 
+class Departing(Protocol):
+    """An engine that can remove the claims of a client whose connection to the service has ended,
+    unless the client has another connection.
+
+    Both methods are optional, and come together. Only a replica of the service calls them, for
+    claims whose client has asked for it (`Ask.departs`). It attaches such a claim each time before
+    it claims or renews it, and returns no standing if that has failed.
+    """
+
+    async def attach(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Store that these claims belong to the connection `Ask.epoch` of their client, unless they
+        belong to a later one. The claims need not exist. Keep that for `ATTACHED` seconds longer
+        than their ttl. Callable by several tasks at once.
+
+        Return for each claim whether it belongs to this connection now, or the error. A claim that
+        fails does not affect the others. No claim is in `asks` twice.
+        """
+        ...
+
+    async def depart(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Do what `resign` does with `doubt`, to those claims that belong to `Ask.epoch`. Change
+        nothing of the others. The comparison and the removal are one atomic step.
+
+        Return for each claim whether it was removed, or the error. A claim that fails does not
+        affect the others. No claim is in `asks` twice.
+        """
+        ...
+
+
+class Paced(Protocol):
+    """An engine whose claims end some time after its connection, at the wish of the user.
+
+    `on_disconnect` is optional. Without it, and with 0, claims end with their ttl.
+    """
+
+    on_disconnect: float
+    """The `Ask.departs` of all claims that are to end with the connection."""
+
+
 class Signer(Protocol):
     """An engine whose server signs tokens, for resources that do not believe their clients.
 

@@ -11,6 +11,7 @@ RECORDS = 16  # how many records of breaks are kept for a name: the newest
 REMEMBERED = 86_400.0  # seconds for which records of breaks are kept
 CLOSING = 0.5  # seconds that closing an engine may take
 TOMB_MARGIN = 1.0  # seconds that a tombstone outlives the last moment at which a copy is applied
+ATTACHED = 120.0  # seconds that `Departing.attach` is remembered for, beyond the ttl of the claim
 CLIENT = 22  # how many digits of an id, of 32, name the client
 ServerTime = NewType("ServerTime", int)
 """An instant of a server's clock, in the units of that clock."""

@@ -20,6 +20,7 @@ from lockfast.port import CLIENT, Standing
 from lockfast.service.caller import Caller
 from lockfast.service.entry import Answer
 from lockfast.service.figures import Figures, outcome
+from lockfast.service.kept import KeptClaims
 from lockfast.service.replies import fault, stood
 from lockfast.service.rights import INSPECT, Rights
 from lockfast.service.watch import Watch
@@ -34,6 +35,11 @@ class Client(Protocol):
     """The prefix of its ids. Empty: other clients may have ids with the same prefix."""
     ended: bool
     caller: Caller
+
+    @property
+    def kept(self) -> KeptClaims | None:
+        """Its claims that end with the connection. None: those of HTTP requests never do."""
+        ...
 
     def answer(self, reply: Reply) -> None:
         """Send the reply to a request."""

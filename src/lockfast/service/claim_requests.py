@@ -11,12 +11,14 @@ from lockfast.errors import EngineRefused
 from lockfast.port import LONGEST_WAIT, TOMB_MARGIN, Ask, Engine, Standing
 from lockfast.runtime.base import Clock
 from lockfast.service.answers import Client, Removals, Standings
+from lockfast.service.attaching import attached
 from lockfast.service.collector import SIZE, Collector
 from lockfast.service.engine_time import EngineTime
 from lockfast.service.entry import Answers, Entry
 from lockfast.service.figures import Figures
 from lockfast.service.heart import Heart
-from lockfast.service.requests import ask_of, deadline_of
+from lockfast.service.kept import KeptClaims, Refreshed, Removed, Told
+from lockfast.service.requests import ask_of, deadline_of, departs
 from lockfast.service.rights import CLAIM
 from lockfast.service.tasks import Tasks
 from lockfast.service.tracing import Traced
@@ -43,6 +45,8 @@ class ClaimRequests:
     ) -> None:
         """Begin without requests."""
         self._engine = engine
+        self.departs = hasattr(engine, "attach") and hasattr(engine, "depart")
+        """Whether the engine can remove the claims of a connection that has ended."""
         self._watch = watch
         self._heart = heart
         self._figures = figures
@@ -55,6 +59,7 @@ class ClaimRequests:
             doubt: Collector(partial(self._resign, doubt=doubt), _id, tasks, clock, size)
             for doubt in (False, True)
         }
+        self._departures = Collector(self._depart, _id, tasks, clock, size)
 
     def time(self, name: str) -> float | None:
         """Return the time of the engine's server that has a name, if it is known."""
@@ -66,16 +71,33 @@ class ClaimRequests:
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "claim", self._figures.spans)
         check = self._check(client, new=True)
-        for entry in self._entries(request, epoch, answers, check):
+        for entry in self._entries(request, epoch, answers, check, client.kept):
             self._timed(entry, self._claim)
 
     def renew(self, client: Client, epoch: int, request: Renew) -> None:
         """Renew claims."""
         answers = Standings(client, request, self._engine.time, self._figures, self._watch)
         check = self._check(client, new=False)
-        for entry in self._entries(request, epoch, answers, check):
+        for entry in self._entries(request, epoch, answers, check, client.kept):
             entry.urgent = request.urgent
-            self._heart.renew(entry)
+            if not entry.ask.departs or request.urgent or self._forward(client, entry):
+                self._heart.renew(entry)
+
+    def _forward(self, client: Client, entry: Entry) -> bool:
+        """Return whether to renew a claim in the engine. Answer it here if it is a lease that the
+        engine keeps for long enough.
+        """
+        kept, ask, told = client.kept, entry.ask, entry.answers
+        if kept is None or not isinstance(told, Told):
+            return True
+        known = kept.recall(ask, entry.arrived)
+        if known is None:
+            return True
+        told.answers.put(entry.at, known)
+        # Its client does not wait for the engine: an engine that is slow for a moment would cost
+        # leases that it keeps for much longer.
+        entry.answers = Told(kept, ask, entry.arrived, Refreshed(kept))
+        return kept.stale(ask, entry.arrived)
 
     def resign(self, client: Client, epoch: int, request: Resign) -> None:
         """Remove claims."""
@@ -84,11 +106,17 @@ class ClaimRequests:
             answers = Traced(answers, request.asks, "resign", self._figures.spans)
         rights = client.caller.rights
         for entry in self._entries(request, epoch, answers):  # always: it takes nothing
+            if client.kept:
+                entry.answers = Removed(client.kept, entry.ask, answers)
             # A tombstone takes room in the engine. Whoever may not claim has no copies under way.
             if request.doubt and (rights is None or rights.may(CLAIM, entry.ask.shape.name)):
                 self._timed(entry, self._bury)
             else:
                 self._resignations[False].add(entry)
+
+    def depart(self, entry: Entry) -> None:
+        """Remove a claim whose connection has ended, unless it belongs to a later one."""
+        self._timed(entry, self._bury_departed)
 
     def break_(self, client: Client, epoch: int, request: Break) -> None:
         """Remove claims of other clients. Nobody here knows until when copies of them may come."""
@@ -109,9 +137,10 @@ class ClaimRequests:
         epoch: int,
         answers: Answers,
         check: Callable[[Ask], None] | None = None,
+        kept: KeptClaims | None = None,
     ) -> list[Entry]:
         """Return the claims of a request. Those that cannot be claims, or that are denied by
-        `check`, are answered here.
+        `check`, are answered here. `kept`: those of the connection that end with it.
         """
         now = self._now()
         deadline = deadline_of(request.within, now)
@@ -126,7 +155,13 @@ class ClaimRequests:
             except EngineRefused as error:
                 answers.put(at, error)
             else:
-                entries.append(Entry(ask, now, deadline, answers, at))
+                entry = Entry(ask, now, deadline, answers, at)
+                if kept is not None and self.departs and asked.on_disconnect:
+                    ask.departs = departs(asked)
+                    if ask.departs:
+                        kept.expect(ask)
+                        entry.answers = Told(kept, ask, now, answers)
+                entries.append(entry)
         return entries
 
     def _timed(self, entry: Entry, then: Then) -> None:
@@ -153,10 +188,17 @@ class ClaimRequests:
 
     def _bury(self, entry: Entry, told: float) -> None:
         """Remove a claim, and have the engine refuse copies of it that come later."""
-        ask = entry.ask
+        self._outlast(entry.ask, told)
+        self._resignations[True].add(entry)
+
+    def _bury_departed(self, entry: Entry, told: float) -> None:
+        self._outlast(entry.ask, told)
+        self._departures.add(entry)
+
+    def _outlast(self, ask: Ask, told: float) -> None:
+        """Set until when the engine must refuse copies of a claim."""
         fixed = told + LONGEST_WAIT if ask.fixed is None else ask.fixed
         self._fix(ask, min(fixed, told + LONGEST_TOMB), told)
-        self._resignations[True].add(entry)
 
     def _fix(self, ask: Ask, fixed: float, told: float) -> None:
         """Set until when the engine may apply a claim, or must remember that it may not."""
@@ -166,11 +208,24 @@ class ClaimRequests:
     async def _claim_all(
         self, asks: Sequence[Ask], deadline: float
     ) -> Sequence[Standing | Exception | None]:
+        call = partial(self._claimed, deadline=deadline)
+        return await attached(self._engine, asks, deadline, self._figures, call)
+
+    async def _claimed(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> Sequence[Standing | Exception | None]:
         if len(asks) == 1:
             claim = self._engine.claim(asks[0], deadline)
             return [await self._figures.measured("claim", 1, claim)]
         claims = self._engine.claim_all(asks, deadline)
         return await self._figures.measured("claim", len(asks), claims)
+
+    def _depart(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> Coroutine[Any, Any, list[bool | Exception]]:
+        # Claims of an engine that has no such method are not kept.
+        departure = self._engine.depart(asks, deadline)  # type: ignore[attr-defined]
+        return self._figures.measured("depart", len(asks), departure)
 
     def _resign(
         self, asks: Sequence[Ask], deadline: float, *, doubt: bool

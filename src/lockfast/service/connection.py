@@ -28,8 +28,10 @@ from lockfast.engines.remote.messages import (
 from lockfast.errors import EngineRefused
 from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.claim_requests import ClaimRequests
+from lockfast.service.disconnects import Disconnects
 from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
+from lockfast.service.kept import KeptClaims
 from lockfast.service.other_requests import OtherRequests
 from lockfast.service.outbox import MANY, Outbox
 from lockfast.service.replies import fault
@@ -50,6 +52,7 @@ class Services(Protocol):
     others: OtherRequests
     signatures: SignRequests
     hearing: Hearing
+    disconnects: Disconnects
 
     def time(self) -> float | None:
         """Return the engine's time, if the replica knows it and there is one clock."""
@@ -73,6 +76,7 @@ class Connection:
         self._services = services
         self.caller = caller
         """Who has connected. It changes when the configuration is read again."""
+        self.kept: KeptClaims | None = KeptClaims(services.disconnects)
         self.outbox = Outbox(ready)
         self.client = ""
         self.epoch = 0
@@ -124,7 +128,8 @@ class Connection:
             self.client = client_of(hello.secret)
             self.epoch = hello.epoch
             now, moves = self._services.time(), self._services.moves()
-            self._send(Welcome(VERSION, self.client, now, moves))
+            departs = self._services.claims.departs
+            self._send(Welcome(VERSION, self.client, now, moves, departs))
             self._hear(on=hello.hear)
 
     def _hear(self, *, on: bool) -> None:
@@ -202,4 +207,6 @@ class Connection:
             self._services.figures.refused.counts["slow",] += 1
         self._services.hearing.stop(self)
         self._services.left(self)
+        if self.kept is not None:
+            self.kept.end(self.caller)
         self.outbox.end(code, reason.encode("ascii", "replace").decode()[:REASON], drop=drop)

@@ -123,7 +123,7 @@ class Figures:
             ("lock.request", "lock.outcome"),
             [
                 *((kind, each) for kind in CLAIMING for each in ("granted", "waiting")),
-                *((kind, "removed") for kind in REMOVING),
+                *((kind, "removed") for kind in (*REMOVING, "depart")),
                 *((kind, each) for kind in CLAIMING + REMOVING for each in ("absent", "failed")),
             ],
         )

@@ -8,11 +8,14 @@ for longer than a ttl.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 from lockfast.errors import EngineUnavailable, LockfastError
-from lockfast.port import Engine, Standing, Wake
+from lockfast.port import Ask, Engine, Standing, Wake
 from lockfast.runtime.base import Runtime
+from lockfast.service.attaching import attached
 from lockfast.service.entry import Entry
 from lockfast.service.figures import Figures
 from lockfast.service.replies import internal
@@ -132,8 +135,9 @@ class Heart:
         deadline = max(entry.deadline for entry in entries)
         answers: Sequence[Standing | Exception | None]
         try:
-            renewal = self._engine.renew([entry.ask for entry in entries], deadline)
-            answers = await self._figures.measured("renew", len(entries), renewal)
+            asks = [entry.ask for entry in entries]
+            call = partial(self._renew, deadline=deadline)
+            answers = await attached(self._engine, asks, deadline, self._figures, call)
             if len(answers) != len(entries):
                 raise ValueError(f"{len(answers)} answers to {len(entries)} renewals")
         except EngineUnavailable as error:
@@ -151,6 +155,12 @@ class Heart:
             answers = [internal(error)] * len(entries)
         for entry, answer in zip(entries, answers, strict=True):
             entry.put(answer)
+
+    def _renew(
+        self, asks: Sequence[Ask], deadline: float
+    ) -> Coroutine[Any, Any, Sequence[Standing | Exception | None]]:
+        renewal = self._engine.renew(asks, deadline)
+        return self._figures.measured("renew", len(asks), renewal)
 
 
 def _order(entry: Entry) -> tuple[bool, float]:

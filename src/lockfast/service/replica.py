@@ -16,6 +16,7 @@ from lockfast.runtime.aio import Aio
 from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.claim_requests import ClaimRequests
 from lockfast.service.connection import SLOW, Connection
+from lockfast.service.disconnects import Disconnects
 from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.heart import WINDOW, Heart
@@ -41,6 +42,7 @@ class Replica:
     others: OtherRequests
     signatures: SignRequests
     hearing: Hearing
+    disconnects: Disconnects
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class Replica:
                 engine, self._runtime, self.hearing.route, self.figures, self._window
             )
             self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures, self.watch)
+            self.disconnects = Disconnects(self.claims.depart, clock, self.figures, self.watch)
             self.others = OtherRequests(engine, self._tasks, clock, self.figures, self.watch)
             inspect = partial(engine.inspect, cursor=None, exact=True)
             self.signatures = SignRequests(
@@ -202,6 +205,7 @@ class Replica:
         for connection in list(self.connections):
             connection.end(LEAVING, "the replica ends")
         if self._engine is not None and self._heart is not None:
+            self.disconnects.close()
             await self._heart.end(CLOSING)
             await self._tasks.end(CLOSING)
             await self._engine.close()

@@ -25,6 +25,11 @@ def ask_of(asked: Asked, epoch: int) -> Ask:
     return ask
 
 
+def departs(asked: Asked) -> float:
+    """Return how many seconds after the end of the connection a claim ends. 0: with its ttl."""
+    return asked.on_disconnect if asked.on_disconnect < asked.ttl else 0.0
+
+
 def has_foreign(asks: Sequence[Asked], client: str) -> bool:
     """Return whether one of the claims is another client's. Ids are public: see `identity`."""
     for asked in asks:  # noqa: SIM110  # it costs a third of `any`

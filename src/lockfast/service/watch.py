@@ -181,6 +181,15 @@ class Watch:
         elif answer and granted:
             self._log("released", caller, asked.name, asked.id, token=token)
 
+    def departed(self, caller: Caller, ask: Ask) -> None:
+        """Note that a claim has ended with its connection."""
+        claim = self._claims.get((ask.id, ask.shape.name))
+        if claim is not None:
+            self._drop(claim)
+        if ask.granted or (claim is not None and claim.granted):
+            token = (0 if claim is None else claim.token) or ask.ticket
+            self._log("disconnected", caller, ask.shape.name, ask.id, token=token)
+
     def recorded(self, caller: Caller, name: str, record: bytes) -> None:
         """Log the reason of a break."""
         found = read_record(record)

@@ -110,13 +110,31 @@ class PostgresEngine:
         if doubt:
             clock = await self._clock(deadline)
             untils = [clock.last(ask) + MARGIN for ask in asks]
-        sql = messages.resign(asks, untils)
+        return await self._removed(messages.resign(asks, untils), asks, deadline)
+
+    async def _removed(self, sql: bytes, asks: Sequence[Ask], deadline: float) -> list[bool]:
+        """Run a statement that removes claims. Then notify the waiters that it lets in."""
         read = partial(replies.resigned, asks=asks)
         removed, notes = await self._transport.call(sql, deadline, read)
         if notes:
             with suppress(EngineError):  # the claims are removed all the same
                 await self._transport.call(messages.tell(notes), deadline, len)
         return removed
+
+    async def attach(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Store which connection of the service the claims belong to: one call, one transaction."""
+        read = partial(replies.attached, asks=asks)
+        return await self._transport.call(messages.attach(asks), deadline, read)
+
+    async def depart(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Remove the claims that still belong to their connection, in one transaction."""
+        depart = partial(self._depart, deadline=deadline)
+        return await singly.resigned(depart, asks, deadline, self._now)
+
+    async def _depart(self, asks: Sequence[Ask], *, deadline: float) -> list[bool]:
+        clock = await self._clock(deadline)
+        untils = [clock.last(ask) + MARGIN for ask in asks]
+        return await self._removed(messages.depart(asks, untils), asks, deadline)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing. No statement can follow a claim under way, so the heart resigns it later."""

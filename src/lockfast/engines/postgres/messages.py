@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from lockfast.engines.sql import pages
-from lockfast.port import Ask, Shape
+from lockfast.port import ATTACHED, Ask, Shape
 
 
 def claim(ask: Ask, late: int, base: int, word: str) -> bytes:
@@ -70,6 +70,22 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     # Not an array of NULLs: with array_nulls = off, that would be words that are no numbers.
     each = "NULL" if untils is None else _array(f"{until:d}" for until in untils)
     return f"SELECT lockfast.resign_v2({_names(asks)}, {_ids(asks)}, {each})".encode()
+
+
+def attach(asks: Sequence[Ask]) -> bytes:
+    """Return the statement that stores to which connections these claims belong."""
+    epochs = _array(f"{ask.epoch:d}" for ask in asks)
+    lives = _array(f"{(ask.shape.ttl + ATTACHED) * 1e6:.0f}" for ask in asks)
+    return f"SELECT lockfast.attach_v2({_ids(asks)}, {epochs}, {lives})".encode()
+
+
+def depart(asks: Sequence[Ask], untils: Sequence[int]) -> bytes:
+    """Return the statement that removes those claims that still belong to their connection."""
+    each, epochs = (
+        _array(f"{until:d}" for until in untils),
+        _array(f"{ask.epoch:d}" for ask in asks),
+    )
+    return f"SELECT lockfast.depart_v2({_names(asks)}, {_ids(asks)}, {each}, {epochs})".encode()
 
 
 def tell(notes: Sequence[str]) -> bytes:

@@ -64,6 +64,12 @@ def resigned(rows: list[Row], asks: Sequence[Ask]) -> tuple[list[bool], list[str
     return found, [note.decode("ascii") for note in notes]
 
 
+def attached(rows: list[Row], asks: Sequence[Ask]) -> list[bool | Exception]:
+    """Read whether each claim belongs to its connection."""
+    ((letters,),) = rows
+    return [*words.resigned(letters or b"", len(asks))]
+
+
 def records(rows: list[Row]) -> list[bytes]:
     """Read the records of breaks."""
     return [_unhexed(record) for (record,) in rows]

@@ -31,13 +31,13 @@
 -- The functions wait for a lock for two seconds at most, and the client tries again until its own deadline.
 -- A server does not notice that a client has given up, so with longer waits such connections would pile up.
 --
--- Rights: a lock user has EXECUTE on both claim_v2, renew_v2, resign_v2, show_v2, record_v2 and records_v2 (by
--- grant_v2), and no right to the tables. These are SECURITY DEFINER with a fixed search_path.
+-- Rights: a lock user has EXECUTE on both claim_v2, renew_v2, resign_v2, show_v2, record_v2, records_v2,
+-- attach_v2 and depart_v2 (by grant_v2), and no right to the tables. These are SECURITY DEFINER with a fixed search_path.
 -- Otherwise a user who may CREATE in a schema on the caller's path could put a function or an operator in
 -- front of PostgreSQL's own, and have it run with the rights of the caller or of the owner. All other
--- functions are for the owner alone. Except for grant_v2, they are called by these seven, and so run on the
+-- functions are for the owner alone. Except for grant_v2, they are called by these nine, and so run on the
 -- same path. They do not set it themselves, because a SET on every function cost 30 % of the rate of
--- acquire and release, and a SET on the seven alone costs less than 5 %.
+-- acquire and release, and a SET on the nine alone costs less than 5 %.
 --
 -- Formats: format_v1 returns the format of what is stored. Each row of `claim` shows its own format by its
 -- kind. Rows of format 0, from before lockfast 0.1, have the kind 0, which the column got as its default
@@ -201,6 +201,23 @@ CREATE TABLE IF NOT EXISTS lockfast.tombstone (
   owner name    NOT NULL DEFAULT '', -- the role that resigned: claim_v2 checks whether that counts
   PRIMARY KEY (id, owner)
 );
+
+-- To which connection of the service a claim belongs: see attach_v2. Apart from `claim`, whose rows are written
+-- by all clients, also by those of versions that do not know this.
+DO $$
+BEGIN
+  IF to_regclass('lockfast.attached') IS NULL THEN
+    CREATE TABLE lockfast.attached (
+      id    text   NOT NULL, -- of a claim, which may not exist
+      owner name   NOT NULL,
+      epoch bigint NOT NULL,
+      until bigint NOT NULL,
+      PRIMARY KEY (id, owner)
+    );
+    CREATE INDEX attached_expiry ON lockfast.attached (until);
+  END IF;
+END
+$$;
 
 CREATE TABLE IF NOT EXISTS lockfast.broken (
   id     text   PRIMARY KEY, -- of the claim that was broken
@@ -960,6 +977,82 @@ BEGIN
 END
 $$;
 
+-- Store to which connection of the service claims belong, unless they belong to a later one. A client has such
+-- claims only if it asks for their end with its connection.
+--
+-- p_lives  for how many µs to remember that
+--
+-- Returns whether each claim belongs to this connection now, as letters t and f in the order of the arrays.
+CREATE OR REPLACE FUNCTION lockfast.attach_v2(p_ids text[], p_epochs bigint[], p_lives bigint[])
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan
+SET jit = off AS $$
+DECLARE
+  v_now bigint := lockfast.micros_v1();
+  v_ask record;
+  v_all boolean[];
+BEGIN
+  PERFORM lockfast.enter_v1();
+  -- In the order of ids, because each row stays locked until the commit.
+  FOR v_ask IN
+    SELECT a.id, a.epoch, a.life, a.place
+    FROM unnest(p_ids, p_epochs, p_lives) WITH ORDINALITY a(id, epoch, life, place) ORDER BY a.id, a.place
+  LOOP
+    IF v_ask.id !~ '^[0-9A-Za-z]{32}$' IS NOT FALSE OR v_ask.epoch < 1 IS NOT FALSE THEN
+      RAISE EXCEPTION 'not a connection' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO lockfast.attached AS t (id, owner, epoch, until)
+    VALUES (v_ask.id, session_user, v_ask.epoch, v_now + least(greatest(v_ask.life, 0), 172800000000))
+    ON CONFLICT (id, owner) DO UPDATE SET epoch = excluded.epoch, until = excluded.until
+    WHERE t.epoch <= excluded.epoch OR t.until <= v_now;
+    v_all[v_ask.place] := FOUND;
+  END LOOP;
+  DELETE FROM lockfast.attached t WHERE (t.id, t.owner) IN (
+    SELECT o.id, o.owner FROM lockfast.attached o WHERE o.until <= v_now
+    ORDER BY o.until LIMIT 64 FOR UPDATE SKIP LOCKED
+  );
+  RETURN translate(v_all::text, '{},', '');
+END
+$$;
+
+-- Remove those of the claims that belong to these connections, as resign_v2 does. No other connection can take
+-- them meanwhile, because their rows in `attached` are locked until the commit.
+--
+-- Returns whether each claim was removed, and the notes, as resign_v2 does.
+CREATE OR REPLACE FUNCTION lockfast.depart_v2(
+  p_names bytea[], p_ids text[], p_untils bigint[], p_epochs bigint[]
+) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off
+SET enable_bitmapscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan
+SET jit = off AS $$
+DECLARE
+  v_now    bigint := lockfast.micros_v1();
+  v_ask    record;
+  v_places integer[] := '{}';
+  v_found  text;
+  v_all    boolean[] := array_fill(false, ARRAY[cardinality(p_ids)]);
+BEGIN
+  FOR v_ask IN
+    SELECT t.id, t.epoch, t.until FROM lockfast.attached t
+    WHERE t.id = ANY (p_ids) AND t.owner = session_user ORDER BY t.id FOR UPDATE
+  LOOP
+    IF v_ask.until > v_now AND v_ask.epoch = p_epochs[array_position(p_ids, v_ask.id)] THEN
+      v_places := v_places || array_position(p_ids, v_ask.id);
+    END IF;
+  END LOOP;
+  IF cardinality(v_places) > 0 THEN
+    SELECT lockfast.resign_v2(array_agg(p_names[p] ORDER BY n), array_agg(p_ids[p] ORDER BY n),
+                              array_agg(p_untils[p] ORDER BY n))
+    INTO v_found FROM unnest(v_places) WITH ORDINALITY a(p, n);
+    FOR n IN 1 .. cardinality(v_places) LOOP
+      v_all[v_places[n]] := substr(v_found, n, 1) = 't';
+    END LOOP;
+  END IF;
+  RETURN translate(v_all::text, '{},', '') || coalesce(substr(v_found, cardinality(v_places) + 1), '');
+END
+$$;
+
 -- Keep the record of a break: the newest 16 of a name, for a day. Records are only for people to read. Every
 -- lock user can write one about a claim that no longer exists. The first record of a claim counts.
 CREATE OR REPLACE FUNCTION lockfast.record_v2(p_name bytea, p_id text, p_record bytea) RETURNS void
@@ -1046,11 +1139,11 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA lockfast TO %s', v_role);
   EXECUTE format(
     'REVOKE INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON lockfast.bucket, lockfast.claim, '
-    'lockfast.tombstone, lockfast.broken FROM %s', v_role);
+    'lockfast.tombstone, lockfast.broken, lockfast.attached FROM %s', v_role);
   FOR v_call IN
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'lockfast'::regnamespace
-      AND p.proname ~ '^(claims?|renew|resign|show|records?)_v[12]$'
+      AND p.proname ~ '^(claims?|renew|resign|show|records?|attach|depart)_v[12]$'
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', v_call, v_role);
   END LOOP;

@@ -12,11 +12,20 @@ from lockfast.engines.redis import messages, replies
 from lockfast.engines.redis.keys import command, keys
 from lockfast.engines.redis.listening import Listening
 from lockfast.engines.redis.routes import filled
-from lockfast.engines.redis.scripts import CLAIM, CLAIMS, RENEW, RESIGN, RESIGNS
+from lockfast.engines.redis.scripts import (
+    ATTACH,
+    CLAIM,
+    CLAIMS,
+    DEPART,
+    RENEW,
+    RESIGN,
+    RESIGNS,
+    Script,
+)
 from lockfast.engines.redis.topology import Topology
 from lockfast.engines.redis.transport import UNITS, Address, Transport, code
 from lockfast.engines.server_clock import ServerClock
-from lockfast.errors import KindMismatch
+from lockfast.errors import EngineError, KindMismatch
 from lockfast.guarantees import Finding
 from lockfast.port import Ask, Engine, ServerTime, Standing
 from lockfast.runtime.base import Clock
@@ -204,6 +213,57 @@ class RedisEngine(Listening):
             return self._failure(reply, address, ask.shape.name)
         return replies.resigned(reply)
 
+    async def attach(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Store which connection of the service claims belong to, in one round trip per server."""
+        found: list[bool | Exception] = [False] * len(asks)
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
+            def pack(some: list[int]) -> bytes:
+                return messages.attach([messages.attachment(asks[i]) for i in some])
+
+            for i, reply in await self._together(ATTACH, address, groups, pack, end):
+                again = partial(_packed, pack, [i])
+                found[i] = await self._flag(reply, ATTACH, asks[i], address, again, end)
+
+        return filled(found, await self._each(asks, deadline, work))
+
+    async def depart(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Remove the claims that still belong to their connection, in one round trip per server."""
+        found: list[bool | Exception] = [False] * len(asks)
+
+        async def work(address: Address, groups: list[list[int]], end: float) -> None:
+            await self._meet(address, end)
+            every = [i for group in groups for i in group]
+            packs = [partial(self._departure, asks[i]) for i in every]
+            calls = [pack(address) for pack in packs]
+            answers = await self._scripts(DEPART, address, calls, end, heart=False)
+            for i, pack, reply in zip(every, packs, answers, strict=True):
+                found[i] = await self._flag(reply, DEPART, asks[i], address, pack, end)
+
+        return filled(found, await self._each(asks, deadline, work))
+
+    def _departure(self, ask: Ask, address: Address) -> bytes:
+        return messages.depart(ask, self._tomb(ask, address))
+
+    async def _flag(  # noqa: PLR0913, PLR0917  # all that another attempt needs
+        self,
+        reply: Any,
+        script: Script,
+        ask: Ask,
+        address: Address,
+        pack: Callable[[Address], bytes],
+        deadline: float,
+    ) -> bool | Exception:
+        """Return what a script says of one claim. Follow it to where its name has moved."""
+        if isinstance(reply, hiredis.ReplyError):
+            try:
+                _, reply = await self._insist(
+                    reply, script, address, ask.shape.name, pack, deadline
+                )
+            except EngineError as error:
+                return error
+        return replies.resigned(reply if isinstance(reply, list) else [reply])
+
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Send resignations after their claims on the same connection, where that can be done.
 
@@ -249,3 +309,7 @@ class RedisEngine(Listening):
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.close()
+
+
+def _packed(pack: Callable[[list[int]], bytes], some: list[int], address: Address) -> bytes:  # noqa: ARG001  # it has no times
+    return pack(some)

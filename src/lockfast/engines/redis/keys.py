@@ -30,7 +30,7 @@ def command(*args: str | bytes | int) -> bytes:
 class Keys:
     """The keys of one name, packed."""
 
-    __slots__ = ("bucket", "last", "lock", "queue", "records", "tomb")
+    __slots__ = ("bucket", "connection", "last", "lock", "queue", "records", "tomb")
 
     def __init__(self, name: str) -> None:
         """Compute the bucket and pack the keys. The character after the tag is the kind of key."""
@@ -42,6 +42,7 @@ class Keys:
         self.queue = bulk(tag + b">" + raw) + bulk(tag + b"#" + raw)
         self.records = bulk(tag + b"?" + raw)
         self.tomb = b"$%d\r\n%b!" % (len(tag) + 33, tag)  # callers append an id and CRLF
+        self.connection = b"$%d\r\n%b@" % (len(tag) + 33, tag)  # they do here, too
 
 
 @lru_cache(maxsize=16384)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from lockfast.core.record import head
 from lockfast.engines.redis.keys import Keys, bulk, keys
 from lockfast.engines.redis.scripts import (
+    ATTACH,
     CLAIM,
     CLAIMS,
+    DEPART,
     INSPECT,
     RECORD,
     RENEW,
@@ -18,7 +20,7 @@ from lockfast.engines.redis.scripts import (
     RESIGNS,
     Script,
 )
-from lockfast.port import RECORDS, REMEMBERED, TOMB_MARGIN, Ask, Kind
+from lockfast.port import ATTACHED, RECORDS, REMEMBERED, TOMB_MARGIN, Ask, Kind
 
 MARGIN = int(TOMB_MARGIN * 1000)  # ms
 ID = 32  # bytes of an id
@@ -145,6 +147,28 @@ def resign_part(form: ResignForm, packet: bytes) -> Part:
 def resigns(parts: Sequence[Part]) -> bytes:
     """Pack a call of resigns.lua."""
     return several(RESIGNS, parts, 4, 2)
+
+
+def attachment(ask: Ask) -> Part:
+    """Return a claim's part of a call of attach.lua."""
+    where = keys(ask.shape.name)
+    life = round((ask.shape.ttl + ATTACHED) * 1000)
+    args = bulk(b"%d" % ask.epoch) + bulk(b"%d" % life)
+    return Part(where.bucket, where.connection + sent(ask.id) + b"\r\n", args)
+
+
+def attach(parts: Sequence[Part]) -> bytes:
+    """Pack a call of attach.lua."""
+    return several(ATTACH, parts, 1, 2)
+
+
+def depart(ask: Ask, until: int) -> bytes:
+    """Pack a call of depart.lua. `until`: as for `resign`."""
+    form, where = resign_form(ask.shape.name), keys(ask.shape.name)
+    part = resign_part(form, resign(form, ask, until))
+    mine = where.connection + sent(ask.id) + b"\r\n"
+    epoch = bulk(b"%d" % ask.epoch)
+    return DEPART.packet(9, b"$1\r\n5\r\n" + part.keys + mine + part.args + epoch)
 
 
 def sent(ident: str) -> bytes:

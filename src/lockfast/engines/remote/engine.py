@@ -35,6 +35,7 @@ class RemoteEngine:
         of the other engine, so it must not connect where claims end with their connection.
         """
         self.client = transport.identity.client
+        self.on_disconnect = transport.on_disconnect
         self._transport = transport
         self._substitute = substitute
         self._clock: ServerClock | None = None
@@ -83,7 +84,7 @@ class RemoteEngine:
             )
         woken, self._woken = self._woken, set()
         urgent = (
-            self._failed
+            (self._failed and not self.on_disconnect)  # a replica then answers most of them itself
             or any(ask.shape.wait_ttl < SHORT for ask in asks)
             or any(ask.id in woken for ask in asks)
         )

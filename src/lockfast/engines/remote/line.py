@@ -23,6 +23,11 @@ from lockfast.runtime.base import Clock, Event
 
 UNITS = 10**6  # in a second: the resolution of the engine's clock here
 SPREAD = 1.0  # seconds over which the clients of a replica that ends connect to others
+UNABLE = (
+    "the replica cannot release locks when a client disconnects, because it runs an earlier "
+    "version of lockfast, or its engine cannot do that: upgrade it, or remove on_disconnect from "
+    "the URL"
+)
 Answer = messages.Said | messages.Gone | messages.Done | messages.Recorded | messages.Page
 Result = Answer | messages.Promised | messages.Signed | EngineError
 
@@ -58,6 +63,8 @@ class Owner(Protocol):
     now: Clock
     hears: bool
     """Whether the replica is to send wakes."""
+    on_disconnect: float
+    """Above 0: the replica must be one that can end claims with their connection."""
 
     def event(self) -> Event:
         """Make a one-shot event."""
@@ -199,6 +206,10 @@ class Line(ABC):
     def _welcomed(self, welcome: Welcome) -> None:
         if welcome.v != messages.VERSION or welcome.client != self._owner.identity.client:
             raise EngineRefused("the replica has not understood the greeting")
+        if self._owner.on_disconnect and not welcome.on_disconnect:
+            # Not even for a moment: it would not tell the engine that the claims are its own now,
+            # and the replica before it would remove them.
+            raise EngineRefused(UNABLE)
         self._owner.identity.moves = welcome.moves
         if welcome.now is not None:
             self.told = ServerClock(int(welcome.now * UNITS), self.received, UNITS)

@@ -22,6 +22,7 @@ LARGEST = 2**20  # bytes of a message to a replica
 LARGEST_REPLY = 2**26  # bytes of a message to a client: a page of `inspect` has many payloads
 PAYLOADS = 2**19  # bytes of the payloads in one message to a replica, unless it is one claim alone
 LONGEST_PAYLOAD = 2**16  # bytes of a claim's payload
+LONGEST_DEPARTURE = 60.0  # seconds after the end of a connection
 
 # A `$` also matches before a line feed at the end, and an engine counts on the length of an id.
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", max_length=32)]
@@ -54,6 +55,8 @@ class Asked(Struct, omit_defaults=True):
     payload: Payload = b""
     trace: Trace = ""
     """The span of the client, as W3C's `traceparent`. Renewals have none."""
+    on_disconnect: Annotated[float, Meta(ge=0.0, le=LONGEST_DEPARTURE)] = 0.0
+    """Seconds after the end of this connection at which the claim ends. 0: it ends with its ttl."""
 
 
 Asks = Annotated[list[Asked], Meta(min_length=1, max_length=AT_ONCE)]
@@ -168,6 +171,8 @@ class Welcome(Struct, tag_field="t", tag="welcome", omit_defaults=True):
     """The engine's clock, if the replica knows it."""
     moves: bool = True
     """Whether claims outlive this replica, so that another connection may renew them."""
+    on_disconnect: bool = False
+    """Whether claims can end with the connection."""
 
 
 class Blocking(Struct):

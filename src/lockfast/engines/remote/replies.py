@@ -27,6 +27,7 @@ def asked(ask: Ask, trace: str = "") -> messages.Asked:
         ask.granted,
         ask.payload,
         trace,
+        ask.departs if shape.ttl > ask.departs else 0.0,
     )
 
 

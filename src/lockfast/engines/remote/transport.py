@@ -53,6 +53,7 @@ class Transport(ABC):
         self.line: Line | None = None
         self._address = address
         self.findings = address.findings
+        self.on_disconnect = address.on_disconnect
         # In a random order, so that the clients of a fleet are spread over the replicas.
         self._places = random.sample(address.places, len(address.places))
         self._bell = runtime.bell()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lockfast.engines import tls as files
 from lockfast.engines.hosts import exposed
+from lockfast.engines.remote.messages import LONGEST_DEPARTURE
 from lockfast.guarantees import Finding
 from lockfast.url import Secret, Target
 
-OPTIONS = ("password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+OPTIONS = ("on_disconnect", "password_file", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """The options that a URL may have."""
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 PORT = 7420
+SHORTEST_DEPARTURE = 1.0  # seconds
 CONNECT = "/v1/connect"
 
 
@@ -40,6 +43,8 @@ class Address:
     tls: files.Tls[ssl.SSLContext] | None = field(repr=False)
     findings: tuple[Finding, ...] = ()
     """What is unsafe about the URL."""
+    on_disconnect: float = 0.0
+    """Seconds after the end of a connection at which its claims end. 0: they end with their ttl."""
 
     def __str__(self) -> str:
         """Return it for messages."""
@@ -64,4 +69,18 @@ def address_of(target: Target) -> Address:
         if secure
         else None,
         findings=exposed(target, encrypted=secure, remedy="use lockfasts://"),
+        on_disconnect=_departure(options.get("on_disconnect")),
+    )
+
+
+def _departure(written: str | None) -> float:
+    """Return the option `on_disconnect`."""
+    if written is None:
+        return 0.0
+    with suppress(ValueError):
+        if SHORTEST_DEPARTURE <= (seconds := float(written)) <= LONGEST_DEPARTURE:
+            return seconds
+    raise ValueError(
+        f"on_disconnect must be {SHORTEST_DEPARTURE:g} to {LONGEST_DEPARTURE:g} seconds, not "
+        f"{written!r}"
     )

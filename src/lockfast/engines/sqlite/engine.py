@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 
-from lockfast.engines.sqlite import break_records, guarantees, inspection
+from lockfast.engines.sqlite import attachments, break_records, guarantees, inspection
 from lockfast.engines.sqlite.claims import Claimed, Claims
 from lockfast.engines.sqlite.clock import UNITS
 from lockfast.engines.sqlite.transaction import Transaction
@@ -108,6 +108,22 @@ class SqliteEngine:
             return [True for _ in asks]
         job = partial(self._store.run, work, deadline, urgent=True)
         return await self._transport.run(job, deadline)  # after the claims that came earlier
+
+    async def attach(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Store which connection of the service the claims belong to, in one transaction."""
+
+        def work(transaction: Transaction) -> list[bool | Exception]:
+            return [*attachments.attach(transaction, asks)]
+
+        return await self._run(work, deadline)
+
+    async def depart(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Remove the claims that still belong to their connection, in one transaction."""
+
+        def work(transaction: Transaction) -> list[bool | Exception]:
+            return [*attachments.depart(transaction, self._claims, asks)]
+
+        return await self._run(work, deadline)
 
     async def _run(
         self, work: Callable[[Transaction], T], deadline: float, *, writes: bool = True

@@ -44,6 +44,7 @@ class Call:
 
     client = ""
     ended = False
+    kept = None
 
     def __init__(self, caller: Caller) -> None:
         """Wait for the answer. `caller`: whose rights and limits count."""

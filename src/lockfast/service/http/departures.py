@@ -30,6 +30,7 @@ class Departures:
 class _Departure:
     client = ""
     ended = False
+    kept = None
 
     def __init__(self, among: Departures, origin: Origin, asked: Asked, *, doubt: bool) -> None:
         self._among = among

@@ -53,6 +53,7 @@ from lockfast.testing.contract.client.whose_lease import OwnershipContract
 from lockfast.testing.contract.port.break_records import RecordContract
 from lockfast.testing.contract.port.capacity import ClockContract, SharingContract
 from lockfast.testing.contract.port.claim import ClaimContract
+from lockfast.testing.contract.port.departures import DepartureContract, DepartureQueueContract
 from lockfast.testing.contract.port.expiry import ExpiryContract, StepBackContract
 from lockfast.testing.contract.port.inspect import InspectContract
 from lockfast.testing.contract.port.names import NamingContract
@@ -92,7 +93,8 @@ class ExclusiveContract(
 
 class PortContract(ExclusiveContract, QueueContract, WakeContract, SharingContract):
     """The tests of the port for an engine with queues. Further tests of the port are in
-    `ReplicaContract`, `ReplicaQueueContract`, `ClockContract` and `FixedTimeContract`.
+    `ReplicaContract`, `ReplicaQueueContract`, `DepartureContract`, `DepartureQueueContract`,
+    `ClockContract` and `FixedTimeContract`.
     """
 
 
@@ -159,6 +161,8 @@ __all__ = [
     "CrowdContract",
     "DeadlockContract",
     "DecoratorContract",
+    "DepartureContract",
+    "DepartureQueueContract",
     "DeposedContract",
     "DroppedContract",
     "ElectionContract",
