@@ -35,7 +35,7 @@ VISITOR = User("")
 async def user_of(request: Request, resolve: Resolve | None) -> User | None:
     """Return who has sent a request, or None if it is refused."""
     if resolve is None:
-        return VISITOR if _is_local(request) else None
+        return VISITOR if is_local(request) else None
     user = resolve(request)
     if isawaitable(user):
         user = await user
@@ -44,7 +44,8 @@ async def user_of(request: Request, resolve: Resolve | None) -> User | None:
     return user
 
 
-def _is_local(request: Request) -> bool:
+def is_local(request: Request) -> bool:
+    """Return whether a browser on this machine has sent a request, without a proxy."""
     hosts = [value for name, value in request.scope["headers"] if name.lower() == b"host"]
     return (
         is_loopback(request.address)
