@@ -37,6 +37,7 @@ async def page(request: Request, receive: Receive, view: View) -> Answer:  # noq
         shown=SHOWN,
         permits=permits(lock) if lock and lock.first.kind is Kind.SEMAPHORE else None,
         value=_value(lock),
+        done=request.query.get("done", ""),
         breaks=breaks,
         trouble=trouble,
     )
