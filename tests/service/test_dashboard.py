@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -16,14 +17,12 @@ import pytest
 
 import lockfast
 from lockfast.service.keys import new_key, stored
-from tests.servers import Redis
+from tests.servers import Redis, wait_until
 from tests.service.served import SOON, Headers, Served, bearer
 from tests.service.test_audit import until
 
 VIEWER, OPS, ORDERS = new_key(), new_key(), new_key()
-KEYS = "\n".join(
-    ["[keys]", stored("viewer", VIEWER), stored("ops", OPS), stored("orders", ORDERS)]
-)
+KEYS = "\n".join(["[keys]", stored("viewer", VIEWER), stored("ops", OPS), stored("orders", ORDERS)])
 CONFIG = f"""
 web = true
 audit_file = "audit.jsonl"
@@ -88,23 +87,31 @@ def send(
 
 def broken(served: Served, name: str, key: str, reason: str) -> Got:
     """Break a lock, as a browser does: with the form that it was shown."""
-    shown = send(served, "/web/lock?" + urlencode({"name": name}), password(key))
-    found = re.search(r'href="([^"]*/break\?[^"]*)"', shown.text)
-    assert found is not None, shown.text
-    asked = send(served, found[1].replace("&amp;", "&"), password(key))
+    links: list[str] = []
+
+    def is_shown() -> bool:
+        shown = send(served, "/web/lock?" + urlencode({"name": name}), password(key))
+        links[:] = re.findall(r'href="([^"]*/break\?[^"]*)"', shown.text)
+        return bool(links)
+
+    wait_until(is_shown, "a scan has seen the lock")
+    asked = send(served, unescape(links[0]), password(key))
     assert asked.status == 200
+    (action,) = re.findall(r'<form[^>]* action="([^"]*)"', asked.text)
     form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', asked.text))
     cookie = [("Cookie", asked.headers["set-cookie"].partition(";")[0])]
-    return send(served, "/web/break", [*password(key), *cookie], {**form, "reason": reason})
+    return send(served, unescape(action), [*password(key), *cookie], {**form, "reason": reason})
 
 
 def test_without_the_option_there_is_no_dashboard(redis: Redis, tmp_path: Path) -> None:
     with Served(tmp_path, redis.url, KEYS) as found:
-        assert send(found, "/web/", password(OPS)).status == 401
+        assert send(found, "/web/", password(OPS)).status == 404
         assert send(found, "/web/", bearer(OPS)).status == 404
 
 
-@pytest.mark.parametrize("path", ["/web", "/web/", "/web/waits", "/web/static/lockfast.css", "/web/x"])
+@pytest.mark.parametrize(
+    "path", ["/web", "/web/", "/web/waits", "/web/static/lockfast.css", "/web/x"]
+)
 def test_a_stranger_is_asked_for_a_password(served: Served, path: str) -> None:
     for headers in ([], password(new_key()), password("x" * 9), [("Authorization", "Basic \xff")]):
         got = send(served, path, headers)
@@ -122,7 +129,7 @@ def test_a_password_counts_for_the_dashboard_only(served: Served) -> None:
     """A browser adds it to requests that pages of other sites send to the API."""
     assert send(served, "/v1/locks", password(OPS)).status == 401
     assert send(served, "/metrics", password(OPS)).status == 401
-    assert send(served, "/website", password(OPS)).status == 401
+    assert send(served, "/website", password(OPS)).status == 404
 
 
 def test_who_may_not_list_all_locks_may_not_look(served: Served) -> None:
@@ -147,13 +154,13 @@ def test_a_lock_is_broken_by_a_subject(served: Served) -> None:
         with pytest.raises(lockfast.LeaseLost, match="incident 4711"):
             _until_lost(lease)
         assert lease.loss is not None
-    granted, denial, reason = until(path, "orders/1", "granted", "broken", "reason")[:3]
-    assert (granted["subject"], denial["subject"], reason["reason"]) == (
+    granted, deed, reason = until(path, "orders/1", "granted", "broken", "reason", "lost")[:3]
+    assert (granted["subject"], deed["subject"], reason["reason"]) == (
         "orders",
         "ops",
         "incident 4711",
     )
-    assert denial["token"] == granted["token"]
+    assert deed["token"] == granted["token"]
 
 
 def _until_lost(lease: lockfast.Lease) -> None:
@@ -174,8 +181,9 @@ def test_a_lock_is_not_broken_without_the_right(served: Served, key: str, name: 
         id_ = "0" * 32 if holder is None else holder.id
         asked = send(served, "/web/break?" + urlencode({"name": name, "id": id_}), password(key))
         assert asked.status == 403
-        form = {"name": name, "id": id_, "reason": "x", "token": "0" * 64}
-        assert send(served, "/web/break", password(key), form).status == 403
+        form = {"reason": "x", "token": "0" * 64}
+        where = "/web/break?" + urlencode({"name": name, "id": id_})
+        assert send(served, where, password(key), form).status == 403
         lease.ensure_held()
 
 
@@ -196,9 +204,7 @@ def test_requests_of_the_dashboard_count(redis: Redis, tmp_path: Path) -> None:
         assert int(late.headers["retry-after"]) >= 1
 
 
-def test_without_keys_a_browser_on_this_machine_may_look_only(
-    redis: Redis, tmp_path: Path
-) -> None:
+def test_without_keys_a_browser_on_this_machine_may_look_only(redis: Redis, tmp_path: Path) -> None:
     with Served(tmp_path, redis.url, "web = true\n") as found:
         assert send(found, "/web/").status == 200
         assert send(found, "/web/", [("Host", "example.com")]).status == 403

@@ -180,9 +180,7 @@ class Watch:
         elif answer and granted:
             self._log("released", caller, asked.name, asked.id, token=token)
 
-    def broken(  # noqa: PLR0913, PLR0917  # the fields of a line
-        self, caller: Caller, name: str, id_: str, token: int, reason: str
-    ) -> None:
+    def broken(self, caller: Caller, name: str, id_: str, token: int, reason: str) -> None:
         """Log that a user of the dashboard has broken a lock."""
         claim = self._claims.get((id_, name))
         if claim is not None:

@@ -24,8 +24,12 @@ class User(NamedTuple):
 
     name: str
     """Who it is. The record of a break has it."""
-    may_break: bool = False
-    """Whether the user may break locks."""
+    may_break: bool | Callable[[str], bool] = False
+    """Whether the user may break locks, or a function that returns it for the name of a lock."""
+
+    def breaks(self, name: str) -> bool:
+        """Return whether the user may break a lock."""
+        return self.may_break(name) if callable(self.may_break) else self.may_break
 
 
 Resolve = Callable[[Request], User | Awaitable[User | None] | None]

@@ -10,7 +10,7 @@ from lockfast.aio import AsyncClient
 from lockfast.web.access import Resolve, User, user_of
 from lockfast.web.answer import Answer, Receive, Send, elsewhere, respond, said
 from lockfast.web.pages import PAGES, engines
-from lockfast.web.pages.view import View
+from lockfast.web.pages.view import Broken, View
 from lockfast.web.request import Request, TooLarge
 from lockfast.web.source import Source
 from lockfast.web.static_files import static
@@ -30,9 +30,16 @@ class App:
     """The dashboard of one engine, or of several side by side."""
 
     def __init__(
-        self, client: Client | Mapping[str, Client] = None, *, resolve: Resolve | None = None
+        self,
+        client: Client | Mapping[str, Client] = None,
+        *,
+        resolve: Resolve | None = None,
+        broken: Broken | None = None,
     ) -> None:
-        """Take what `app` takes. Nothing is sent before the first request."""
+        """Take what `app` takes. Nothing is sent before the first request.
+
+        `broken`: called with the request, the holder and the reason when a lock was broken.
+        """
         several = client if isinstance(client, Mapping) else {"": client}
         for name in several:
             if several is client and (not NAME.fullmatch(name) or name in {STATIC, ".", ".."}):
@@ -45,6 +52,7 @@ class App:
         self._given = dict(several)
         self._several = several is client
         self._resolve = resolve
+        self._broken = broken or _ignored
         self._sources: dict[str, Source] = {}
         self._closed = False
 
@@ -92,14 +100,17 @@ class App:
         if not request.path or (self._several and first in self._sources and not slash):
             return elsewhere(f"{request.mount}{request.path}/")
         if not self._several:
-            view = View(self._sources[""], user, "")
+            view = View(self._sources[""], user, self._broken, "")
             return await self._page(request, receive, view, request.path)
         if not first:
             return _read_only(request) or await engines.page(request, user, self._sources)
         if first not in self._sources:
             return said(404, "lockfast: there is no such engine")
         return await self._page(
-            request, receive, View(self._sources[first], user, f"/{first}"), f"/{rest}"
+            request,
+            receive,
+            View(self._sources[first], user, self._broken, f"/{first}"),
+            f"/{rest}",
         )
 
     async def _page(self, request: Request, receive: Receive, view: View, path: str) -> Answer:
@@ -120,6 +131,10 @@ class App:
             await send({"type": f"{kind}.complete"})
             if kind == "lifespan.shutdown":
                 return
+
+
+def _ignored(*_: object) -> None:
+    """Do nothing about a lock that was broken."""
 
 
 def _read_only(request: Request) -> Answer | None:

@@ -125,7 +125,9 @@ AuditFile = Annotated[
 ]
 Web = Annotated[
     bool,
-    typer.Option("--web", help="Serve the dashboard too, at the path /web. It needs the extra web."),
+    typer.Option(
+        "--web", help="Serve the dashboard too, at the path /web. It needs the extra web."
+    ),
 ]
 
 

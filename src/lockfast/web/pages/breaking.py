@@ -16,25 +16,26 @@ from lockfast.web.pages.view import View
 from lockfast.web.request import Request, form
 
 FORBIDDEN, UNAVAILABLE, BAD = 403, 503, 400
+NOT_YOURS = "you may look at this lock, but not break it"
 
 
 async def ask(request: Request, receive: Receive, view: View) -> Answer:  # noqa: ARG001  # a page's
     """Answer `GET /break`: the confirmation."""
-    if not view.user.may_break:
-        return _refused(request, view, "you may look at locks, but not break them")
-    query = request.query
-    return await _confirm(request, view, query.get("name", ""), query.get("id", ""))
+    name = request.query.get("name", "")
+    if not view.user.breaks(name):
+        return _refused(request, view, NOT_YOURS)
+    return await _confirm(request, view, name, request.query.get("id", ""))
 
 
 async def do(request: Request, receive: Receive, view: View) -> Answer:
     """Answer `POST /break`: break the lock."""
-    if not view.user.may_break:
-        return _refused(request, view, "you may look at locks, but not break them")
+    name, id_ = request.query.get("name", ""), request.query.get("id", "")
+    if not view.user.breaks(name):
+        return _refused(request, view, NOT_YOURS)
     sent = await form(request, receive)
     why = refusal(request, sent.get(FIELD, ""), view.user.name)
     if why:
         return _refused(request, view, why)
-    name, id_ = request.query.get("name", ""), request.query.get("id", "")
     reason = sent.get("reason", "").strip()
     if not reason:
         return await _confirm(request, view, name, id_, wrong="Write the reason.")
@@ -49,6 +50,8 @@ async def do(request: Request, receive: Receive, view: View) -> Answer:
     except LockfastError as error:
         maybe = isinstance(error, EngineUnavailable) and error.sent
         return _failed(request, view, name, error, maybe=maybe)
+    if broken and holder is not None:
+        view.broken(request, holder, reason)
     view.source.forget(name)
     query = urlencode({"name": name, "done": "broken" if broken else "gone"})
     return elsewhere(f"{view.base(request)}/lock?{query}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from lockfast.primitives.lock import Holder
 from lockfast.web.access import User
 from lockfast.web.answer import Answer
 from lockfast.web.render import render
 from lockfast.web.request import Request
 from lockfast.web.source import Source
+
+Broken = Callable[[Request, Holder, str], object]
 
 
 class View(NamedTuple):
@@ -16,6 +20,8 @@ class View(NamedTuple):
 
     source: Source
     user: User
+    broken: Broken
+    """Called when the user has broken a lock."""
     below: str
     """The path of the engine below the mount: `/name`, or empty if there is only one."""
 
