@@ -30,6 +30,7 @@ from lockfast.service.requests import ask_of
 from lockfast.service.rights import Limits, Rights
 from lockfast.service.usage import Usage
 from lockfast.service.watch import Watch
+from lockfast.service.websocket import Message
 from tests.servers import Redis
 from tests.service.peers import Held, in_loop
 from tests.service.served import SOON, Served, Voice, bearer
@@ -323,12 +324,12 @@ def test_our_client_loses_a_lock_that_it_may_not_claim_any_more(
 @in_loop
 async def test_rights_that_change_during_a_handshake_hold_after_it() -> None:
     served = App(Replica(Held().made, Aio()), Admission(Keys(tomllib.loads(stored("a", ORDERS)))))
-    sent: list[dict[str, Any]] = []
+    sent: list[Message] = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "websocket.connect"}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
         if message["type"] == "websocket.accept":
             served.admit(Admission(Keys(tomllib.loads(stored("b", OPS)))))

@@ -51,6 +51,7 @@ from lockfast.service.handshake import Arrival
 from lockfast.service.replica import Replica
 from lockfast.service.server import Server
 from lockfast.service.upgrade import Upgrade
+from lockfast.service.websocket import Message
 from tests.service.peers import Held
 
 SOON = 5.0
@@ -418,7 +419,7 @@ def test_a_refused_handshake_leaves_the_headers_to_the_server() -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "websocket.connect"}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     scope = {
@@ -434,9 +435,9 @@ def test_a_refused_handshake_leaves_the_headers_to_the_server() -> None:
 def test_it_can_be_mounted_without_a_lifespan() -> None:
     """`path` keeps the prefix of the mount, and nobody starts or ends the application."""
 
-    async def scene() -> list[dict[str, Any]]:
+    async def scene() -> list[Message]:
         replica = Replica(Held().made, Aio())
-        sent: list[dict[str, Any]] = []
+        sent: list[Message] = []
         incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         scope = {
             "type": "websocket",
@@ -445,7 +446,7 @@ def test_it_can_be_mounted_without_a_lifespan() -> None:
             "headers": [(b"host", b"localhost")],
         }
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: Message) -> None:
             sent.append(message)
             await asyncio.sleep(0)
 
@@ -476,7 +477,7 @@ def test_a_client_that_leaves_before_it_is_let_in_leaves_nothing_behind() -> Non
             await asyncio.sleep(0)
             return {"type": "websocket.connect"}
 
-        async def send(_message: dict[str, Any]) -> None:
+        async def send(_message: Message) -> None:
             await asyncio.sleep(0)
             raise ConnectionResetError
 
@@ -500,7 +501,7 @@ def test_a_lifespan_closes_the_replica() -> None:
             await asyncio.sleep(0)
             return incoming.pop(0)
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: Message) -> None:
             await asyncio.sleep(0)
             sent.append(message["type"])
 

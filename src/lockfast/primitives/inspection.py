@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import AsyncIterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from lockfast.claims import payload
 from lockfast.claims.break_records import history, written
 from lockfast.claims.session import IO, Session
 from lockfast.core.record import FORMAT
-from lockfast.core.wait_graph import Waits
+from lockfast.core.wait_graph import circles
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.names import checked, size_of
@@ -108,7 +109,7 @@ class Inspecting:
         deadline = self._session.runtime.now() + IO
         return history(await self._session.engine.records(checked(name), deadline))
 
-    async def _revoke(self, holder: Holder, reason: str) -> bool:
+    async def _revoke(self, holder: Holder, reason: str, *, by: str | None = None) -> bool:
         """Break a lock: remove the claim of a holder or waiter.
 
         The old holder notices this at its next renewal. Until then it may still write, and only a
@@ -116,8 +117,10 @@ class Inspecting:
 
         Args:
             holder: A result of `inspect`, or of a lock's `holders` or `queue`.
-            reason: Stored together with your user name, host and process id. `breaks` returns it,
-                and the old holder finds it in `LeaseLost`.
+            reason: Stored together with who broke the lock. `breaks` returns it, and the old holder
+                finds it in `LeaseLost`.
+            by: Who breaks the lock, such as the user of an interface that calls this. None: your
+                user name, host and process id.
 
         Returns:
             True if this call removed the claim, and False if it was gone already.
@@ -126,7 +129,7 @@ class Inspecting:
             EngineError: The engine cannot be reached, or it rejects the request. If
                 `EngineUnavailable.sent` is True, the claim may have been removed.
             ClientClosed: The client was closed.
-            TypeError: The reason is not a str.
+            TypeError: The reason or `by` is not a str.
         """
         session = self._session
         session.enter()
@@ -135,7 +138,7 @@ class Inspecting:
                 f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast"
             )
         shape = Shape(holder.name, LONGEST_WAIT, holder.kind, holder.capacity, holder.weight)
-        record = written(holder.id, holder.ticket, reason)
+        record = written(holder.id, holder.ticket, reason, by)
         now = session.runtime.now()
         ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
         # The engine leaves a tombstone (`doubt`), because only the other client knows whether a
@@ -176,28 +179,30 @@ async def _record(session: Session, holder: Holder, record: bytes) -> None:
 
 async def _entries(session: Session, prefix: str) -> list[Entry]:
     """Return the entries of all pages. Two pages may contain the same claim: the later counts."""
-    session.enter()
     found: dict[str, Entry] = {}
-    cursor: str | None = None
-    while True:
-        page = await _page(session, prefix, cursor)
+    async for page in pages(session, prefix):
         found.update((entry.id, entry) for entry in page.entries)
-        cursor = page.cursor
-        if cursor is None:
-            return sorted(found.values(), key=_place)
+    return sorted(found.values(), key=_place)
 
 
 async def formats(session: Session) -> set[int]:
     """Return the formats in which the engine's live claims are stored."""
-    session.enter()
     found: set[int] = set()
+    async for page in pages(session):
+        found |= page.others | ({FORMAT} if page.entries else set())
+    return found
+
+
+async def pages(session: Session, prefix: str = "") -> AsyncIterator[Page]:
+    """Yield the claims of all locks whose names begin with a prefix, page by page."""
+    session.enter()
     cursor: str | None = None
     while True:
-        page = await _page(session, "", cursor)
-        found |= page.others | ({FORMAT} if page.entries else set())
+        page = await _page(session, prefix, cursor)
+        yield page
         cursor = page.cursor
         if cursor is None:
-            return found
+            return
 
 
 def _place(entry: Entry) -> tuple[str, bool, int]:
@@ -213,15 +218,8 @@ async def _page(session: Session, prefix: str, cursor: str | None) -> Page:
 
 def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]]:
     queues = {name: list(queue) for name, queue in groupby(entries, key=lambda each: each.name)}
-    waiting = [entry for entry in entries if not entry.granted]
-    waits = Waits(queues, {entry.id: payload.holding(entry.payload) for entry in waiting})
-    found: dict[frozenset[tuple[str, str]], list[Tie]] = {}
-    seen: set[str] = set()
-    for entry in waiting:
-        if entry.id not in seen:
-            circle = waits.circle(entry.id)
-            ties = [Tie(Holder(link.waiting), Holder(link.blocker)) for link in circle]
-            seen.update(tie.waiting.id for tie in ties)
-            if ties:
-                found[frozenset((tie.waiting.id, tie.blocker.id) for tie in ties)] = ties
-    return found
+    holding = {each.id: payload.holding(each.payload) for each in entries if not each.granted}
+    return {
+        ids: [Tie(Holder(link.waiting), Holder(link.blocker)) for link in circle]
+        for ids, circle in circles(queues, holding).items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lockfast.runtime.base import now
@@ -18,7 +19,7 @@ UNIX = "lockfast.unix"
 """The extension with which our own server says that the request came by its unix socket."""
 LONGEST_SUBJECT = 1_024  # bytes of a certificate's subject
 KEY, TOKEN, CERTIFICATE = "key", "token", "certificate"
-Scope = dict[str, Any]
+Scope = Mapping[str, Any]
 
 
 class Admission:

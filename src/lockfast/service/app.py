@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from lockfast.service.admission import OPEN, Admission
 from lockfast.service.caller import Caller
@@ -20,6 +21,7 @@ from lockfast.service.websocket import Message, Receive, Send, WebSocket
 
 log = logging.getLogger("lockfast")
 API, CONNECT = "/v1/", "/v1/connect"
+WEB = "/web"
 DIRECT = "lockfast.direct"
 """The extension with which our own server carries the frames itself: see `wire`."""
 KEPT = 300  # seconds for which others may keep the public keys
@@ -32,6 +34,18 @@ TEXTS = {
     NOT_FOUND: b"This is lockfast serve: see /v1/, /openapi.json, /livez, /readyz and /metrics.\n",
     UNAVAILABLE: b"The engine does not answer, or this replica is about to end: see its log.\n",
 }
+
+
+class Dashboard(Protocol):
+    """The dashboard, which is optional: see `service.dashboard`."""
+
+    async def __call__(
+        self, scope: Message, receive: Receive, send: Send, refused: Callable[[int], object]
+    ) -> None:
+        """Serve a request."""
+
+    async def close(self) -> None:
+        """Disconnect from the engine."""
 
 
 class App:
@@ -49,6 +63,8 @@ class App:
         """Returns what `/metrics` shows."""
         self.admission = admission
         self._api = Api(replica, handle_keys or [new_key()])
+        self.dashboard: Dashboard | None = None
+        """What serves requests below `WEB`."""
 
     def admit(self, admission: Admission, handle_keys: Sequence[bytes] = ()) -> int:
         """Admit these clients only, from now on. End the connections of all others, and return how
@@ -59,6 +75,12 @@ class App:
             self._api.seal = Seal(handle_keys)
         self._api.polls.admit(admission.again)
         return self.replica.admit(admission.again)
+
+    async def close(self) -> None:
+        """End all connections, and close the engine."""
+        await self.replica.close()
+        if self.dashboard is not None:
+            await self.dashboard.close()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one WebSocket or HTTP request, or the server's lifespan."""
@@ -110,6 +132,9 @@ class App:
         if path.startswith(API) or path == OPENAPI:
             await serve(self._api, path, self._rules, scope, receive, send)
             return
+        if self.dashboard is not None and (path == WEB or path.startswith(f"{WEB}/")):
+            await self.dashboard(scope, receive, send, self._count)
+            return
         if path == JWKS:  # for everybody: it has only public keys
             await self._keys(scope, send)
             return
@@ -159,7 +184,7 @@ class App:
         while True:
             kind = (await receive())["type"]
             if kind == "lifespan.shutdown":
-                await self.replica.close()
+                await self.close()
             await send({"type": f"{kind}.complete"})
             if kind == "lifespan.shutdown":
                 return

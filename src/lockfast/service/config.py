@@ -37,6 +37,8 @@ class Config:
     """The permissions of that socket, in octal digits."""
     certificate_header: str | None = None
     """The header in which a proxy in front of that socket names the client's certificate."""
+    web: bool = False
+    """Whether it serves the dashboard too."""
     audit_file: str | None = None
     """Where the audit log is written. "-": to standard output."""
 
@@ -56,7 +58,7 @@ class Config:
         return bool(self.keys or any(files))
 
 
-FIXED = ("url", "host", "port", "workers", "behind_proxy", "uds", "uds_mode", "audit_file")
+FIXED = ("url", "host", "port", "workers", "behind_proxy", "uds", "uds_mode", "audit_file", "web")
 """What a running replica cannot change."""
 
 

@@ -35,6 +35,7 @@ TYPES: dict[str, type] = {
     "uds_mode": str,
     "certificate_header": str,
     "audit_file": str,
+    "web": bool,
 }
 """The entries that a configuration may have."""
 PATHS = (

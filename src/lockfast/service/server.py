@@ -20,7 +20,7 @@ import uvicorn
 
 from lockfast.engines.remote.messages import LARGEST
 from lockfast.service.admission import Admission
-from lockfast.service.app import App
+from lockfast.service.app import App, Dashboard
 from lockfast.service.audit import Audit
 from lockfast.service.binding import forget, listen
 from lockfast.service.config import Config, changed, unchanged
@@ -83,6 +83,8 @@ class Server(uvicorn.Server):
         handle_keys = self.credentials.handle_keys or self._handle_keys
         self._app = App(replica, _admission(self.credentials, None), handle_keys)
         replica.signing = self.credentials.signing
+        if config.web:
+            self._app.dashboard = _dashboard(config, self._app, replica)
         if config.audit_file is not None:
             replica.watch.audit = Audit(config.audit_file, self._unlogged)
         super().__init__(
@@ -201,7 +203,7 @@ class Server(uvicorn.Server):
             for each in list(self.server_state.connections):
                 if isinstance(each, Wire):  # its client does not read what was sent to it
                     each.abort()
-            await self._replica.close()
+            await self._app.close()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -224,6 +226,19 @@ class Server(uvicorn.Server):
     def handle_hang_up(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  # Python's
         """Reload soon."""
         self._hung_up = True
+
+
+def _dashboard(config: Config, app: App, replica: Replica) -> Dashboard:
+    """Return the dashboard. Raise `ImportError` if the extra `web` is missing."""
+    try:
+        made: Dashboard = import_module("lockfast.service.dashboard").Dashboard(
+            config.url, lambda: app.admission, replica.watch
+        )
+    except ImportError as error:
+        raise ImportError(
+            f"the dashboard needs {error.name}: pip install 'lockfast[web]'", name=error.name
+        ) from error
+    return made
 
 
 def _admission(credentials: Credentials, usages: Usages | None) -> Admission:

@@ -190,6 +190,14 @@ class Watch:
             token = (0 if claim is None else claim.token) or ask.ticket
             self._log("disconnected", caller, ask.shape.name, ask.id, token=token)
 
+    def broken(self, caller: Caller, name: str, id_: str, token: int, reason: str) -> None:
+        """Log that a user of the dashboard has broken a lock."""
+        claim = self._claims.get((id_, name))
+        if claim is not None:
+            self._drop(claim)
+        self._log("broken", caller, name, id_, token=token)
+        self._log("reason", caller, name, id_, token=token, reason=reason)
+
     def recorded(self, caller: Caller, name: str, record: bytes) -> None:
         """Log the reason of a break."""
         found = read_record(record)

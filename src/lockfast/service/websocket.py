@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from lockfast.service.caller import ANYBODY, Caller
 from lockfast.service.connection import Connection
 from lockfast.service.replica import Replica
 
-Message = dict[str, Any]
+Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 TURN = 64  # messages of one client, before it is the turn of others

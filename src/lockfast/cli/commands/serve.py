@@ -123,6 +123,12 @@ AuditFile = Annotated[
         "standard output.",
     ),
 ]
+Web = Annotated[
+    bool,
+    typer.Option(
+        "--web", help="Serve the dashboard too, at the path /web. It needs the extra web."
+    ),
+]
 
 
 def serve(  # noqa: PLR0913  # one for each option
@@ -142,6 +148,7 @@ def serve(  # noqa: PLR0913  # one for each option
     behind_proxy: BehindProxy = False,
     uds: UnixSocket = None,
     audit_file: AuditFile = None,
+    web: Web = False,
 ) -> None:
     """Share a few connections to an engine with many programs.
 
@@ -187,6 +194,7 @@ def serve(  # noqa: PLR0913  # one for each option
         "behind_proxy": behind_proxy or None,
         "uds": uds,
         "audit_file": audit_file,
+        "web": web or None,
     }
     options = {name: value for name, value in given.items() if value is not None}
     try:

@@ -1,0 +1,48 @@
+"""What all pages of an engine have: the engine, the user, and the frame around the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lockfast.primitives.lock import Holder
+from lockfast.web.access import User
+from lockfast.web.answer import Answer
+from lockfast.web.render import render
+from lockfast.web.request import Request
+from lockfast.web.source import Source
+
+Broken = Callable[[Request, Holder, str], object]
+
+
+class View(NamedTuple):
+    """An engine as a user looks at it."""
+
+    source: Source
+    user: User
+    broken: Broken
+    """Called when the user has broken a lock."""
+    below: str
+    """The path of the engine below the mount: `/name`, or empty if there is only one."""
+
+    def base(self, request: Request) -> str:
+        """Return the beginning of the addresses of this engine's pages."""
+        return f"{request.mount}{self.below}"
+
+    def values(self, request: Request) -> dict[str, object]:
+        """Return what every template is filled with."""
+        return {
+            "base": self.base(request),
+            "mount": request.mount,
+            "several": bool(self.below),
+            "title": self.source.title,
+            "user": self.user,
+            "reader": self.source.reader,
+        }
+
+    def show(
+        self, request: Request, template: str, *, status: int = 200, **values: object
+    ) -> Answer:
+        """Return a template, filled, as an answer."""
+        text = render(template, **self.values(request), **values)
+        return Answer(text.encode(), status)
