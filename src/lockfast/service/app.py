@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -39,9 +39,7 @@ TEXTS = {
 class Dashboard(Protocol):
     """The dashboard, which is optional: see `service.dashboard`."""
 
-    async def __call__(
-        self, scope: Message, receive: Receive, send: Send, refused: Callable[[int], object]
-    ) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a request."""
 
     async def close(self) -> None:
@@ -133,7 +131,7 @@ class App:
             await serve(self._api, path, self._rules, scope, receive, send)
             return
         if self.dashboard is not None and (path == WEB or path.startswith(f"{WEB}/")):
-            await self.dashboard(scope, receive, send, self._count)
+            await self.dashboard(scope, receive, send)
             return
         if path == JWKS:  # for everybody: it has only public keys
             await self._keys(scope, send)

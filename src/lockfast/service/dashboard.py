@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from lockfast.service.access import Headers, values
 from lockfast.service.admission import UNAUTHORIZED, Admission
 from lockfast.service.app import WEB
 from lockfast.service.caller import Caller
+from lockfast.service.figures import Figures
 from lockfast.service.http.exchange import OWN, Line
 from lockfast.service.rights import BREAK, INSPECT, Denied
 from lockfast.service.usage import Overrun
@@ -39,22 +41,35 @@ FORBIDDEN, TOO_MANY = 403, 429
 class Dashboard:
     """The dashboard of the engine behind a replica."""
 
-    def __init__(self, url: str | None, admission: Callable[[], Admission], watch: Watch) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        admission: Callable[[], Admission],
+        watch: Watch,
+        figures: Figures,
+    ) -> None:
         """Connect to nothing yet. `admission`: returns who may connect at present."""
         self._admission = admission
         self._watch = watch
+        self._figures = figures
         self._pages = App(url, resolve=_user, broken=self._broken)
 
-    async def __call__(
-        self, scope: Message, receive: Receive, send: Send, refused: Callable[[int], object]
-    ) -> None:
-        """Serve a request below `WEB`. `refused` counts requests that are not admitted."""
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve a request below `WEB`."""
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._figures.replied(WEB, message["status"])
+            await send(message)
+
         who = self._admission().caller({**scope, "headers": list(_as_client(scope["headers"]))})
         answer = self._refusal(who)
         if not isinstance(who, Caller) or answer is not None:
             answer = answer or said(FORBIDDEN, "lockfast: you may not see this dashboard")
-            refused(answer.status)
-            await respond(send, answer, bare=scope["method"] == "HEAD")
+            self._figures.refused.counts[str(answer.status),] += 1
+            # Without `close`, a client could begin a second request and never end it.
+            answer = replace(answer, headers=(*answer.headers, (b"connection", b"close")))
+            await respond(counted, answer, bare=scope["method"] == "HEAD")
             return
         extensions = scope.get("extensions") or {}
         line: Line | None = extensions.get(OWN)
@@ -65,7 +80,7 @@ class Dashboard:
             "root_path": scope.get("root_path", "") + WEB,
             "extensions": {**extensions, CALLER: who},
         }
-        await self._pages(below, receive, send)
+        await self._pages(below, receive, counted)
 
     async def close(self) -> None:
         """Disconnect from the engine."""

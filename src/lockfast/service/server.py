@@ -232,7 +232,7 @@ def _dashboard(config: Config, app: App, replica: Replica) -> Dashboard:
     """Return the dashboard. Raise `ImportError` if the extra `web` is missing."""
     try:
         made: Dashboard = import_module("lockfast.service.dashboard").Dashboard(
-            config.url, lambda: app.admission, replica.watch
+            config.url, lambda: app.admission, replica.watch, replica.figures
         )
     except ImportError as error:
         raise ImportError(
