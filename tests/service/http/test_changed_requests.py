@@ -25,7 +25,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import lockfast
+from lockfast.service.app import PAGES
+from lockfast.service.figures import OTHER
+from lockfast.service.http.routes import OPENAPI
 from lockfast.service.keys import new_key, stored
+from lockfast.service.signing import JWKS
 from tests.servers import Redis
 from tests.service.http.changes import HELD, PREFIX, Changes
 from tests.service.http.site import Answered, Site, check, described
@@ -223,6 +227,8 @@ def all_is_well(scene: Scene) -> None:
     site = Site(scene.served.port, KEYS["fuzz"])
     assert site.release(site.acquire(f"{PREFIX}afterwards").body["handle"])
     assert scene.served.program.process.poll() is None
+    shown = set(re.findall('http_route="(.*?)"', scene.served.metrics(KEYS["fuzz"])))
+    assert shown <= {*described()["paths"], OPENAPI, JWKS, *PAGES, OTHER}  # and no others
     log = scene.served.program.stderr
     assert not re.search("Traceback|rror", log), log
 

@@ -15,6 +15,7 @@ from lockfast.service.keys import stored
 from tests.servers import Redis, wait_until
 from tests.service.http.site import Answered, Site
 from tests.service.served import Served, bearer
+from tests.service.signing_keys import new_pem, written
 from tests.service.test_rights import CONFIG, KEYS, MAY, NAMES, NOTHING, OPS, ORDERS, WHO
 from tests.service.test_tokens import CONFIG as TOKENS
 from tests.service.test_tokens import KEYS as PUBLIC
@@ -139,6 +140,27 @@ def test_rights_that_are_taken_away_end_a_wait(redis: Redis, tmp_path: Path) -> 
         thread.join(10)
         assert found[0].status == 403
         wait_until(lambda: len(ops.who("orders/wait")) == 1, "it has left the queue")
+
+
+def test_a_handle_is_no_right(redis: Redis, tmp_path: Path) -> None:
+    """Who may not claim a lock any more can neither renew it nor have it signed, only release."""
+    written(tmp_path / "signing.pem", new_pem())
+    text = f'signing_key_file = "signing.pem"\n{CONFIG}'
+    with Served(tmp_path, redis.url, text) as served:
+        orders = Site(served.port, ORDERS)
+        handle = orders.acquire("orders/handle").body["handle"]
+        sign = {"handle": handle, "audience": "resource"}
+        assert orders.post("/v1/sign", sign).status == 200
+        served.reload(text.replace('claim = ["orders/", "shared"]', 'claim = ["shared"]'))
+        for path, body in (
+            ("/v1/sign", sign),
+            ("/v1/renew", {"handle": handle}),
+            ("/v1/acquire", {"handle": handle}),
+        ):
+            refused = orders.post(path, body)
+            assert refused.status == 403, path
+            assert "'orders' may not claim the lock 'orders/handle'" in refused.body["message"]
+        assert orders.release(handle)
 
 
 def test_a_token_is_accepted_until_it_expires(redis: Redis, tmp_path: Path) -> None:
