@@ -425,6 +425,21 @@ async def test_a_renewal_with_a_short_ttl_makes_no_room() -> None:
     watch.close()
 
 
+@in_loop
+async def test_a_copy_that_would_wait_does_not_pass_the_limit_of_waiters() -> None:
+    """The first copy does not wait, so it is not limited, and the engine has not answered yet."""
+    usage = Usage("a", Limits(max_waiters=0), lambda: 0.0)
+    caller = Caller("a", Rights("a", {"claim": ("",)}), usage)
+    watch = Watch(lambda: 0.0, Figures(lambda: 0))
+    asked = messages.Asked("0" * 32, "x", 60.0, queue=False, not_after=1.0)
+    watch.claim(caller, ask_of(asked, 1), new=True)
+    asked.queue = True
+    copy = ask_of(asked, 1)
+    watch.claim(caller, copy, new=True)
+    assert not copy.queue
+    watch.close()
+
+
 def test_without_a_right_to_claim_nothing_is_stored(served: Served, redis: Redis) -> None:
     """A resignation in doubt leaves a tombstone, and a client can make up what it resigns."""
     for key, stored_there in ((NOTHING, False), (ORDERS, True)):
