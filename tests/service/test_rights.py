@@ -294,9 +294,12 @@ def test_rights_that_are_taken_away_are_gone_at_once(redis: Redis, tmp_path: Pat
         # A configuration that is wrong changes nothing.
         served.reload(CONFIG.replace("inspect = [", "inspects = ["), "the old one stays")
         assert "may not claim" in why(voice.claim(voice.new("orders/more")))
-        served.reload(KEYS)
-        assert "has no [subjects] any more: each key may do everything" in served.program.stderr
-        assert not why(voice.claim(voice.new("anything")))
+        # Nor does one of which only the beginning is written yet: it would give more rights.
+        for beginning, told in ((KEYS, "it has no [subjects]"), ("", "it lets everybody in")):
+            served.reload(beginning, "the old one stays")
+            assert told in served.program.stderr
+            assert "may not claim" in why(voice.claim(voice.new("anything")))
+            assert served.status() == 401
         # No rights at all, and no key.
         served.reload(f"[keys]\n{stored('ops', OPS)}\n[subjects]\n")
         with pytest.raises(ConnectionClosed) as closed:
@@ -421,6 +424,21 @@ async def test_a_renewal_with_a_short_ttl_makes_no_room() -> None:
     at = 61.0
     watch._sweep()
     assert usage.claims == 0
+    watch.close()
+
+
+@in_loop
+async def test_a_copy_that_would_wait_does_not_pass_the_limit_of_waiters() -> None:
+    """The first copy does not wait, so it is not limited, and the engine has not answered yet."""
+    usage = Usage("a", Limits(max_waiters=0), lambda: 0.0)
+    caller = Caller("a", Rights("a", {"claim": ("",)}), usage)
+    watch = Watch(lambda: 0.0, Figures(lambda: 0))
+    asked = messages.Asked("0" * 32, "x", 60.0, queue=False, not_after=1.0)
+    watch.claim(caller, ask_of(asked, 1), new=True)
+    asked.queue = True
+    copy = ask_of(asked, 1)
+    watch.claim(caller, copy, new=True)
+    assert not copy.queue
     watch.close()
 
 

@@ -23,13 +23,14 @@ from lockfast.service.admission import Admission
 from lockfast.service.app import App, Dashboard
 from lockfast.service.audit import Audit
 from lockfast.service.binding import forget, listen
-from lockfast.service.config import Config, changed, unchanged
+from lockfast.service.config import Config, changed
 from lockfast.service.credentials import Credentials, load
 from lockfast.service.handshake import Entrance
 from lockfast.service.http.seal import new_key
 from lockfast.service.keep_alive import LIMIT, Resting
 from lockfast.service.metrics_page import page
 from lockfast.service.replica import Replica
+from lockfast.service.rereading import again, present
 from lockfast.service.upgrade import Http, Upgrade
 from lockfast.service.usage import Usages
 from lockfast.service.wire import Wire
@@ -160,18 +161,14 @@ class Server(uvicorn.Server):
         """Use the keys and certificates as they are now. If they cannot be used, keep the old."""
         assert self._reread is not None  # noqa: S101  # for mypy
         try:
-            new = await asyncio.to_thread(self._reread)
-            fixed = unchanged(self._settings, new)
-            credentials = await asyncio.to_thread(load, fixed)
-            if (credentials.tls is None) != (self.credentials.tls is None):
-                raise ValueError("TLS cannot be switched on or off: restart the service for that")
+            new, credentials = await asyncio.to_thread(
+                again, self._settings, self.credentials, self._reread
+            )
         except (OSError, ValueError) as error:
             log.warning("the configuration was not reloaded, and the old one stays: %s", error)
             return
         for name in changed(self._settings, new):
             log.warning("%s has changed in the configuration: restart the service for that", name)
-        if credentials.subjects is None and self.credentials.subjects is not None:
-            log.warning("the configuration has no [subjects] any more: each key may do everything")
         self.credentials, self._entrance.tls = credentials, credentials.tls
         self._expired = False
         _warn(credentials)
@@ -277,6 +274,8 @@ def serve(
                 each.close()
             forget(config)
             return
+        if reread is not None:
+            config = present(config, credentials, reread, worker.parent)
     replica = Replica.of(config.url)
     if "opentelemetry.sdk" in sys.modules:  # loaded by `opentelemetry-instrument`
         import_module("lockfast.service.otel").instrument(replica.figures)

@@ -27,14 +27,16 @@ MOST = 200_000  # claims that are watched
 class Watched:
     """A claim that is in the engine, as far as this replica knows."""
 
-    __slots__ = ("caller", "granted", "id", "name", "new", "token", "until", "usage")
+    __slots__ = ("caller", "granted", "id", "name", "new", "queue", "token", "until", "usage")
 
-    def __init__(self, caller: Caller, id_: str, name: str, until: float) -> None:
+    def __init__(self, caller: Caller, id_: str, name: str, until: float, *, queue: bool) -> None:
         """Begin as a waiter, of which the engine has not answered yet."""
         self.caller = caller
         self.id = id_
         self.name = name
         self.until = until
+        self.queue = queue
+        """Whether it may wait."""
         self.granted = False
         self.new = True
         """Whether the engine has not answered yet."""
@@ -94,7 +96,10 @@ class Watch:
         if new and ask.fixed is None:  # it is not made: the client learns the engine's time
             return
         shape = ask.shape
-        first = new and (ask.id, shape.name) not in self._claims
+        known = self._claims.get((ask.id, shape.name))
+        first = new and known is None
+        if known is not None and not known.queue:
+            ask.queue = False  # a copy has the same content: it was not counted as one that waits
         if caller.rights is not None:
             try:
                 caller.rights.require(CLAIM, shape.name)
@@ -108,7 +113,7 @@ class Watch:
         if caller.stamp is not None:
             ask.payload = caller.stamp.on(ask.payload)
         if first and self.wants(caller):
-            self._add(caller, ask.id, shape.name, shape.ttl)
+            self._add(caller, ask.id, shape.name, shape.ttl, queue=ask.queue)
 
     def break_(self, caller: Caller, ask: Ask) -> None:
         """Raise `Denied` if a client may not break this lock."""
@@ -204,10 +209,12 @@ class Watch:
         if found is not None and self.audit is not None:
             self._log("reason", caller, name, found.id, token=found.ticket, reason=found.reason)
 
-    def _add(self, caller: Caller, id_: str, name: str, ttl: float) -> Watched:
+    def _add(
+        self, caller: Caller, id_: str, name: str, ttl: float, *, queue: bool = True
+    ) -> Watched:
         if len(self._claims) >= MOST:
             self._drop(next(iter(self._claims.values())))
-        claim = Watched(caller, id_, name, self._now() + ttl)
+        claim = Watched(caller, id_, name, self._now() + ttl, queue=queue)
         self._claims[id_, name] = self._ids[id_] = claim
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SWEEP, self._sweep)

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
@@ -90,6 +91,48 @@ def test_clients_are_spread_over_the_workers_and_keep_their_locks_when_one_dies(
         wait_until(lambda: service.connections().total() == MANY, "all are back", PATIENCE)
         for lease in leases:
             lease.ensure_held()
+
+
+def status(port: int, key: str) -> int:
+    """Return what the service answers to a key."""
+    request = Request(
+        f"http://127.0.0.1:{port}/v1/guarantees", headers={"Authorization": f"Bearer {key}"}
+    )
+    try:
+        with urlopen(request, timeout=30) as reply:  # noqa: S310  # it is ours
+            return int(reply.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_a_key_that_was_removed_stays_removed_when_a_worker_is_replaced(
+    server: Redis, tmp_path: Path
+) -> None:
+    kept, removed = new_key(), new_key()
+    path = tmp_path / "lockfast.toml"
+    path.write_text(f"[keys]\n{stored('kept', kept)}\n{stored('removed', removed)}\n")
+    with served(server.url, "--config", str(path)) as service:
+        assert status(service.port, removed) == 200
+        path.write_text(f"[keys]\n{stored('kept', kept)}\n")
+        service.program.send(signal.SIGHUP)
+        reloaded = "the configuration was reloaded"
+        wait_until(lambda: service.program.stderr.count(reloaded) == 2, "both know it", PATIENCE)
+        for number, worker in enumerate(service.workers()):
+            os.kill(worker, signal.SIGKILL)
+            service.program.says(f"worker {number} ended by signal 9, and is started again")
+        new = service.workers()
+        wait_until(lambda: status(service.port, kept) == 200, "they serve", PATIENCE)
+        assert {status(service.port, removed) for _ in range(10)} == {401}
+        # And one that finds no configuration waits for it.
+        path.write_text("")
+        os.kill(new[0], signal.SIGKILL)
+        service.program.says(
+            "a worker waits until the configuration can be used: it lets everybody"
+        )
+        assert {status(service.port, removed) for _ in range(5)} == {401}
+        path.write_text(f"[keys]\n{stored('kept', kept)}\n")
+        os.kill(new[1], signal.SIGKILL)  # so that it must be the other one that answers
+        wait_until(lambda: status(service.port, kept) == 200, "it serves", PATIENCE)
 
 
 def test_the_page_has_each_worker_and_each_metric_once(server: Redis) -> None:

@@ -12,7 +12,7 @@ from lockfast.service.config_file import handle_keys
 from lockfast.service.credentials import load
 from lockfast.service.http.messages import LONGEST_HANDLE
 from lockfast.service.http.seal import BadHandle, ForeignHandle, Seal, Sealed, new_key
-from tests.servers import Redis
+from tests.servers import Redis, wait_until
 from tests.service.http.site import Site, replica
 
 KEYS = [new_key(), new_key()]
@@ -123,6 +123,18 @@ def test_a_handle_that_is_replayed_after_its_release_harms_nobody(site: Site, ot
             assert not place.release(replayed)
         assert site.renew(held["handle"])[0]["token"] == held["token"]
         assert site.release(held["handle"])
+
+
+def test_a_handle_of_a_lost_lease_does_not_release_the_next_one(site: Site) -> None:
+    """Both have one `Idempotency-Key`, such as the number of a job that was started again."""
+    lost = site.acquire("again", ttl=0.2, key="job-7").body
+    wait_until(lambda: not site.who("again"), "it is lost")
+    held = site.acquire("again", key="job-7").body
+    assert held["token"] != lost["token"]
+    assert not site.release(lost["handle"])
+    (renewed,) = site.renew(held["handle"])
+    assert (renewed["state"], renewed["token"]) == ("held", held["token"])
+    assert site.release(held["handle"])
 
 
 def test_without_a_key_file_a_handle_is_of_one_replica(redis: Redis) -> None:

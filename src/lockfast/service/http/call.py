@@ -93,9 +93,13 @@ async def claim(origin: Origin, asked: Asked, wait_ttl: float) -> Stood | None:
     return _standing(said)
 
 
-async def renew(origin: Origin, asked: Asked, *, urgent: bool) -> Stood | None:
-    """Renew a claim. None: it is gone. Raise `Failure` if the engine did not do it."""
-    request = Renew(0, within([asked]), [asked], urgent)
+async def renew(
+    origin: Origin, asked: Asked, *, urgent: bool, patience: float | None = None
+) -> Stood | None:
+    """Renew a claim. None: it is gone. Raise `Failure` if the engine did not do it. `patience`: for
+    how long its reply is of use. None: as long as the lease allows.
+    """
+    request = Renew(0, within([asked]) if patience is None else patience, [asked], urgent)
     return _standing(await ask(origin, origin.replica.claims.renew, request))
 
 
