@@ -11,6 +11,8 @@ from lockfast.testing import (
     BodyContract,
     ClientContract,
     ClockContract,
+    DepartureContract,
+    DepartureQueueContract,
     DeposedContract,
     FixedTimeContract,
     MachineContract,
@@ -39,7 +41,9 @@ class TestPort(PortContract):
     pass
 
 
-class TestReplicas(ReplicaContract, ReplicaQueueContract):
+class TestReplicas(
+    ReplicaContract, ReplicaQueueContract, DepartureContract, DepartureQueueContract
+):
     pass
 
 

@@ -76,7 +76,8 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "claim_v1",
         *(name.replace("2", "1") for name in names),
     ]  # claim_v1 had two forms too
-    assert rows == [(name, True, True) for name in sorted([*names, "claim_v2", *refusing])]
+    added = ["attach_v2", "depart_v2", "claim_v2"]
+    assert rows == [(name, True, True) for name in sorted([*names, *added, *refusing])]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_every_function_that_a_lock_user_may_call_has_a_fixed_path(server: Postg
         "INSERT INTO lockfast.tombstone VALUES ('x', 0, 0, '')",
         "TRUNCATE lockfast.bucket",
         "INSERT INTO lockfast.broken VALUES ('x', 'x', 0, '')",
+        "INSERT INTO lockfast.attached VALUES ('x', 'app', 1, 0)",
         "SELECT lockfast.leave_v2('x', 1, 0, 1, NULL)",
         "SELECT lockfast.sweep_v2(1, 9007199254740991)",
         "SELECT lockfast.grant_v2('other')",

@@ -146,6 +146,14 @@ def test_a_lease_that_is_not_renewed_expires_and_one_that_moves_is_known(
         until(other / "audit.jsonl", "orders/e", "moved", "expired")
 
 
+def test_a_lock_that_ends_with_its_connection(served: Served, tmp_path: Path) -> None:
+    with served.voice(bearer(ORDERS)) as voice:
+        voice.claim(voice.new("orders/e", on_disconnect=1.0))
+    found = until(tmp_path / "audit.jsonl", "orders/e", "granted", "disconnected")
+    assert found[1]["subject"] == "orders"
+    assert found[1]["token"] == found[0]["token"]
+
+
 def test_it_is_opened_again_on_hup(served: Served, tmp_path: Path) -> None:
     path, old = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
     with served.voice(bearer(ORDERS)) as voice:

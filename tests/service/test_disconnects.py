@@ -21,6 +21,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 from tests.service.peers import Held
 from tests.traps.holder import Holder
+from tests.wide.behind import engine
 
 D = 1.0
 TTL = 60.0  # a lock that is free long before has not waited for it
@@ -71,6 +72,29 @@ def test_it_is_free_soon_in_a_file(tmp_path: Path) -> None:
         holder.holds()
         holder.kill()
         acquires(url)
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql"])
+def test_it_is_free_soon_in_a_database(name: str) -> None:
+    with (
+        engine(name) as url,
+        replicas(url, 1) as (replica,),
+        Holder(of(replica), "x", TTL) as holder,
+    ):
+        holder.holds()
+        holder.kill()
+        acquires(url)
+
+
+@pytest.mark.parametrize("name", ["etcd"])
+def test_an_engine_behind_the_service_that_cannot_do_it_is_refused(name: str) -> None:
+    with (
+        engine(name) as url,
+        replicas(url, 1) as (replica,),
+        lockfast.connect(of(replica)) as client,
+        pytest.raises(EngineRefused, match="its engine cannot do that"),
+    ):
+        client.lock("x").acquire()
 
 
 def test_without_the_option_it_is_taken_until_its_ttl(url: str) -> None:

@@ -88,6 +88,7 @@ class MysqlEngine:
         asks: Sequence[Ask],
         size: Callable[[Ask], int],
         send: Callable[[Sequence[Ask]], Coroutine[Any, Any, list[Reply]]],
+        order: Sequence[int] | None = None,
     ) -> list[Reply | EngineError]:
         """Send a batch in as few calls as the server's packets allow, mostly in one. Each call is a
         transaction, and its failure is the answer to its own claims. Nothing follows a call that
@@ -95,7 +96,8 @@ class MysqlEngine:
         """
         found: dict[int, Reply | EngineError] = {}
         missing: EngineUnavailable | None = None
-        parts = [*packed(asks, messages.order(asks), size, self._transport.packet)]
+        order = messages.order(asks) if order is None else order
+        parts = [*packed(asks, order, size, self._transport.packet)]
         for part in parts:
             if missing is not None:
                 unsent = EngineUnavailable(missing.message, sent=False)
@@ -183,6 +185,34 @@ class MysqlEngine:
             return await singly.resigned(call, some, deadline, self._now)
 
         return await self._in_calls(asks, messages.size, send)
+
+    async def attach(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Store which connection of the service the claims belong to. In the order of ids, because
+        each row stays locked until the commit.
+        """
+        order = sorted(range(len(asks)), key=lambda place: asks[place].id)
+
+        async def send(some: Sequence[Ask]) -> list[bool | Exception]:
+            read = partial(replies.resigned, asks=some)
+            return [*await self._transport.call(messages.attach(some), deadline, read)]
+
+        return await self._in_calls(asks, messages.ending_size, send, order)
+
+    async def depart(self, asks: Sequence[Ask], deadline: float) -> list[bool | Exception]:
+        """Remove the claims that still belong to their connection. The server wakes the waiters."""
+        clock = await self._clock(deadline)
+
+        async def call(some: Sequence[Ask]) -> list[bool]:
+            untils = [clock.last(ask) + MARGIN for ask in some]
+            read = partial(replies.resigned, asks=some)
+            removed = await self._transport.call(messages.depart(some, untils), deadline, read)
+            self._end([ask for ask, gone in zip(some, removed, strict=True) if gone])
+            return removed
+
+        async def send(some: Sequence[Ask]) -> list[bool | Exception]:
+            return await singly.resigned(call, some, deadline, self._now)
+
+        return await self._in_calls(asks, messages.ending_size, send)
 
     def abandon(self, asks: Sequence[Ask]) -> None:
         """Do nothing. No statement can follow a claim under way, so the heart resigns it later."""

@@ -11,12 +11,13 @@ from functools import lru_cache
 from zlib import crc32
 
 from lockfast.engines.sql import pages
-from lockfast.port import Ask, Shape
+from lockfast.port import ATTACHED, Ask, Shape
 
 BUCKETS = 1024  # and as many slots of ears
 CLIENT = 22  # hexadecimal digits of an id that name the client
 ID = 32
 CLAIM_HEAD, HEAD = 110, 42  # bytes of a record, of a resignation too, without its name and payload
+EPOCH = 16  # bytes of the number of a connection to the service
 LISTED = 2**16  # the longest payload, and what the five digits of its length can say
 
 
@@ -47,6 +48,11 @@ def claim_size(ask: Ask) -> int:
 def size(ask: Ask) -> int:
     """Return how many bytes of a statement that renews or resigns are this claim, at most."""
     return 2 * HEAD + len(_name(ask.shape.name))
+
+
+def ending_size(ask: Ask) -> int:
+    """Return how many bytes of a statement are this claim that attaches it, or lets it depart."""
+    return size(ask) + 2 * EPOCH
 
 
 def claim(asks: Sequence[Ask], lates: Sequence[int], base: int) -> bytes:
@@ -138,14 +144,35 @@ def resign(asks: Sequence[Ask], untils: Sequence[int] | None) -> bytes:
     """Return the statement that resigns claims, in the order that they are given. `untils`: in
     doubt, the server times until which their tombstones must stay.
     """
+    return f"CALL lockfast_resign_v1({_removals(asks, untils or [0] * len(asks))})".encode()
+
+
+def _removals(asks: Sequence[Ask], untils: Sequence[int]) -> str:
+    """Return the records of resignations, and their names."""
     names = Names()
     records = "".join(
         [
             f"{_id(ask.id)}{names.add(ask.shape.name)}{(b'%016d' % until).hex()}"
-            for ask, until in zip(asks, untils or [0] * len(asks), strict=True)
+            for ask, until in zip(asks, untils, strict=True)
         ]
     )
-    return f"CALL lockfast_resign_v1(x'{records}', {names})".encode()
+    return f"x'{records}', {names}"
+
+
+def attach(asks: Sequence[Ask]) -> bytes:
+    """Return the statement that stores to which connections these claims belong."""
+    records = "".join([f"{_id(ask.id)}{_attachment(ask)}" for ask in asks])
+    return f"CALL lockfast_attach_v1(x'{records}')".encode()
+
+
+def _attachment(ask: Ask) -> str:
+    return (b"%016d%016d" % (ask.epoch, round((ask.shape.ttl + ATTACHED) * 1e6))).hex()
+
+
+def depart(asks: Sequence[Ask], untils: Sequence[int]) -> bytes:
+    """Return the statement that removes those claims that still belong to their connection."""
+    epochs = "".join([(b"%016d" % ask.epoch).hex() for ask in asks])
+    return f"CALL lockfast_depart_v1({_removals(asks, untils)}, x'{epochs}')".encode()
 
 
 def hold_ear(client: str) -> bytes:

@@ -125,6 +125,37 @@ SET v_head = SUBSTR(p_asks, i * 42 - 41, 42);
       SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a claim';
     END IF;
 
+-- part REMOVAL: removes the claim of the record i, and notes in v_answer whether it was there.
+SET v_b = CRC32(v_name) % 1024;
+    IF NOT v_b <=> v_locked THEN
+      SET v_none = FALSE, v_locked = v_b;
+      SELECT k.seen, k.due INTO v_seen, v_due FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
+      {CLOCK}
+      {SEEN}
+    END IF;
+    SET v_none = FALSE, v_owner = v_who;
+    SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held, c.owner
+    INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held, v_owner FROM lockfast_claim c
+    WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
+    IF v_owner <> v_who THEN
+      CALL lockfast_permit_v1(v_owner);
+    END IF;
+    -- It refuses the claims of one user only, or others could forbid a client the id of its own claim.
+    IF v_until > 0 THEN
+      SET v_until = GREATEST(LEAST(v_until, v_now + 86400000000), v_now + 11000000);
+      INSERT INTO lockfast_tombstone (b, id, owner, until) VALUES (v_b, v_id, v_owner, v_until)
+      ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
+      UPDATE lockfast_bucket SET due = LEAST(due, v_until) WHERE b = v_b;
+    END IF;
+    IF v_none THEN
+      SET v_answer = INSERT(v_answer, i, 1, 'f');
+    ELSE
+      DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
+      SET d_claims = 1;
+      {GRANT}
+      SET v_answer = INSERT(v_answer, i, 1, 't');
+    END IF;
+
 -- part LOCK: locks the buckets of all records, in the order of these. Nothing else may be read in this statement: it
 -- sees what was committed before it began to wait. No LEFT JOIN: the server leaves out a table of which it needs no
 -- column, and locks nothing.

@@ -5,6 +5,7 @@
 --            order of tickets is the order of commits. Nothing is kept per name.
 -- claim      the live claims. Times are in microseconds, by this server's clock.
 -- tombstone  ids that are refused until every copy of their claim is too late anyway.
+-- attached   to which connection of the service a claim belongs: see attach_v1.
 -- ear        1,024 rows. A client looks into the row of its own slot for its grants: see the part KILL.
 -- broken     records of claims that were broken, for a day.
 -- operator   users who may end the claims of others. Its owner writes it: no procedure does.
@@ -90,6 +91,15 @@ CREATE TABLE IF NOT EXISTS lockfast_tombstone (
   until BIGINT            NOT NULL,
   PRIMARY KEY (b, id, owner),
   KEY expiry (b, until)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
+
+CREATE TABLE IF NOT EXISTS lockfast_attached (
+  id    BINARY(16)     NOT NULL, -- of a claim, which may not exist
+  owner VARBINARY(512) NOT NULL, -- the user name that logged in
+  epoch BIGINT         NOT NULL, -- the number of the connection of the claim's client to the service
+  until BIGINT         NOT NULL,
+  PRIMARY KEY (id, owner),
+  KEY expiry (until)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC//
 
 CREATE TABLE IF NOT EXISTS lockfast_ear (
@@ -605,36 +615,104 @@ BEGIN
   SET i = LOCATE('-', v_answer);
   WHILE i > 0 DO
     {RESIGNATION}
-    SET v_b = CRC32(v_name) % 1024;
-    IF NOT v_b <=> v_locked THEN
-      SET v_none = FALSE, v_locked = v_b;
-      SELECT k.seen, k.due INTO v_seen, v_due FROM lockfast_bucket k WHERE k.b = v_b FOR UPDATE;
-      {CLOCK}
-      {SEEN}
-    END IF;
-    SET v_none = FALSE, v_owner = v_who;
-    SELECT c.waits, IF(c.waits, 0, c.weight), c.ticket, c.claims, c.waiting, c.held, c.owner
-    INTO d_waiting, d_held, l_ticket, l_claims, l_waiting, l_held, v_owner FROM lockfast_claim c
-    WHERE c.b = v_b AND c.id = v_id AND c.name = v_name AND c.kind BETWEEN 1 AND 3;
-    IF v_owner <> v_who THEN
-      CALL lockfast_permit_v1(v_owner);
-    END IF;
-    -- It refuses the claims of one user only, or others could forbid a client the id of its own claim.
-    IF v_until > 0 THEN
-      SET v_until = GREATEST(LEAST(v_until, v_now + 86400000000), v_now + 11000000);
-      INSERT INTO lockfast_tombstone (b, id, owner, until) VALUES (v_b, v_id, v_owner, v_until)
-      ON DUPLICATE KEY UPDATE until = GREATEST(until, v_until);
-      UPDATE lockfast_bucket SET due = LEAST(due, v_until) WHERE b = v_b;
-    END IF;
-    IF v_none THEN
-      SET v_answer = INSERT(v_answer, i, 1, 'f');
-    ELSE
-      DELETE FROM lockfast_claim WHERE b = v_b AND id = v_id;
-      SET d_claims = 1;
-      {GRANT}
-      SET v_answer = INSERT(v_answer, i, 1, 't');
-    END IF;
+    {REMOVAL}
     SET i = LOCATE('-', v_answer);
+  END WHILE;
+  {LEAVE}
+END//
+
+-- Store to which connection of the service claims belong, unless they belong to a later one. A client has such
+-- claims only if it asks for their end with its connection.
+--
+-- p_asks  records of 48 bytes: the id (16), the number of the connection (16 digits), and for how many µs to remember
+--         it (16)
+--
+-- Returns whether each claim belongs to this connection now, as letters t and f.
+CREATE PROCEDURE lockfast_attach_v1(p_asks LONGBLOB)
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_who VARBINARY(512) DEFAULT {WHO};
+  DECLARE v_head VARBINARY(48);
+  DECLARE v_id BINARY(16);
+  DECLARE v_epoch, v_life, v_latest, v_now BIGINT;
+  DECLARE i INT DEFAULT 1;
+  DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 48;
+  DECLARE v_answer LONGBLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  SET v_now = {NOW};
+  WHILE i <= v_count DO
+    SET v_head = SUBSTR(p_asks, i * 48 - 47, 48);
+    SET v_id = SUBSTR(v_head, 1, 16), v_epoch = SUBSTR(v_head, 17, 16), v_life = SUBSTR(v_head, 33, 16);
+    IF NOT (v_epoch > 0 AND v_life BETWEEN 1 AND 172800000000 AND LENGTH(p_asks) = v_count * 48) THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lockfast: not a connection';
+    END IF;
+    -- The second assignment sees the first one. The row is written in any case: Galera finds conflicts by that.
+    INSERT INTO lockfast_attached (id, owner, epoch, until) VALUES (v_id, v_who, v_epoch, v_now + v_life)
+    ON DUPLICATE KEY UPDATE epoch = IF(until > v_now, GREATEST(epoch, v_epoch), v_epoch),
+      until = IF(epoch = v_epoch, v_now + v_life, until + 1);
+    SELECT a.epoch INTO v_latest FROM lockfast_attached a WHERE a.id = v_id AND a.owner = v_who;
+    SET v_answer = CONCAT(v_answer, IF(v_latest = v_epoch, 't', 'f')), i = i + 1;
+  END WHILE;
+  DELETE FROM lockfast_attached WHERE until <= v_now ORDER BY until LIMIT 64;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SELECT v_answer;
+END//
+
+-- Remove those of the claims that belong to these connections, as resign_v1 does. The row in `attached` is deleted
+-- first, so that no other connection can take the claim meanwhile.
+--
+-- p_asks, p_names  as for resign_v1
+-- p_epochs         for each claim the number of its connection (16 digits)
+--
+-- Returns whether each claim was removed, as letters t and f.
+CREATE PROCEDURE lockfast_depart_v1(p_asks LONGBLOB, p_names LONGBLOB, p_epochs LONGBLOB)
+SQL SECURITY DEFINER MODIFIES SQL DATA
+BEGIN
+  DECLARE v_name VARBINARY(999);
+  DECLARE v_head VARBINARY(42);
+  DECLARE v_owner VARBINARY(512);
+  DECLARE v_who VARBINARY(512) DEFAULT {WHO};
+  DECLARE v_id BINARY(16);
+  DECLARE v_b, v_locked, v_names INT;
+  DECLARE i INT DEFAULT 1;
+  DECLARE v_count INT DEFAULT LENGTH(p_asks) DIV 42;
+  DECLARE v_line VARBINARY(64);
+  DECLARE v_until, v_seen, v_due, v_now BIGINT;
+  DECLARE d_claims, d_waiting, l_claims, l_waiting INT;
+  DECLARE d_held, l_ticket, l_held BIGINT;
+  DECLARE t_id, w_id BINARY(16);
+  DECLARE t_owner, w_owner VARBINARY(512);
+  DECLARE t_ticket, t_held, w_ticket, v_floor BIGINT;
+  DECLARE t_kind, w_kind SMALLINT;
+  DECLARE t_waits TINYINT;
+  DECLARE t_weight, t_capacity, t_claims, t_waiting, w_weight, w_capacity INT;
+  DECLARE v_told BOOLEAN;
+  DECLARE v_client BINARY(11);
+  DECLARE v_connection BIGINT;
+  DECLARE v_notes, v_answer LONGBLOB;
+  DECLARE v_none BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_none = TRUE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  {ENTER}
+  SET v_line = {LINE}, v_notes = '', v_answer = REPEAT('f', v_count);
+  WHILE i <= v_count DO
+    {RESIGNATION}
+    DELETE FROM lockfast_attached
+    WHERE id = v_id AND owner = v_who AND until > {NOW}
+      AND epoch = CAST(SUBSTR(p_epochs, i * 16 - 15, 16) AS SIGNED);
+    IF ROW_COUNT() = 1 THEN
+      {REMOVAL}
+    END IF;
+    SET i = i + 1;
   END WHILE;
   {LEAVE}
 END//
