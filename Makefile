@@ -23,6 +23,7 @@ help: ## List the targets
 setup: $(BIN)/python ## Create .venv, install the tools and the servers the tests start
 	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
 	scripts/install-servers
+	npm ci --prefix tests/web
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
