@@ -122,7 +122,7 @@ class Chromium:
 
     def log(self) -> list[str]:
         """Return what the console has said since the last look: errors, and violations of CSP."""
-        return [f"{each['level']} {each['message']}" for each in self.driver.get_log("browser")]
+        return [f"{each['level']} {each['message']}" for each in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]  # selenium's
 
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401  # what the script returns
         """Run a script in the page, and return its result."""

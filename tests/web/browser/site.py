@@ -19,14 +19,22 @@ class Site:
 
     def __init__(self, app: App) -> None:
         """Take the application."""
+        self.paths: list[str] = []
+        """The path of each request, in order."""
+        self._app = app
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=2, ws="none"
+            self._noted, log_config=None, access_log=False, timeout_graceful_shutdown=2, ws="none"
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    async def _noted(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # of ASGI
+        if scope["type"] == "http":
+            self.paths.append(f"{scope['method']} {scope['path']}")
+        await self._app(scope, receive, send)
 
     def __enter__(self) -> Self:
         """Start."""
