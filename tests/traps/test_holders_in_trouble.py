@@ -178,7 +178,9 @@ def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
         # A token base that is far in the future is refused; no lease is computed from it.
         "engines/zookeeper/__init__.py",
         "telemetry.py",  # a span's place in a trace; how long it lasted is measured by our clock
-        "cli/render/claims.py",  # it tells people
+        "show/claims.py",  # it tells people
+        "web/look.py",  # the same, in a browser
+        "web/render.py",
         "cli/commands/watch.py",
         "integrations/celery/beat.py",  # a schedule is made of wall times
         "service/server.py",  # a certificate expires at a wall time

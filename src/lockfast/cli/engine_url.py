@@ -9,6 +9,7 @@ import typer
 import lockfast
 from lockfast.cli.exit_codes import Misconfigured
 from lockfast.engines import system
+from lockfast.show.address import named
 from lockfast.url import from_file, parse
 
 Url = Annotated[
@@ -99,6 +100,4 @@ def connects_to_engine(context: typer.Context) -> None:
 
 def address(context: typer.Context) -> str:
     """Return the scheme and the hosts of the engine's URL, without its secrets."""
-    target = parse(context.obj)
-    hosts = ",".join(host if port is None else f"{host}:{port}" for host, port in target.hosts)
-    return f"{target.scheme}://{hosts}"
+    return named(parse(context.obj))

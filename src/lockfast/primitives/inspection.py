@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import AsyncIterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -176,28 +177,30 @@ async def _record(session: Session, holder: Holder, record: bytes) -> None:
 
 async def _entries(session: Session, prefix: str) -> list[Entry]:
     """Return the entries of all pages. Two pages may contain the same claim: the later counts."""
-    session.enter()
     found: dict[str, Entry] = {}
-    cursor: str | None = None
-    while True:
-        page = await _page(session, prefix, cursor)
+    async for page in pages(session, prefix):
         found.update((entry.id, entry) for entry in page.entries)
-        cursor = page.cursor
-        if cursor is None:
-            return sorted(found.values(), key=_place)
+    return sorted(found.values(), key=_place)
 
 
 async def formats(session: Session) -> set[int]:
     """Return the formats in which the engine's live claims are stored."""
-    session.enter()
     found: set[int] = set()
+    async for page in pages(session):
+        found |= page.others | ({FORMAT} if page.entries else set())
+    return found
+
+
+async def pages(session: Session, prefix: str = "") -> AsyncIterator[Page]:
+    """Yield the claims of all locks whose names begin with a prefix, page by page."""
+    session.enter()
     cursor: str | None = None
     while True:
-        page = await _page(session, "", cursor)
-        found |= page.others | ({FORMAT} if page.entries else set())
+        page = await _page(session, prefix, cursor)
+        yield page
         cursor = page.cursor
         if cursor is None:
-            return found
+            return
 
 
 def _place(entry: Entry) -> tuple[str, bool, int]:

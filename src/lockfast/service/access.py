@@ -10,7 +10,8 @@ one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address
+
+from lockfast.loopback import is_loopback, without_port
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -23,25 +24,9 @@ def allowed(headers: Headers, *, keyed: bool = False) -> bool:
     if values(found, b"origin"):
         return False
     hosts = values(found, b"host")
-    return len(hosts) == 1 and (keyed or is_loopback(_without_port(hosts[0].decode("latin-1"))))
+    return len(hosts) == 1 and (keyed or is_loopback(without_port(hosts[0].decode("latin-1"))))
 
 
 def values(headers: Headers, wanted: bytes) -> list[bytes]:
     """Return the values of all headers of a name."""
     return [value for name, value in headers if name.lower() == wanted]
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, and no other machine can connect to it."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):  # an IPv6 address
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]

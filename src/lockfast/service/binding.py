@@ -9,7 +9,7 @@ import stat
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from lockfast.service.access import is_loopback
+from lockfast.loopback import is_loopback
 from lockfast.service.config import Config
 
 BACKLOG = 1_024  # connections that the system keeps until they are accepted

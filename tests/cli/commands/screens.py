@@ -14,12 +14,12 @@ from unittest import mock
 from rich.console import Console
 
 from lockfast.claims.payload import Who
-from lockfast.cli.render.claims import by_name
 from lockfast.cli.render.hot_names import Heat
 from lockfast.cli.render.screen import View, screen
 from lockfast.cli.render.table import table
 from lockfast.port import Entry, Kind
 from lockfast.primitives.lock import Holder
+from lockfast.show.claims import by_name
 
 FOLDER = Path(__file__).parent / "screens"
 SIZES = ((80, 24), (90, 24), (120, 40))

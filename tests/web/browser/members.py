@@ -1,4 +1,4 @@
-"""Who is on the dashboard while a test looks: holders and waiters with what descriptions they like."""
+"""Who is on the dashboard while a test looks at it: holders and waiters of many kinds."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from lockfast import Holder
 from lockfast.cli.engine_url import connect
 from lockfast.cli.names import Name, readable
-from lockfast.cli.render.claims import described, fields
 from lockfast.cli.render.stderr import say
 from lockfast.cli.render.stdout import Json, show, tell
 from lockfast.plain import plain
+from lockfast.show.claims import described, fields
+from lockfast.show.consequences import consequences
 
 Reason = Annotated[
     str,
@@ -91,28 +91,3 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise ValueError("break asks for confirmation, which needs a terminal: pass --yes")
     return typer.confirm("Break it?")
-
-
-def consequences(holder: Holder, waited_for: bool) -> list[str]:  # noqa: FBT001  # a value
-    """Return the lines that explain what breaking the lock will do, and what it will not."""
-    token = f"token {holder.token}" if holder.token is not None else f"ticket {holder.ticket}"
-    beat = holder.who.ttl / 3
-    when = f", within {beat:.2g} s" if beat else ""
-    told = (
-        f"If it is running, it notices the loss at its next renewal{when}. If it is paused or cut "
-        "off, it notices the loss later."
-    )
-    guarded = (
-        f"A guarded resource rejects {token} as soon as the next holder has sealed it or written "
-        "to it. Until then, and without a guard, the resource accepts its writes."
-        if holder.token is not None
-        else "It has no fencing token, so no guard can reject its writes."
-    )
-    return [
-        f"{holder.name!r} is held by {described(holder)}, with {token}.",
-        "If you break it:",
-        "- "
-        + ("The next waiter acquires it immediately." if waited_for else "It is free immediately."),
-        f"- lockfast does not stop the old holder. {told}",
-        f"- The old holder can still finish what it has started. {guarded}",
-    ]

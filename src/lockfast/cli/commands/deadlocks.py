@@ -6,9 +6,9 @@ import typer
 from rich.text import Text
 
 from lockfast.cli.engine_url import connect
-from lockfast.cli.render.claims import fields
 from lockfast.cli.render.stdout import Json, show, tell
 from lockfast.plain import plain
+from lockfast.show.claims import fields
 
 
 def deadlocks(context: typer.Context, *, json: Json = False) -> int:

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from lockfast.cli.engine_url import connect
 from lockfast.cli.names import Prefix
-from lockfast.cli.render.claims import by_name, fields
 from lockfast.cli.render.stdout import Json, console, show, tell
 from lockfast.cli.render.table import table
 from lockfast.plain import plain
+from lockfast.show.claims import by_name, fields
 
 
 def ls(context: typer.Context, prefix: Prefix = "", *, json: Json = False) -> None:

@@ -9,10 +9,10 @@ from lockfast import EngineError, Holder
 from lockfast.breaks import Break
 from lockfast.cli.engine_url import connect
 from lockfast.cli.names import Name
-from lockfast.cli.render.claims import described, fields
 from lockfast.cli.render.stderr import say
 from lockfast.cli.render.stdout import Json, show, tell
 from lockfast.plain import plain
+from lockfast.show.claims import described, fields
 
 
 def who(context: typer.Context, name: Name, *, json: Json = False) -> int:

@@ -14,8 +14,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from lockfast import Holder
-from lockfast.cli.render.claims import share
 from lockfast.cli.render.table import bar
+from lockfast.show.claims import share
 
 MOST, LEAST = 16, 5  # lines of text of an act that stay on the screen, on a high and a low screen
 ABOVE = 16  # lines that everything else takes, and lines that are wrapped

@@ -8,8 +8,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from lockfast import Holder
-from lockfast.cli.render.claims import bearer, by_name
 from lockfast.plain import plain
+from lockfast.show.claims import bearer, by_name
 
 SHOWN = 5  # waiters of one claim that are drawn; the others are counted
 DEEP = 8  # levels that are drawn below the waiters of a holder

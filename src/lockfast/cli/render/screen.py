@@ -11,11 +11,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from lockfast import Holder, Tie
-from lockfast.cli.render.claims import Name, by_name
 from lockfast.cli.render.graph import Graph
 from lockfast.cli.render.hot_names import Hot
 from lockfast.cli.render.table import table
 from lockfast.plain import plain
+from lockfast.show.claims import Name, by_name
 
 HOTTEST = 5  # hot names at most; fewer on a low screen
 FRAME = 6  # lines that the titles and the frame of the table take

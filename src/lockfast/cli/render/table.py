@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lockfast import Holder
-from lockfast.cli.render.claims import Name, age, share
 from lockfast.plain import plain
+from lockfast.show.claims import Name, age, share
 
 BAR = 10  # characters
 LOW = 0.34  # part of the ttl that is left: below it, a renewal is overdue, and the bar is red

@@ -1,4 +1,4 @@
-"""Formats claims for the commands: in words, as the fields of `--json`, and grouped by name."""
+"""Formats claims for people: in words, as the fields of `--json`, and grouped by name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from lockfast import Holder
 from lockfast.plain import plain
 from lockfast.port import Kind
+from lockfast.primitives.lock import Holder
 
 
 class Name(NamedTuple):

@@ -1,0 +1,1 @@
+"""How locks and what is done to them are put into words, for the command line and the dashboard."""

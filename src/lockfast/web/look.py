@@ -1,0 +1,109 @@
+"""One complete look at an engine, and how it is made: page by page, without blocking the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from lockfast.aio import AsyncClient
+from lockfast.port import Page
+from lockfast.primitives.inspection import pages
+from lockfast.runtime.base import now
+from lockfast.web.claim import Claim, Lock, mark_of, place
+
+T = TypeVar("T")
+MOST = 200_000  # claims that a look has; the others are left out
+TURN = 500  # claims that are taken in before others get a turn of the loop
+RUN = 4_096  # values that are sorted before others get a turn
+
+
+class Look:
+    """What an engine showed in one scan. It is never changed, but for the times of its claims."""
+
+    def __init__(self, number: int = 0) -> None:
+        """Begin without claims."""
+        self.number = number
+        self.began = self.ended = now()
+        self.at = time.time()
+        """When it ended, in seconds since 1970."""
+        self.claims: dict[str, Claim] = {}
+        self.locks: dict[str, Lock] = {}
+        """By name, in the order of the names."""
+        self.waiting: list[Claim] = []
+        self.cut = False
+        """Whether there were more claims than `MOST`."""
+        self.listed: dict[tuple[str, str], Sequence[Lock]] = {}
+        """What was searched for and sorted, by the search and the order."""
+
+    @property
+    def took(self) -> float:
+        """Seconds that the scan took."""
+        return self.ended - self.began
+
+    @property
+    def held(self) -> int:
+        """How many claims are held."""
+        return len(self.claims) - len(self.waiting)
+
+
+async def look(client: AsyncClient, before: Look) -> Look:
+    """Scan an engine. What has not changed since the look before is taken from there."""
+    found = Look(before.number + 1)
+    async for page in pages(client._session):  # noqa: SLF001  # page by page: no method does that
+        await _take(found, page, before)
+        if len(found.claims) > MOST:
+            found.cut = True
+            break
+    await _group(found, before)
+    found.ended, found.at = now(), time.time()
+    return found
+
+
+async def _take(found: Look, page: Page, before: Look) -> None:
+    for number, entry in enumerate(page.entries, 1):
+        mark = mark_of(entry)
+        claim = before.claims.get(entry.id)
+        if claim is not None and claim.mark == mark:
+            claim.left = entry.left
+        else:
+            known = claim is not None and claim.name == entry.name and not claim.granted
+            claim = Claim(entry, mark)
+            if known and claim.granted:  # it has waited when we looked last
+                claim.since = time.time()
+        found.claims[entry.id] = claim
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+
+
+async def _group(found: Look, before: Look) -> None:
+    queues: dict[str, list[Claim]] = {}
+    for number, claim in enumerate(found.claims.values(), 1):
+        queues.setdefault(claim.name, []).append(claim)
+        if not claim.granted:
+            found.waiting.append(claim)
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+    names = await in_order(list(queues), str)
+    for number, name in enumerate(names, 1):
+        queue = queues[name]
+        if len(queue) > 1:
+            queue.sort(key=place)
+        old = before.locks.get(name)
+        same = old is not None and old.claims == tuple(queue)
+        found.locks[name] = old if same and old is not None else Lock(name, queue)
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+
+
+async def in_order(
+    values: Sequence[T], key: Callable[[T], Any], *, reverse: bool = False
+) -> list[T]:
+    """Return values sorted, without blocking the loop for long: the last sort only merges runs."""
+    runs: list[T] = []
+    for start in range(0, len(values), RUN):
+        runs += sorted(values[start : start + RUN], key=key, reverse=reverse)
+        await asyncio.sleep(0)
+    runs.sort(key=key, reverse=reverse)
+    return runs

@@ -1,0 +1,69 @@
+"""The overview: figures, and a table of all locks that is searched, sorted and kept up to date."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from lockfast.web.answer import Answer, Receive
+from lockfast.web.listing import COLUMNS, Wanted, listing, wanted
+from lockfast.web.look import Look
+from lockfast.web.pages.view import View
+from lockfast.web.request import Request
+
+HOLD = 2.0  # seconds that a request for something newer is kept waiting
+
+
+async def page(request: Request, receive: Receive, view: View) -> Answer:  # noqa: ARG001  # a page's
+    """Answer `GET /`."""
+    return await _shown(request, view, "overview.html", await view.source.reader.look())
+
+
+async def table(request: Request, receive: Receive, view: View) -> Answer:  # noqa: ARG001  # a page's
+    """Answer `GET /table`: what changes of the overview. It waits for a look after that one which
+    the browser has.
+    """
+    after = after_of(request)
+    reader = view.source.reader
+    look = await (reader.look(after, HOLD) if after else reader.look())
+    return await _shown(request, view, "table.html", look)
+
+
+def after_of(request: Request) -> int:
+    """Return the number of the look that the browser has, or 0."""
+    after = request.query.get("after", "")
+    return int(after) if after.isascii() and after.isdigit() and len(after) <= len("1" * 12) else 0
+
+
+async def _shown(request: Request, view: View, template: str, look: Look | None) -> Answer:
+    want = wanted(request.query)
+    found = None if look is None else await listing(look, want)
+    return view.show(
+        request,
+        template,
+        look=look,
+        want=want,
+        found=found,
+        oldest=_oldest(look),
+        links={name: _link(want, name) for name in COLUMNS},
+        here=_query(want),
+        to=lambda number: _query(want._replace(page=number)),
+    )
+
+
+def _link(want: Wanted, name: str) -> str:
+    """Return the query that sorts by a column, or turns the order around."""
+    reverse = want.column == name and not want.reverse
+    return _query(Wanted(want.search, name, reverse))
+
+
+def _query(want: Wanted) -> str:
+    said = {"q": want.search, "sort": want.sort, "page": str(want.page)}
+    return urlencode({name: value for name, value in said.items() if value})
+
+
+def _oldest(look: Look | None) -> float | None:
+    """Return for how many seconds the oldest waiter has waited."""
+    if look is None:
+        return None
+    began = min((claim.since for claim in look.waiting if claim.since), default=None)
+    return None if began is None else max(look.at - began, 0.0)

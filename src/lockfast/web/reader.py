@@ -1,0 +1,87 @@
+"""Scans one engine, again and again while anybody looks: once for all viewers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from lockfast.aio import AsyncClient
+from lockfast.errors import LockfastError
+from lockfast.runtime.base import now
+from lockfast.web.look import Look, look
+
+log = logging.getLogger("lockfast")
+EVERY = 0.5  # seconds from the start of a scan to that of the next one, at least
+SHARE = 4.0  # a scan is followed by a pause of so many times as long as it took, at least
+LONGEST = 60.0  # seconds between two scans, however long they take
+IDLE = 10.0  # seconds after the last viewer's question, the scanning stops
+FRESH = 3.0  # seconds that an old look may be shown for, before a new one is waited for
+PATIENCE = 3.0  # seconds that a viewer waits for the first scan
+
+
+class Reader:
+    """The looks at one engine, of which it keeps the last complete one."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        """Take a client. Nothing is sent before the first viewer asks."""
+        self._client = client
+        self.last: Look | None = None
+        self.trouble = ""
+        """Why the latest scan has failed, or ""."""
+        self.scans = 0
+        """How many scans have begun."""
+        self._asked = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the end of the last complete scan."""
+        return 0.0 if self.last is None else now() - self.last.ended
+
+    @property
+    def pause(self) -> float:
+        """Seconds from the end of a scan to the beginning of the next."""
+        took = 0.0 if self.last is None else self.last.took
+        return min(max(EVERY - took, SHARE * took), LONGEST)
+
+    async def look(self, after: int = 0, patience: float = PATIENCE) -> Look | None:
+        """Return the last complete look. Without one, or with an old one only, wait for the next.
+
+        `after`: the number of the look that the viewer has. While there is no newer one, wait, for
+        at most `patience` seconds.
+        """
+        self._asked = now()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="lockfast dashboard")
+        until = self._asked + patience
+        while not self._current(after) and now() < until:
+            try:
+                await asyncio.wait_for(self._news.wait(), until - now())
+            except TimeoutError:
+                break
+        self._asked = max(self._asked, now())
+        return self.last
+
+    def _current(self, after: int) -> bool:
+        if self.last is None or (after and self.last.number <= after):
+            return bool(self.trouble) and not after
+        return self.age < FRESH + self.last.took + self.pause or bool(self.trouble)
+
+    async def _run(self) -> None:
+        while now() - self._asked < IDLE:
+            self.scans += 1
+            try:
+                self.last = await look(self._client, self.last or Look())
+                self.trouble = ""
+            except LockfastError as error:
+                self.trouble = error.message
+            news, self._news = self._news, asyncio.Event()
+            news.set()
+            await asyncio.sleep(self.pause)
+
+    async def close(self) -> None:
+        """Stop scanning."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

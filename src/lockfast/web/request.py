@@ -1,0 +1,83 @@
+"""A request to the dashboard, as the `resolve` function of the host application sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from http.cookies import CookieError, SimpleCookie
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+LONGEST_QUERY = 8_192  # bytes: a name of 512 bytes, percent-encoded, and what else a page asks for
+FIELDS = 20  # fields of a query or a form
+
+
+class Request:
+    """One HTTP request. It can be read, and not changed."""
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        """Take the scope of an ASGI server."""
+        self.scope = scope
+        """The scope of the ASGI server. It has what the host's middleware has added, such as
+        `user` or `session`.
+        """
+
+    @property
+    def method(self) -> str:
+        """The HTTP method, in capitals."""
+        return str(self.scope["method"])
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by name, in small letters. Those that came twice are joined by a comma."""
+        found: dict[str, str] = {}
+        for raw_name, raw in self.scope["headers"]:
+            name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1")
+            found[name] = f"{found[name]}, {value}" if name in found else value
+        return MappingProxyType(found)
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        """The cookies by name."""
+        try:
+            jar = SimpleCookie(self.headers.get("cookie", ""))
+        except CookieError:
+            return MappingProxyType({})
+        return MappingProxyType({name: morsel.value for name, morsel in jar.items()})
+
+    @property
+    def address(self) -> str:
+        """The address of the client, as the ASGI server knows it. Empty for a unix socket."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def mount(self) -> str:
+        """The path under which the dashboard is mounted, for links."""
+        return quote(str(self.scope.get("root_path", "")).rstrip("/"))
+
+    @property
+    def path(self) -> str:
+        """The path below the mount."""
+        path, root = str(self.scope["path"]), str(self.scope.get("root_path", "")).rstrip("/")
+        below = path == root or path.startswith(f"{root}/")
+        return path[len(root) :] if below else path
+
+    @cached_property
+    def query(self) -> Mapping[str, str]:
+        """The fields of the query. Raises `ValueError` if there are too many."""
+        raw: bytes = self.scope.get("query_string", b"")
+        if len(raw) > LONGEST_QUERY:
+            raise ValueError("the query is too long")
+        return MappingProxyType(fields(raw))
+
+
+def fields(raw: bytes) -> dict[str, str]:
+    """Return the fields of a query or a form. Raise `ValueError` if they cannot be read."""
+    try:
+        return dict(
+            parse_qsl(raw.decode("ascii"), True, errors="strict", max_num_fields=FIELDS)  # noqa: FBT003  # keep_blank_values
+        )
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8") from error
