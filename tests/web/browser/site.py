@@ -26,7 +26,12 @@ class Site:
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
-            self._noted, log_config=None, access_log=False, timeout_graceful_shutdown=2, ws="none"
+            self._noted,
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            ws="none",
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))

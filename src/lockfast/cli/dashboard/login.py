@@ -27,8 +27,8 @@ WELCOME = (
 )
 REFUSED = (
     '<!doctype html><html lang="en"><title>lockfast</title>'
-    "<p>This link was used already, or it is wrong. Start <code>lockfast</code> again, and open "
-    "the link that it prints.</p>"
+    "<p>Only the browser that opens the link of <code>lockfast</code> can see this. A link works "
+    "once. If yours was used already, end the command, and start it again.</p>"
 )
 
 
@@ -53,10 +53,13 @@ class Login:
         """Return the application with the link in front of it."""
 
         async def guarded(scope: Message, receive: Receive, send: Send) -> None:
-            token = _token(scope)
-            if token is None:
+            if scope["type"] != "http":
                 await app(scope, receive, send)
-            elif self.resolve(Request(scope)) is not None:
+                return
+            token, known = _token(scope), self.resolve(Request(scope)) is not None
+            if token is None and known:
+                await app(scope, receive, send)
+            elif known:
                 await _respond(send, 200, WELCOME)
             elif _same(token, self._token):
                 self._token = None
@@ -69,8 +72,8 @@ class Login:
 
 
 def _token(scope: Message) -> str | None:
-    """Return the token of a request for the link."""
-    if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
+    """Return the token, if the request is for the link."""
+    if scope["method"] != "GET" or scope["path"] != "/":
         return None
     found = parse_qs(scope["query_string"].decode("latin-1")).get("token")
     return found[0] if found else None
