@@ -41,15 +41,15 @@ async def check(session: Session, claim: Claim, *, patient: bool) -> None:
         raise Deadlock(_in_words(circle), "" if mine == claim.id else mine)
 
 
-def _youngest(circle: list[Link]) -> str:
+def _youngest(circle: list[Link[Entry]]) -> str:
     return max((link.waiting.ticket, link.waiting.id) for link in circle)[1]
 
 
-def _ids(circle: list[Link]) -> list[tuple[str, str]]:
+def _ids(circle: list[Link[Entry]]) -> list[tuple[str, str]]:
     return [(link.waiting.id, link.blocker.id) for link in circle]
 
 
-async def _circle(session: Session, claim: Claim, lenient: str) -> list[Link]:
+async def _circle(session: Session, claim: Claim, lenient: str) -> list[Link[Entry]]:
     search = _Search(session)
     await search.gather(claim.id, claim.shape.name)
     return Waits(search.queues, search.holding, lenient).circle(claim.id)
@@ -92,7 +92,7 @@ class _Search:
         return next(places, len(queue)) + after
 
 
-def _in_words(circle: list[Link]) -> str:
+def _in_words(circle: list[Link[Entry]]) -> str:
     lines = []
     for link, following in zip(circle, circle[1:] + circle[:1], strict=True):
         lines.append(

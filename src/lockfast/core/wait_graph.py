@@ -9,24 +9,59 @@ even after all claims that can proceed have left.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-from lockfast.port import Entry
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
-class Link(NamedTuple):
+class Queued(Protocol):
+    """A claim in a queue, as far as the graph looks at it."""
+
+    @property
+    def id(self) -> str:
+        """The unique id."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        ...
+
+    @property
+    def ticket(self) -> int:
+        """The place in the queue."""
+        ...
+
+    @property
+    def granted(self) -> bool:
+        """Whether it holds, and does not wait."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """What it takes of the capacity."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """The capacity that it asked for."""
+        ...
+
+
+Q = TypeVar("Q", bound=Queued)
+
+
+class Link(NamedTuple, Generic[Q]):
     """One step of a circle: a waiting claim, and a claim ahead of it that is the next bearer's."""
 
-    waiting: Entry
-    blocker: Entry
+    waiting: Q
+    blocker: Q
 
 
-class Waits:
+class Waits(Generic[Q]):
     """The wait-for graph of some queues, and which of their waiting claims are stuck."""
 
     def __init__(
         self,
-        queues: Mapping[str, Sequence[Entry]],
+        queues: Mapping[str, Sequence[Q]],
         holding: Mapping[str, Mapping[str, str]],
         lenient: str = "",
     ) -> None:
@@ -59,11 +94,11 @@ class Waits:
         self.stuck = self._stuck()
         """The ids of the waiting claims that can never be granted."""
 
-    def circle(self, id_: str) -> list[Link]:
+    def circle(self, id_: str) -> list[Link[Q]]:
         """Return the shortest circle from a stuck claim back to itself; empty if there is none."""
         if id_ not in self.stuck:
             return []
-        came: dict[str, Link] = {}
+        came: dict[str, Link[Q]] = {}
         done: dict[str, int] = {}
         todo = [id_]
         for each in todo:
@@ -93,7 +128,7 @@ class Waits:
                 self._move(queue, stuck)
         return stuck
 
-    def _move(self, queue: Sequence[Entry], stuck: set[str]) -> None:
+    def _move(self, queue: Sequence[Q], stuck: set[str]) -> None:
         """Remove claims from `stuck` that fit beside the stuck claims ahead of them in a queue.
 
         A claim that waits behind a stuck one is stuck too, also if its own capacity is larger. For
@@ -116,8 +151,26 @@ class Waits:
                 own += entry.weight if bearer == self._lenient else 0
 
 
-def _back(came: Mapping[str, Link], id_: str) -> list[Link]:
+def _back(came: Mapping[str, Link[Q]], id_: str) -> list[Link[Q]]:
     circle = [came[id_]]
     while circle[-1].waiting.id != id_:
         circle.append(came[circle[-1].waiting.id])
     return circle[::-1]
+
+
+def circles(
+    queues: Mapping[str, Sequence[Q]], holding: Mapping[str, Mapping[str, str]]
+) -> dict[frozenset[tuple[str, str]], list[Link[Q]]]:
+    """Return the circles of a graph, by the ids of their claims. The arguments are as for `Waits`,
+    with all claims that wait in `holding`.
+    """
+    waits = Waits(queues, holding)
+    found: dict[frozenset[tuple[str, str]], list[Link[Q]]] = {}
+    seen: set[str] = set()
+    for id_ in holding:
+        if id_ not in seen:
+            circle = waits.circle(id_)
+            seen.update(link.waiting.id for link in circle)
+            if circle:
+                found[frozenset((link.waiting.id, link.blocker.id) for link in circle)] = circle
+    return found

@@ -13,7 +13,7 @@ from lockfast.claims import payload
 from lockfast.claims.break_records import history, written
 from lockfast.claims.session import IO, Session
 from lockfast.core.record import FORMAT
-from lockfast.core.wait_graph import Waits
+from lockfast.core.wait_graph import circles
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.names import checked, size_of
@@ -216,15 +216,8 @@ async def _page(session: Session, prefix: str, cursor: str | None) -> Page:
 
 def _circles(entries: list[Entry]) -> dict[frozenset[tuple[str, str]], list[Tie]]:
     queues = {name: list(queue) for name, queue in groupby(entries, key=lambda each: each.name)}
-    waiting = [entry for entry in entries if not entry.granted]
-    waits = Waits(queues, {entry.id: payload.holding(entry.payload) for entry in waiting})
-    found: dict[frozenset[tuple[str, str]], list[Tie]] = {}
-    seen: set[str] = set()
-    for entry in waiting:
-        if entry.id not in seen:
-            circle = waits.circle(entry.id)
-            ties = [Tie(Holder(link.waiting), Holder(link.blocker)) for link in circle]
-            seen.update(tie.waiting.id for tie in ties)
-            if ties:
-                found[frozenset((tie.waiting.id, tie.blocker.id) for tie in ties)] = ties
-    return found
+    holding = {each.id: payload.holding(each.payload) for each in entries if not each.granted}
+    return {
+        ids: [Tie(Holder(link.waiting), Holder(link.blocker)) for link in circle]
+        for ids, circle in circles(queues, holding).items()
+    }

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from lockfast.aio import AsyncClient
+from lockfast.core.wait_graph import Link, circles
 from lockfast.port import Page
 from lockfast.primitives.inspection import pages
 from lockfast.runtime.base import now
 from lockfast.web.claim import Claim, Lock, mark_of, place
 
 T = TypeVar("T")
+Circles = dict[frozenset[tuple[str, str]], list[Link[Claim]]]
 MOST = 200_000  # claims that a look has; the others are left out
 TURN = 500  # claims that are taken in before others get a turn of the loop
 RUN = 4_096  # values that are sorted before others get a turn
@@ -32,6 +34,14 @@ class Look:
         self.locks: dict[str, Lock] = {}
         """By name, in the order of the names."""
         self.waiting: list[Claim] = []
+        self.circles: Circles = {}
+        """Waits in a circle, as this scan shows them. Queues are read one by one, so that a circle
+        may never have existed.
+        """
+        self.deadlocks: list[list[Link[Claim]]] = []
+        """The circles that the scan before has shown too. These exist."""
+        self.others: set[int] = set()
+        """The formats of claims that this version cannot read."""
         self.cut = False
         """Whether there were more claims than `MOST`."""
         self.listed: dict[tuple[str, str], Sequence[Lock]] = {}
@@ -52,11 +62,15 @@ async def look(client: AsyncClient, before: Look) -> Look:
     """Scan an engine. What has not changed since the look before is taken from there."""
     found = Look(before.number + 1)
     async for page in pages(client._session):  # noqa: SLF001  # page by page: no method does that
+        found.others |= page.others
         await _take(found, page, before)
         if len(found.claims) > MOST:
             found.cut = True
             break
     await _group(found, before)
+    if any(claim.holding for claim in found.waiting):  # only waiters that hold locks can deadlock
+        found.circles = await asyncio.to_thread(_circles, found)
+        found.deadlocks = [each for ids, each in found.circles.items() if ids in before.circles]
     found.ended, found.at = now(), time.time()
     return found
 
@@ -95,6 +109,11 @@ async def _group(found: Look, before: Look) -> None:
         found.locks[name] = old if same and old is not None else Lock(name, queue)
         if number % TURN == 0:
             await asyncio.sleep(0)
+
+
+def _circles(found: Look) -> Circles:
+    queues = {claim.name: found.locks[claim.name].claims for claim in found.waiting}
+    return circles(queues, {claim.id: claim.holding for claim in found.waiting})
 
 
 async def in_order(

@@ -12,10 +12,10 @@ from lockfast import Guarantees, Level
 from lockfast.cli.engine_url import connect
 from lockfast.cli.render.stdout import Json, show, tell
 from lockfast.core.record import FORMAT
-from lockfast.guarantees import Finding
 from lockfast.plain import plain
 from lockfast.primitives.inspection import formats
 from lockfast.runtime.drive import drive
+from lockfast.show.formats import foreign
 
 Require = Annotated[
     str | None,
@@ -57,23 +57,13 @@ def doctor(context: typer.Context, require: Require = None, *, json: Json = Fals
         found = client.guarantees()
         stored = drive(formats(client._session))  # noqa: SLF001  # for operators, not for programs
     if stored - {FORMAT}:
-        found = replace(found, findings=(*found.findings, _foreign(stored - {FORMAT})))
+        found = replace(found, findings=(*found.findings, foreign(stored - {FORMAT})))
     good = not found.findings if required is None else found.level >= required
     if json:
         tell(_fields(found, stored, good=good))
     else:
         _show(found, stored, required)
     return 0 if good else 1
-
-
-def _foreign(others: set[int]) -> Finding:
-    """Return the finding that locks are stored in formats which this version cannot read."""
-    return Finding(
-        f"stored format = {', '.join(map(str, sorted(others)))}",
-        f"this version reads format {FORMAT} only, so it cannot acquire the locks that clients of "
-        "another version use",
-        "Upgrade these clients, or wait until they have released their locks.",
-    )
 
 
 def _fields(found: Guarantees, stored: set[int], *, good: bool) -> dict[str, object]:

@@ -12,11 +12,11 @@ from rich.live import Live
 from lockfast import Client, EngineUnavailable
 from lockfast.cli.engine_url import address, connect
 from lockfast.cli.names import Prefix
-from lockfast.cli.render.graph import Graph
 from lockfast.cli.render.hot_names import Heat
 from lockfast.cli.render.screen import View, screen
 from lockfast.cli.render.stdout import Json, console, tell
 from lockfast.show.claims import fields
+from lockfast.show.graph import Graph
 
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between two updates.")

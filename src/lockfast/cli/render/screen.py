@@ -11,11 +11,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from lockfast import Holder, Tie
-from lockfast.cli.render.graph import Graph
+from lockfast.cli.render.graph import trees
 from lockfast.cli.render.hot_names import Hot
 from lockfast.cli.render.table import table
 from lockfast.plain import plain
 from lockfast.show.claims import Name, by_name
+from lockfast.show.graph import Graph
 
 HOTTEST = 5  # hot names at most; fewer on a low screen
 FRAME = 6  # lines that the titles and the frame of the table take
@@ -77,14 +78,14 @@ def _circles(circles: Sequence[Sequence[Tie]]) -> list[RenderableType]:
 
 
 def _waits(claims: Sequence[Holder], room: int) -> list[RenderableType]:
-    trees = Graph(claims).trees()
+    drawn = trees(Graph(claims))
     parts: list[RenderableType] = []
-    for tree in trees:
+    for tree in drawn:
         if _lines(tree, 0) <= room:
             room -= _lines(tree, 0)
             parts.append(tree)
-    if len(parts) < len(trees):
-        parts.append(_line(f"and {len(trees) - len(parts)} more", "dim"))
+    if len(parts) < len(drawn):
+        parts.append(_line(f"and {len(drawn) - len(parts)} more", "dim"))
     return [Text("who waits for whom", style="bold"), *parts] if parts else []
 
 

@@ -1,0 +1,59 @@
+"""Who waits for whom, as a picture and in words, with the deadlocks."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from lockfast.primitives.inspection import Tie
+from lockfast.show.graph import Graph
+from lockfast.web.answer import Answer, Receive
+from lockfast.web.drawing.waits import Picture, drawn
+from lockfast.web.look import Look
+from lockfast.web.pages.overview import HOLD, after_of
+from lockfast.web.pages.view import View
+from lockfast.web.request import Request
+
+MOST = 2_000  # claims on names with waiters from which the picture is made
+TREES = 12  # trees that are drawn
+CIRCLES = 5  # deadlocks that are told; the others are counted
+
+
+async def page(request: Request, receive: Receive, view: View) -> Answer:  # noqa: ARG001  # a page's
+    """Answer `GET /waits`."""
+    after = after_of(request)
+    look = await (view.source.reader.look(after, HOLD) if after else view.source.reader.look())
+    circles = [] if look is None else look.deadlocks
+    return view.show(
+        request,
+        "waits.html",
+        look=look,
+        picture=None if look is None else _picture(look),
+        circles=[[Tie(*link) for link in circle] for circle in circles[:CIRCLES]],
+        more=max(len(circles) - CIRCLES, 0),
+    )
+
+
+def _picture(look: Look) -> Picture:
+    """Draw the locks with waiters: those in a deadlock first, then those with most waiters."""
+    stuck = {link.waiting.name for circle in look.deadlocks for link in circle}
+    names = {claim.name for claim in look.waiting}
+    order = sorted(
+        names, key=lambda name: (name not in stuck, -len(look.locks[name].waiters), name)
+    )
+    chosen: set[str] = set()
+    room = MOST
+    for name in order:
+        room -= len(look.locks[name].claims)
+        if room < 0 and chosen:
+            break
+        chosen.add(name)
+    claims = [claim for name in sorted(chosen) for claim in look.locks[name].claims]
+    # A thread that waits may hold names for which nobody waits. These are named in its box.
+    held = {id_ for claim in claims for id_ in claim.holding}
+    known = {claim.id for claim in claims}
+    claims += [look.claims[id_] for id_ in held - known if id_ in look.claims]
+    claims.sort(key=lambda claim: (claim.name, not claim.granted, claim.ticket))
+    trees = list(islice(Graph(claims).roots(), TREES + 1))
+    ties = {link.waiting.id for circle in look.deadlocks for link in circle}
+    left_out = len(names) - len(chosen)
+    return drawn(trees[:TREES], ties, left_out=left_out, cut=len(trees) > TREES)
