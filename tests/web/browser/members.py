@@ -78,9 +78,11 @@ def all_kinds(url: str) -> Iterator[None]:
 
 
 def _wait(client: lockfast.Client, both: threading.Barrier, *names: str) -> None:
-    with ExitStack() as stack, suppress(lockfast.LockfastError):
+    """Acquire locks one after the other, until the client is closed, which releases them."""
+    leases = []
+    with suppress(lockfast.LockfastError):
         for number, name in enumerate(names):
             lock = client.rwlock(name).write() if name == "catalogue" else client.lock(name)
-            stack.enter_context(lock)
+            leases.append(lock.acquire())
             if number == 0 and len(names) > 1:
                 both.wait(30)
