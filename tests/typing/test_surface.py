@@ -61,7 +61,7 @@ def shapes(client: lockfast.Client) -> None:
     assert_type(client.lock_all("x", "y").try_acquire(), lockfast.MultiLease | None)
     assert_type(client.inspect("x"), list[lockfast.Holder])
     assert_type(client.deadlocks(), list[list[lockfast.Tie]])
-    assert_type(client.revoke(client.inspect()[0], "it hangs"), bool)
+    assert_type(client.revoke(client.inspect()[0], "it hangs", by="ada"), bool)
     election = client.election("x")
     assert_type(election.campaign("me"), lockfast.Lease)
     assert_type(election.leader(), lockfast.Leader | None)

@@ -8,7 +8,7 @@ import pytest
 
 from lockfast.plain import plain
 from tests.web.engines import dashboard, in_loop, until
-from tests.web.visitor import Parts
+from tests.web.visitor import Parts, Visitor
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -40,12 +40,18 @@ async def test_it_shows_who_holds_what_and_who_waits() -> None:
         await (await waiting).release()
 
 
+async def found(visitor: Visitor, words: str) -> bool:
+    """Return whether a search finds a lock."""
+    return "data-key=" in (await visitor.get("/table", q=words)).text
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @in_loop
 async def test_hostile_texts_are_text(name: str) -> None:
     async with dashboard() as (client, visitor):
         async with client.lock(name, ttl=10, purpose=name):
-            text = (await visitor.get("/", q=name[:200])).text
+            text = (await visitor.get("/")).text
+            assert await found(visitor, name[:200])
         assert not any(each in text for each in "\x1b\x07\r\u202e")
         parts = Parts(text)
         assert parts.isolated.count(plain(name)) == 1 + (len(name) <= 256)

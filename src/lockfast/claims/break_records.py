@@ -22,6 +22,8 @@ def written(claim: str, ticket: int, reason: str, by: str | None = None) -> byte
     """Return the record of a break. `by`: who breaks it. None: this process."""
     if not isinstance(reason, str):
         raise TypeError(f"reason must be a str, not {type(reason).__name__}")
+    if by is not None and not isinstance(by, str):
+        raise TypeError(f"by must be a str, not {type(by).__name__}")
     said = {
         "id": claim,
         "ticket": ticket,

@@ -109,7 +109,7 @@ class Inspecting:
         deadline = self._session.runtime.now() + IO
         return history(await self._session.engine.records(checked(name), deadline))
 
-    async def _revoke(self, holder: Holder, reason: str) -> bool:
+    async def _revoke(self, holder: Holder, reason: str, *, by: str | None = None) -> bool:
         """Break a lock: remove the claim of a holder or waiter.
 
         The old holder notices this at its next renewal. Until then it may still write, and only a
@@ -117,8 +117,10 @@ class Inspecting:
 
         Args:
             holder: A result of `inspect`, or of a lock's `holders` or `queue`.
-            reason: Stored together with your user name, host and process id. `breaks` returns it,
-                and the old holder finds it in `LeaseLost`.
+            reason: Stored together with who broke the lock. `breaks` returns it, and the old holder
+                finds it in `LeaseLost`.
+            by: Who breaks the lock, such as the user of an interface that calls this. None: your
+                user name, host and process id.
 
         Returns:
             True if this call removed the claim, and False if it was gone already.
@@ -127,7 +129,7 @@ class Inspecting:
             EngineError: The engine cannot be reached, or it rejects the request. If
                 `EngineUnavailable.sent` is True, the claim may have been removed.
             ClientClosed: The client was closed.
-            TypeError: The reason is not a str.
+            TypeError: The reason or `by` is not a str.
         """
         session = self._session
         session.enter()
@@ -136,7 +138,7 @@ class Inspecting:
                 f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast"
             )
         shape = Shape(holder.name, LONGEST_WAIT, holder.kind, holder.capacity, holder.weight)
-        record = written(holder.id, holder.ticket, reason)
+        record = written(holder.id, holder.ticket, reason, by)
         now = session.runtime.now()
         ask = Ask(holder.id, shape, queue=True, not_after=now + shape.wait_ttl, payload=b"")
         # The engine leaves a tombstone (`doubt`), because only the other client knows whether a

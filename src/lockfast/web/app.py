@@ -11,7 +11,7 @@ from lockfast.web.access import Resolve, User, user_of
 from lockfast.web.answer import Answer, Receive, Send, elsewhere, respond, said
 from lockfast.web.pages import PAGES, engines
 from lockfast.web.pages.view import View
-from lockfast.web.request import Request
+from lockfast.web.request import Request, TooLarge
 from lockfast.web.source import Source
 from lockfast.web.static_files import static
 
@@ -80,6 +80,8 @@ class App:
             self._sources = {name: Source(name, each) for name, each in self._given.items()}
         try:
             return await self._find(request, receive, user)
+        except TooLarge:
+            return said(413, "lockfast: the form is too large")
         except ValueError as error:
             return said(400, f"lockfast: the request cannot be read: {error}")
 

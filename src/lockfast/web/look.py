@@ -16,6 +16,9 @@ from lockfast.web.claim import Claim, Lock, mark_of, place
 
 T = TypeVar("T")
 Circles = dict[frozenset[tuple[str, str]], list[Link[Claim]]]
+EVERY = 0.5  # seconds from the start of a scan to that of the next one, at least
+SHARE = 4.0  # a scan is followed by a pause of so many times as long as it took, at least
+LONGEST = 60.0  # seconds between two scans, however long they take
 MOST = 200_000  # claims that a look has; the others are left out
 TURN = 500  # claims that are taken in before others get a turn of the loop
 RUN = 4_096  # values that are sorted before others get a turn
@@ -34,6 +37,8 @@ class Look:
         self.locks: dict[str, Lock] = {}
         """By name, in the order of the names."""
         self.waiting: list[Claim] = []
+        self.fresh: list[Claim] = []
+        """What the look before did not have, or had in another state."""
         self.circles: Circles = {}
         """Waits in a circle, as this scan shows them. Queues are read one by one, so that a circle
         may never have existed.
@@ -51,6 +56,11 @@ class Look:
     def took(self) -> float:
         """Seconds that the scan took."""
         return self.ended - self.began
+
+    @property
+    def pause(self) -> float:
+        """Seconds from its end to the beginning of the next one."""
+        return min(max(EVERY - self.took, SHARE * self.took), LONGEST)
 
     @property
     def held(self) -> int:
@@ -86,6 +96,7 @@ async def _take(found: Look, page: Page, before: Look) -> None:
             claim = Claim(entry, mark)
             if known and claim.granted:  # it has waited when we looked last
                 claim.since = time.time()
+            found.fresh.append(claim)
         found.claims[entry.id] = claim
         if number % TURN == 0:
             await asyncio.sleep(0)

@@ -5,20 +5,37 @@ from __future__ import annotations
 import time
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lockfast import __version__
 from lockfast.plain import plain
 from lockfast.show.claims import share, span
 from lockfast.web.claim import Claim
+from lockfast.web.history import BROKEN, GONE, GRANTED, LEFT, LOST, REFUSED, RELEASED, WAITS
 from lockfast.web.static_files import KINDS, file
 
 LATE, OVERDUE = 0.6, 0.34  # of the ttl that is left: a live holder renews at two thirds
+
+WORDS = {
+    WAITS: "began to wait",
+    GRANTED: "granted",
+    GONE: "gone: released, or its lease ended",
+    LEFT: "does not wait any more",
+    RELEASED: "released",
+    LOST: "lost",
+    BROKEN: "broken",
+    REFUSED: "a guard refused a write",
+}
 
 
 def _shown(value: object) -> object:
     """Make unprintable characters visible: no name may forge a line or turn the text around."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(value: str) -> Markup:
+    """Return what a user has typed for a field, which must not change it."""
+    return escape(value)
 
 
 def ago(since: float) -> str:
@@ -55,10 +72,10 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.filters.update(
-    ago=ago, instant=instant, left=left, mood=mood, shape=shape, share=share, span=span
+    ago=ago, exact=exact, instant=instant, left=left, mood=mood, shape=shape, share=share, span=span
 )
 _environment.globals.update(
-    version=__version__, versions={name: file(name).version for name in KINDS}
+    words=WORDS, version=__version__, versions={name: file(name).version for name in KINDS}
 )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from http.cookies import CookieError, SimpleCookie
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+from lockfast.web.answer import Receive
+
 LONGEST_QUERY = 8_192  # bytes: a name of 512 bytes, percent-encoded, and what else a page asks for
+LARGEST_FORM = 65_536  # bytes
 FIELDS = 20  # fields of a query or a form
 
 
@@ -34,23 +36,31 @@ class Request:
         found: dict[str, str] = {}
         for raw_name, raw in self.scope["headers"]:
             name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1")
-            found[name] = f"{found[name]}, {value}" if name in found else value
+            between = "; " if name == "cookie" else ", "
+            found[name] = f"{found[name]}{between}{value}" if name in found else value
         return MappingProxyType(found)
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
         """The cookies by name."""
-        try:
-            jar = SimpleCookie(self.headers.get("cookie", ""))
-        except CookieError:
-            return MappingProxyType({})
-        return MappingProxyType({name: morsel.value for name, morsel in jar.items()})
+        # Not `SimpleCookie`, which returns none of them if one of another site's is malformed.
+        found: dict[str, str] = {}
+        for part in self.headers.get("cookie", "").split(";"):
+            name, equals, value = part.strip().partition("=")
+            if equals:
+                found.setdefault(name, value.strip('"'))
+        return MappingProxyType(found)
 
     @property
     def address(self) -> str:
         """The address of the client, as the ASGI server knows it. Empty for a unix socket."""
         client = self.scope.get("client")
         return str(client[0]) if client else ""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the browser has sent it over TLS, as the ASGI server knows."""
+        return self.scope.get("scheme") == "https"
 
     @property
     def mount(self) -> str:
@@ -71,6 +81,27 @@ class Request:
         if len(raw) > LONGEST_QUERY:
             raise ValueError("the query is too long")
         return MappingProxyType(fields(raw))
+
+
+class TooLarge(Exception):
+    """A body that is larger than any form of ours."""
+
+
+async def form(request: Request, receive: Receive) -> dict[str, str]:
+    """Read the form that a browser has sent. Raise `ValueError` if it is none."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise ValueError("it is not a form")
+    raw = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ValueError("it ended before the form was complete")
+        raw += message.get("body", b"")
+        if len(raw) > LARGEST_FORM:
+            raise TooLarge
+        if not message.get("more_body", False):
+            return fields(raw)
 
 
 def fields(raw: bytes) -> dict[str, str]:

@@ -65,6 +65,10 @@ class Source:
             kept = self._breaks[name] = Kept(partial(self.client.breaks, name))
         return await kept.value()
 
+    def forget(self, name: str) -> None:
+        """Ask the engine again who has broken a lock, at the next look."""
+        self._breaks.pop(name, None)
+
     async def close(self) -> None:
         """Stop reading, and close the client unless it belongs to the host application."""
         await self.reader.close()

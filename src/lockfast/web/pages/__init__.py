@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from lockfast.web.answer import Answer, Receive
-from lockfast.web.pages import health, lock, overview, waits
+from lockfast.web.pages import breaking, health, lock, overview, waits
 from lockfast.web.pages.view import View
 from lockfast.web.request import Request
 
@@ -17,5 +17,7 @@ PAGES: dict[tuple[str, str], Page] = {
     ("GET", "/lock"): lock.page,
     ("GET", "/waits"): waits.page,
     ("GET", "/health"): health.page,
+    ("GET", "/break"): breaking.ask,
+    ("POST", "/break"): breaking.do,
 }
 """By method and path below the mount, or below the name of the engine if there are several."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from lockfast.web.answer import Answer, Receive
+from lockfast.web.history import BROKEN, LOST, REFUSED
 from lockfast.web.listing import COLUMNS, Wanted, listing, wanted
 from lockfast.web.look import Look
 from lockfast.web.pages.view import View
@@ -44,10 +45,17 @@ async def _shown(request: Request, view: View, template: str, look: Look | None)
         want=want,
         found=found,
         oldest=_oldest(look),
+        lost=_counted(view, look, LOST),
+        broken=_counted(view, look, BROKEN),
+        refused=_counted(view, look, REFUSED),
         links={name: _link(want, name) for name in COLUMNS},
         here=_query(want),
         to=lambda number: _query(want._replace(page=number)),
     )
+
+
+def _counted(view: View, look: Look | None, kind: str) -> int:
+    return 0 if look is None else view.source.reader.history.count(kind, look.at)
 
 
 def _link(want: Wanted, name: str) -> str:
