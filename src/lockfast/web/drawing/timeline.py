@@ -71,7 +71,7 @@ class _Story:
 def timeline(events: Sequence[Event], lock: Lock | None, history: History, now: float) -> Timeline:
     """Return the picture of a lock's events, and of the claims that it has now."""
     stories = _stories(events, lock, history)
-    shown = list(stories.values())[-ROWS:][::-1]
+    shown = sorted(stories.values(), key=_place)[-ROWS:][::-1]
     began = min((_began(story) for story in shown), default=now)
     scale = _Scale(min(began, now - SHORTEST), now)
     rows = [_row(story, number, scale, now) for number, story in enumerate(shown)]
@@ -108,6 +108,10 @@ def _stories(events: Sequence[Event], lock: Lock | None, history: History) -> di
         else:
             story.ended, story.end, story.why = event.at, event.kind, event.why
     return stories
+
+
+def _place(story: _Story) -> tuple[int, float]:
+    return story.first.ticket, story.first.at
 
 
 def _began(story: _Story) -> float:
