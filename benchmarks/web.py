@@ -7,7 +7,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from statistics import median
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import jinja2
-import lockfast.web
 import uvicorn
 
+import lockfast.web
 from benchmarks.http import Line
 from benchmarks.rounds import interleave, percentile
 from benchmarks.stage import Result, Stage
@@ -228,7 +228,7 @@ async def _look(pipe: Connection, number: int, count: int) -> None:
         lines = [await Line.to(port) for _ in range(watching[0] if watching else count)]
         end = time.monotonic() + seconds
         delays = [chance.random() * PAUSE for _ in lines]
-        look = _news if watching else _pages
+        look: Callable[..., Coroutine[Any, Any, list[float]]] = _news if watching else _pages
         found = await asyncio.gather(
             *(look(line, path, end, delay) for line, delay in zip(lines, delays, strict=True))
         )
@@ -248,10 +248,10 @@ async def _pages(line: Line, path: bytes, end: float, delay: float) -> list[floa
     return times
 
 
-async def _news(line: Line, path: bytes, end: float, delay: float) -> list[int]:
+async def _news(line: Line, path: bytes, end: float, delay: float) -> list[float]:
     """Ask for what is newer than the last answer, again and again. Return the looks' numbers."""
     await asyncio.sleep(delay)
-    seen: list[int] = []
+    seen: list[float] = []
     asked = path
     while time.monotonic() < end:
         shown = LOOK.search(await line.get(asked))

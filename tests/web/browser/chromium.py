@@ -141,6 +141,15 @@ class Chromium:
         (found,) = self.all(selector)
         return found
 
+    def click(self, selector: str) -> None:
+        """Click on the only element that a CSS selector finds, as soon as it is there."""
+
+        def clicked() -> bool:
+            self.one(selector).click()
+            return True
+
+        self.until(clicked, f"{selector} can be clicked")
+
     def until(self, condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
         """Wait until something holds. An element may be replaced while it is looked at."""
         end = time.monotonic() + patience

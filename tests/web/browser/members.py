@@ -54,8 +54,9 @@ def hostile(client: lockfast.Client) -> Iterator[None]:
 def all_kinds(url: str) -> Iterator[None]:
     """Hold locks of every kind, let some wait, and let two wait for each other."""
     with ExitStack() as stack:
-        connect = lambda: stack.enter_context(lockfast.connect(url, deadlock_after=None))  # noqa: E731
-        client, others = connect(), [connect() for _ in range(4)]
+        client, *others = (
+            stack.enter_context(lockfast.connect(url, deadlock_after=None)) for _ in range(5)
+        )
         stack.enter_context(held(client, "invoice:42", purpose="nightly run"))
         stack.enter_context(held(client, "report", host="db-2", service="reports.py"))
         for _ in range(2):
@@ -68,9 +69,9 @@ def all_kinds(url: str) -> Iterator[None]:
             threading.Thread(target=_wait, args=(other, both, *names))
             for other, names in zip(others, wanted, strict=True)
         ]
-        stack.callback(lambda: [thread.join(30) for thread in threads])
-        stack.callback(lambda: [other.close() for other in others])
-        for thread in threads:
+        for thread, other in zip(threads, others, strict=True):
+            stack.callback(thread.join, 30)
+            stack.callback(other.close)
             thread.start()
         # Two locks, two permits, two readers, a leader, two that wait, and two times two.
         wait_until(lambda: len(client.inspect()) == 13, "all are in their places", 30)
