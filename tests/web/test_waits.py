@@ -84,7 +84,7 @@ def test_many_waiters_and_many_holders_are_counted() -> None:
     assert len(picture.boxes) <= BOXES
     assert picture.cut
     assert picture.notes[0].words == "and 24 more wait"
-    assert all(12 <= box.x <= picture.width - 236 for box in picture.boxes)
+    assert all(12 <= box.x <= picture.width - 264 for box in picture.boxes)
     assert all(12 <= box.y <= picture.height - 58 for box in picture.boxes)
 
 
