@@ -51,6 +51,8 @@ class Look:
         """Whether there were more claims than `MOST`."""
         self.listed: dict[tuple[str, str], Sequence[Lock]] = {}
         """What was searched for and sorted, by the search and the order."""
+        self.drawn: dict[object, tuple[float, str]] = {}
+        """Tables of the overview as HTML, and until when each is shown, by what was asked for."""
 
     @property
     def took(self) -> float:
