@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
+from lockfast import LeaseLost
+from lockfast.aio import connect
 from lockfast.breaks import Break
+from lockfast.claims import observer
 from lockfast.port import Entry, Kind
 from lockfast.web.claim import Claim, mark_of
 from lockfast.web.drawing.timeline import timeline
@@ -173,3 +178,37 @@ async def test_a_page_shows_what_has_happened() -> None:
         await until(counted)
         await lease.wait_lost()
         await asyncio.sleep(0)
+
+
+@in_loop
+async def test_clients_of_this_process_say_more_than_scans() -> None:
+    async with dashboard("memory://heard") as (client, visitor), connect("memory://other") as far:
+        await visitor.get("/")
+        history = visitor.app._sources[""].reader.history
+        async with client.lock("one", ttl=20), far.lock("far", ttl=20):
+            pass
+        lease = await client.lock("two", ttl=20).acquire()
+        lease.fenced()
+        observed = observer.watcher
+        assert observed is not None
+        observed.refused(client._session, "three", "")
+        observed.refused(far._session, "far", "")
+
+        async def heard() -> bool:
+            await visitor.get("/table")
+            return bool(history.of("three"))
+
+        await until(heard)
+        assert [event.kind for event in history.of("one")] == ["granted", "released"]
+        assert [event.kind for event in history.of("three")] == ["refused"]
+        assert history.of("far") == []
+        with pytest.raises(LeaseLost):
+            await lease.release()
+
+        async def lost() -> bool:
+            await visitor.get("/table")
+            return [event.kind for event in history.of("two")] == ["granted", "lost"]
+
+        await until(lost)
+        assert "Lost, last hour</dt><dd>1<" in (await visitor.get("/table")).text
+    assert observer.watcher is None

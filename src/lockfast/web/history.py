@@ -30,6 +30,10 @@ STAGES = {WAITS: 0, GRANTED: 1, GONE: 2, LEFT: 2, RELEASED: 2, LOST: 2, BROKEN: 
 """The stages of a claim. It reaches each of them once, however many tell of it."""
 
 
+KNOWING = {LOST: 1, RELEASED: 2, BROKEN: 2}
+"""What says more about an end counts, whichever was heard first."""
+
+
 class Event(NamedTuple):
     """Something that has happened to a lock."""
 
@@ -102,7 +106,7 @@ class History:
         """Take the records of breaks of a lock: they say why some of its holders are gone."""
         for each in breaks:
             number = self._stages.get((name, each.id, STAGES[GONE]))
-            if number is not None and self._events[number].kind == GONE:
+            if number is not None and self._events[number].kind in {GONE, LOST}:
                 event = self._events[number]
                 self.add(event._replace(kind=BROKEN, why=str(each)))
 
@@ -112,9 +116,12 @@ class History:
         key = event.name, event.id, -1 if stage is None else stage
         known = None if stage is None else self._stages.get(key)
         if known is not None:
-            if self._events[known].kind not in {GONE, LEFT} or event.kind in {GONE, LEFT}:
+            old = self._events[known]
+            if KNOWING.get(event.kind, 0) <= KNOWING.get(old.kind, 0):
                 return
             self._events[known] = event
+            if self._minutes:
+                self._minutes[-1][1][old.kind] -= 1
         else:
             self._keep(event, key)
         self._forget(event.at)

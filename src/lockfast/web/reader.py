@@ -12,6 +12,7 @@ from lockfast.runtime.base import now
 from lockfast.web.claim import Claim
 from lockfast.web.history import History
 from lockfast.web.look import EVERY, Look, look
+from lockfast.web.onlooker import Onlooker
 
 IDLE = 10.0  # seconds after the last viewer's question, the scanning stops
 FRESH = 3.0  # seconds that an old look may be shown for, before a new one is waited for
@@ -22,9 +23,10 @@ PATIENCE = 3.0  # seconds that a viewer waits for the first scan
 class Reader:
     """The looks at one engine, of which it keeps the last complete one."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, onlooker: Onlooker) -> None:
         """Take a client. Nothing is sent before the first viewer asks."""
         self._client = client
+        self._onlooker = onlooker
         self.last: Look | None = None
         self.trouble = ""
         """Why the latest scan has failed, or ""."""
@@ -79,6 +81,8 @@ class Reader:
             try:
                 before = self.last or Look()
                 self.last = await look(self._client, before)
+                for event in self._onlooker.heard():
+                    self.history.add(event)
                 gone = self.history.compare(before, self.last)
                 self.last.fresh.clear()
                 self.trouble = ""
