@@ -25,6 +25,7 @@ BENCHMARKS = (
     "service",
     "idle",
     "http",
+    "web",
 )
 ON_EVERY_ENGINE = (
     "pair",

@@ -160,11 +160,18 @@ class Line(asyncio.Protocol):
 
     def post(self, path: bytes, body: bytes) -> asyncio.Future[bytes]:
         """Send a request, and return its reply."""
-        self._reply = asyncio.get_running_loop().create_future()
-        self._transport.write(
+        return self._ask(
             b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
             % (path, len(body), body)
         )
+
+    def get(self, path: bytes) -> asyncio.Future[bytes]:
+        """Send a request, and return its reply."""
+        return self._ask(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+
+    def _ask(self, request: bytes) -> asyncio.Future[bytes]:
+        self._reply = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
         return self._reply
 
     def close(self) -> None:

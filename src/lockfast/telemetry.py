@@ -1,6 +1,6 @@
 """OpenTelemetry metrics and spans for all locks of a process, on every engine, sync and async.
 
-`instrument()` sets the watcher of `claims.observer`. Held locks and waiters are counted from the
+`instrument()` adds a watcher to `claims.observer`. Held locks and waiters are counted from the
 clients' tables of claims each time metrics are collected. This costs an acquisition nothing, and
 the counts cannot drift away from the tables.
 """
@@ -42,6 +42,9 @@ WAITS = (0.00025, 0.0005, *STEPS)
 HOLDS = (*STEPS, 300.0, 1800.0)
 
 
+_otel: Otel | None = None
+
+
 def instrument(
     *,
     templates: Sequence[str] = (),
@@ -68,16 +71,23 @@ def instrument(
             with client.lock("invoice:42", ttl=10):
                 print("counted as invoice:{number}")
     """
-    observer.watcher = Otel(
-        Templates(templates),
-        metrics.get_meter("lockfast", meter_provider=meter_provider),
-        trace.get_tracer("lockfast", tracer_provider=tracer_provider),
+    global _otel  # one for the process
+    old, _otel = (
+        _otel,
+        Otel(
+            Templates(templates),
+            metrics.get_meter("lockfast", meter_provider=meter_provider),
+            trace.get_tracer("lockfast", tracer_provider=tracer_provider),
+        ),
     )
+    observer.replace(old, _otel)
 
 
 def uninstrument() -> None:
     """Stop exporting metrics and spans."""
-    observer.watcher = None
+    global _otel  # one for the process
+    old, _otel = _otel, None
+    observer.replace(old, None)
 
 
 def harmless(method: Callable[P, None]) -> Callable[P, None]:
@@ -206,7 +216,7 @@ class Otel:
         A set that was seen once is reported from then on, with 0 when no claim has it any more. If
         it were left out, a reader could not tell 0 from a missing value.
         """
-        if observer.watcher is not self:
+        if not observer.watches(self):
             return
         found: Counter[frozenset[tuple[str, str | int]]] = Counter()
         for reference in sessions.valuerefs():

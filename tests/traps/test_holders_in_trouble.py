@@ -181,6 +181,7 @@ def test_trap_21_no_lease_is_measured_with_the_wall_clock() -> None:
         "show/claims.py",  # it tells people
         "web/look.py",  # the same, in a browser
         "web/render.py",
+        "web/onlooker.py",
         "cli/commands/watch.py",
         "integrations/celery/beat.py",  # a schedule is made of wall times
         "service/server.py",  # a certificate expires at a wall time

@@ -92,6 +92,13 @@ PROMISED = {
         "engine_cpu_per_renewal_ratio": float,
     },
     "http": {"ratio_to_bare": float, "pairs_per_second": dict},
+    "web": {
+        "page_p95_ratio_to_bare": float,
+        "fragment_p95_ratio_to_bare": float,
+        "p95_ms": dict,
+        "scans_per_second": float,
+        "scans_per_second_of_one_viewer": float,
+    },
 }
 ON_OTHERS = {
     "hold": {"lost", "heart_cpu", "server_cpu", "leases"},

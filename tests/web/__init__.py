@@ -1,0 +1,1 @@
+"""The dashboard: the application, in a browser, mounted, and under load."""

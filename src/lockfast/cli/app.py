@@ -21,6 +21,7 @@ from lockfast.cli.commands import (
     run,
     serve,
     watch,
+    web,
     who,
 )
 from lockfast.cli.dash_dash import Wrapping
@@ -45,6 +46,7 @@ SEEING: dict[str, Callable[..., int | None]] = {
     "ls": ls.ls,
     "who": who.who,
     "watch": watch.watch,
+    "web": web.web,
     "break": break_lock.breaks,
     "deadlocks": deadlocks.deadlocks,
     "doctor": doctor.doctor,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
+from lockfast.claims.payload import Who
 from lockfast.plain import plain
 from lockfast.port import Kind
 from lockfast.primitives.lock import Holder
@@ -48,7 +49,12 @@ def fields(claim: Holder) -> dict[str, object]:
 
 def bearer(claim: Holder) -> str:
     """Return the service or worker that made a claim, and its pid."""
-    return plain(f"{claim.who.service or claim.who.worker} pid {claim.who.pid}")
+    return bearer_of(claim.who)
+
+
+def bearer_of(who: Who) -> str:
+    """Return the service or worker that has described itself so, and its pid."""
+    return plain(f"{who.service or who.worker} pid {who.pid}")
 
 
 def described(claim: Holder) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from lockfast.primitives.lock import Holder
@@ -54,16 +54,17 @@ class Graph:
             for waiter in self._waiters.get(holder.name, ())
         ]
 
-    def roots(self) -> Iterator[Branch]:
+    def roots(self, first: Collection[str] = ()) -> Iterator[Branch]:
         """Yield a tree for each holder that has waiters, those with the most waiters first.
 
         Holders that wait for nothing come first, with all that wait for them. The holders that
-        these trees did not reach wait in a circle, and come last.
+        these trees did not reach wait in a circle, and come last. `first`: the ids of holders that
+        come before all others.
         """
         held = sorted(self._granted.values(), key=lambda each: -len(self._waiters[each.name]))
         roots = [claim for claim in held if claim.id not in self._waits]
         rest = [claim for claim in held if claim.id in self._waits]
-        for root in (*roots, *rest):
+        for root in sorted((*roots, *rest), key=lambda claim: claim.id not in first):
             if self._followed(root):
                 yield Branch(root, (), [self._group(root, DEEP)])
 

@@ -135,6 +135,6 @@ async def _search(locks: list[Lock], words: str) -> list[Lock]:
 
 def _matches(lock: Lock, words: str) -> bool:
     return words in lock.name.casefold() or any(
-        words in claim.who.service.casefold() or words in claim.who.host.casefold()
-        for claim in lock.claims
+        words in who.service.casefold() or words in who.host.casefold()
+        for who in (claim.who for claim in lock.claims)
     )

@@ -12,13 +12,16 @@ from lockfast.core.wait_graph import Link, circles
 from lockfast.port import Page
 from lockfast.primitives.inspection import pages
 from lockfast.runtime.base import now
-from lockfast.web.claim import Claim, Lock, mark_of, place
+from lockfast.web.claim import Claim, Lock, Queue, mark_of, place
 
 T = TypeVar("T")
 Circles = dict[frozenset[tuple[str, str]], list[Link[Claim]]]
+EVERY = 0.5  # seconds from the start of a scan to that of the next one, at least
+SHARE = 4.0  # a scan is followed by a pause of so many times as long as it took, at least
+LONGEST = 60.0  # seconds between two scans, however long they take
 MOST = 200_000  # claims that a look has; the others are left out
 TURN = 500  # claims that are taken in before others get a turn of the loop
-RUN = 4_096  # values that are sorted before others get a turn
+RUN = 2_048  # values that are sorted before others get a turn
 
 
 class Look:
@@ -34,6 +37,8 @@ class Look:
         self.locks: dict[str, Lock] = {}
         """By name, in the order of the names."""
         self.waiting: list[Claim] = []
+        self.fresh: list[Claim] = []
+        """What the look before did not have, or had in another state."""
         self.circles: Circles = {}
         """Waits in a circle, as this scan shows them. Queues are read one by one, so that a circle
         may never have existed.
@@ -46,11 +51,18 @@ class Look:
         """Whether there were more claims than `MOST`."""
         self.listed: dict[tuple[str, str], Sequence[Lock]] = {}
         """What was searched for and sorted, by the search and the order."""
+        self.drawn: dict[object, tuple[float, str]] = {}
+        """Tables of the overview as HTML, and until when each is shown, by what was asked for."""
 
     @property
     def took(self) -> float:
         """Seconds that the scan took."""
         return self.ended - self.began
+
+    @property
+    def pause(self) -> float:
+        """Seconds from its end to the beginning of the next one."""
+        return min(max(EVERY - self.took, SHARE * self.took), LONGEST)
 
     @property
     def held(self) -> int:
@@ -86,29 +98,34 @@ async def _take(found: Look, page: Page, before: Look) -> None:
             claim = Claim(entry, mark)
             if known and claim.granted:  # it has waited when we looked last
                 claim.since = time.time()
+            found.fresh.append(claim)
         found.claims[entry.id] = claim
         if number % TURN == 0:
             await asyncio.sleep(0)
 
 
 async def _group(found: Look, before: Look) -> None:
+    alone: dict[str, Claim] = {}
     queues: dict[str, list[Claim]] = {}
     for number, claim in enumerate(found.claims.values(), 1):
-        queues.setdefault(claim.name, []).append(claim)
+        other = alone.setdefault(claim.name, claim)
+        if other is not claim:
+            queues.setdefault(claim.name, [other]).append(claim)
         if not claim.granted:
             found.waiting.append(claim)
         if number % TURN == 0:
             await asyncio.sleep(0)
-    names = await in_order(list(queues), str)
-    for number, name in enumerate(names, 1):
-        queue = queues[name]
-        if len(queue) > 1:
-            queue.sort(key=place)
-        old = before.locks.get(name)
-        same = old is not None and old.claims == tuple(queue)
-        found.locks[name] = old if same and old is not None else Lock(name, queue)
+    for number, name in enumerate(await in_order(list(alone), str), 1):
+        queue = queues.get(name)
+        found.locks[name] = alone[name] if queue is None else _queue(name, queue, before)
         if number % TURN == 0:
             await asyncio.sleep(0)
+
+
+def _queue(name: str, claims: list[Claim], before: Look) -> Lock:
+    claims.sort(key=place)
+    old = before.locks.get(name)
+    return old if old is not None and old.claims == tuple(claims) else Queue(name, claims)
 
 
 def _circles(found: Look) -> Circles:
@@ -120,9 +137,12 @@ async def in_order(
     values: Sequence[T], key: Callable[[T], Any], *, reverse: bool = False
 ) -> list[T]:
     """Return values sorted, without blocking the loop for long: the last sort only merges runs."""
-    runs: list[T] = []
+    keys: list[Any] = []
+    order: list[int] = []
     for start in range(0, len(values), RUN):
-        runs += sorted(values[start : start + RUN], key=key, reverse=reverse)
+        keys += map(key, values[start : start + RUN])
+        order += sorted(range(start, len(keys)), key=keys.__getitem__, reverse=reverse)
         await asyncio.sleep(0)
-    runs.sort(key=key, reverse=reverse)
-    return runs
+    order.sort(key=keys.__getitem__, reverse=reverse)
+    await asyncio.sleep(0)
+    return [values[place] for place in order]

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Iterable
+from contextlib import suppress
 
 from lockfast.aio import AsyncClient
 from lockfast.errors import LockfastError
 from lockfast.runtime.base import now
-from lockfast.web.look import Look, look
+from lockfast.web.claim import Claim
+from lockfast.web.history import History
+from lockfast.web.look import EVERY, Look, look
+from lockfast.web.onlooker import Onlooker
 
-log = logging.getLogger("lockfast")
-EVERY = 0.5  # seconds from the start of a scan to that of the next one, at least
-SHARE = 4.0  # a scan is followed by a pause of so many times as long as it took, at least
-LONGEST = 60.0  # seconds between two scans, however long they take
 IDLE = 10.0  # seconds after the last viewer's question, the scanning stops
 FRESH = 3.0  # seconds that an old look may be shown for, before a new one is waited for
+ASKED = 4  # names whose holder is gone, of which the records of breaks are read after each scan
 PATIENCE = 3.0  # seconds that a viewer waits for the first scan
 
 
 class Reader:
     """The looks at one engine, of which it keeps the last complete one."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, onlooker: Onlooker) -> None:
         """Take a client. Nothing is sent before the first viewer asks."""
         self._client = client
+        self._onlooker = onlooker
         self.last: Look | None = None
         self.trouble = ""
         """Why the latest scan has failed, or ""."""
         self.scans = 0
         """How many scans have begun."""
+        self.history = History()
         self._asked = 0.0
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -42,8 +45,7 @@ class Reader:
     @property
     def pause(self) -> float:
         """Seconds from the end of a scan to the beginning of the next."""
-        took = 0.0 if self.last is None else self.last.took
-        return min(max(EVERY - took, SHARE * took), LONGEST)
+        return EVERY if self.last is None else self.last.pause
 
     async def look(self, after: int = 0, patience: float = PATIENCE) -> Look | None:
         """Return the last complete look. Without one, or with an old one only, wait for the next.
@@ -52,7 +54,11 @@ class Reader:
         at most `patience` seconds.
         """
         self._asked = now()
-        if self._task is None or self._task.done():
+        task = self._task
+        if task is None or task.done():
+            self._task = None
+            if task is not None and not task.cancelled():
+                task.result()  # raises what has ended it, if that was not idleness
             self._task = asyncio.create_task(self._run(), name="lockfast dashboard")
         until = self._asked + patience
         while not self._current(after) and now() < until:
@@ -64,21 +70,34 @@ class Reader:
         return self.last
 
     def _current(self, after: int) -> bool:
-        if self.last is None or (after and self.last.number <= after):
+        if self.last is None or self.last.number == after:
             return bool(self.trouble) and not after
         return self.age < FRESH + self.last.took + self.pause or bool(self.trouble)
 
     async def _run(self) -> None:
         while now() - self._asked < IDLE:
             self.scans += 1
+            gone: list[Claim] = []
             try:
-                self.last = await look(self._client, self.last or Look())
+                before = self.last or Look()
+                self.last = await look(self._client, before)
+                for event in self._onlooker.heard():
+                    self.history.add(event)
+                gone = self.history.compare(before, self.last)
+                self.last.fresh.clear()
                 self.trouble = ""
             except LockfastError as error:
                 self.trouble = error.message
             news, self._news = self._news, asyncio.Event()
             news.set()
+            await self._explain(gone)
             await asyncio.sleep(self.pause)
+
+    async def _explain(self, gone: Iterable[Claim]) -> None:
+        """Find out which of the holders that are gone were broken."""
+        with suppress(LockfastError):  # the next scan says what is wrong with the engine
+            for name in list(dict.fromkeys(claim.name for claim in gone))[:ASKED]:
+                self.history.broke(name, await self._client.breaks(name))
 
     async def close(self) -> None:
         """Stop scanning."""

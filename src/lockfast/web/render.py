@@ -11,9 +11,21 @@ from lockfast import __version__
 from lockfast.plain import plain
 from lockfast.show.claims import share, span
 from lockfast.web.claim import Claim
+from lockfast.web.history import BROKEN, GONE, GRANTED, LEFT, LOST, REFUSED, RELEASED, WAITS
 from lockfast.web.static_files import KINDS, file
 
 LATE, OVERDUE = 0.6, 0.34  # of the ttl that is left: a live holder renews at two thirds
+
+WORDS = {
+    WAITS: "began to wait",
+    GRANTED: "granted",
+    GONE: "gone: released, or its lease ended",
+    LEFT: "does not wait any more",
+    RELEASED: "released",
+    LOST: "lost",
+    BROKEN: "broken",
+    REFUSED: "a guard refused a write",
+}
 
 
 def _shown(value: object) -> object:
@@ -63,7 +75,7 @@ _environment.filters.update(
     ago=ago, exact=exact, instant=instant, left=left, mood=mood, shape=shape, share=share, span=span
 )
 _environment.globals.update(
-    version=__version__, versions={name: file(name).version for name in KINDS}
+    words=WORDS, version=__version__, versions={name: file(name).version for name in KINDS}
 )
 
 

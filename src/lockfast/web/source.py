@@ -12,6 +12,7 @@ from lockfast.breaks import Break
 from lockfast.guarantees import Guarantees
 from lockfast.runtime.base import now
 from lockfast.show.address import named
+from lockfast.web.onlooker import Onlooker
 from lockfast.web.reader import Reader
 
 T = TypeVar("T")
@@ -48,7 +49,8 @@ class Source:
         self.client = client if isinstance(client, AsyncClient) else connect(client)
         target = self.client._session.target  # noqa: SLF001  # without its secrets
         self.title = name or ("engine" if target is None else named(target))
-        self.reader = Reader(self.client)
+        self.onlooker = Onlooker(self.client._session, alone=not name)  # noqa: SLF001  # which engine
+        self.reader = Reader(self.client, self.onlooker)
         self._guarantees: Kept[Guarantees] = Kept(self.client.guarantees)
         self._breaks: dict[str, Kept[list[Break]]] = {}
 
@@ -71,6 +73,7 @@ class Source:
 
     async def close(self) -> None:
         """Stop reading, and close the client unless it belongs to the host application."""
+        self.onlooker.close()
         await self.reader.close()
         if self._owned:
             await self.client.close()

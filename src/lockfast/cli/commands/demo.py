@@ -13,6 +13,7 @@ from rich.text import Text
 import lockfast
 from lockfast.cli.demo import memory_server
 from lockfast.cli.demo.display import Scene
+from lockfast.cli.demo.on_the_web import play
 from lockfast.cli.demo.steps import BEGIN, RIGHT, Script, bare, guarded
 from lockfast.cli.demo.temporary_engine import has_redis, memory, redis
 from lockfast.cli.demo.worker_process import Actor
@@ -23,6 +24,13 @@ Fast = Annotated[bool, typer.Option("--fast", help="Do not pause between the lin
 Memory = Annotated[
     bool, typer.Option("--memory", help="Keep the locks in memory, and start no Redis server.")
 ]
+Web = Annotated[
+    bool, typer.Option("--web", help="Show a dashboard of more workers, until you end it.")
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", metavar="N", min=1, help="With --web: end after this long."),
+]
 REDIS = "This demo runs its own temporary Redis server."
 MISSING = "redis-server or the Python package hiredis is not installed"
 OWN = (
@@ -31,7 +39,9 @@ OWN = (
 )
 
 
-def demo(*, fast: Fast = False, memory_only: Memory = False) -> int:
+def demo(
+    *, fast: Fast = False, memory_only: Memory = False, web: Web = False, seconds: Seconds = None
+) -> int:
     """Show how a paused worker overwrites data, and how a guard prevents it.
 
     Two worker processes pay into one account. One lock protects it. The demo stops one worker
@@ -43,18 +53,32 @@ def demo(*, fast: Fast = False, memory_only: Memory = False) -> int:
     temporary Redis server, or keeps the locks in memory if Redis is not installed. It takes
     about a minute, and leaves nothing behind.
 
+    With --web, it runs eight worker processes that hold and wait for locks of all kinds, and shows
+    them in a browser. The demo pauses one of them at times, two of them deadlock now and then, and
+    one hangs until its lock is broken. Ctrl-C ends it. It needs the extra `web`.
+
     For example:
       lockfast demo
       lockfast demo --fast       without pauses
+      lockfast demo --web        in a browser
 
     Exit codes:
-      0  the demo ran as described
-      1  it did not: please report it
+      0   the demo ran as described
+      1   it did not: please report it
+      64  --seconds without --web
+      78  --web, and the extra `web` is missing
     """
+    if seconds is not None and not web:
+        raise typer.BadParameter("--seconds needs --web")
     why = "you passed --memory" if memory_only else "" if has_redis() else MISSING
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        balances = _staged(why, fast=fast)
+        with tempfile.TemporaryDirectory(prefix="lockfast-demo-") as name:
+            show(Text(OWN.format(why=why) if why else REDIS))
+            if web:
+                play(Path(name), in_memory=bool(why), seconds=seconds)
+                return 0
+            balances = _staged(Path(name), in_memory=bool(why), fast=fast)
     except KeyboardInterrupt:
         return of_signal(signal.SIGINT)
     finally:
@@ -76,12 +100,9 @@ def _end(number: int, _: object) -> None:
     raise SystemExit(of_signal(number))
 
 
-def _staged(why: str, *, fast: bool) -> tuple[int, int]:
-    with tempfile.TemporaryDirectory(prefix="lockfast-demo-") as name:
-        folder = Path(name)
-        with (memory if why else redis)(folder) as url:
-            show(Text(OWN.format(why=why) if why else REDIS))
-            return _play(url, folder, fast=fast)
+def _staged(folder: Path, *, in_memory: bool, fast: bool) -> tuple[int, int]:
+    with memory(folder) if in_memory else redis(folder) as url:
+        return _play(url, folder, fast=fast)
 
 
 def _play(url: str, folder: Path, *, fast: bool) -> tuple[int, int]:

@@ -15,12 +15,14 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from lockfast.aio.client import AsyncClient
 from lockfast.blocking.client import Client
-from lockfast.claims.session import Session
+from lockfast.claims.session import DEADLOCK, Session
 from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.errors import EngineUnavailable
 from lockfast.guarantees import Guarantees
 from lockfast.port import EVERYONE, Ask, Page, Standing, Wake
+from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import now
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import Threads
@@ -57,6 +59,11 @@ class Server:
                 method, args, options = caller.recv()
                 caller.send(drive(getattr(engine, method)(*args, **options)))
         drive(engine.close())
+
+    def client(self) -> AsyncClient:
+        """Return a client for the asyncio tasks of the demo's own process."""
+        runtime = Aio()
+        return AsyncClient(Session(lambda: MemoryEngine(self._memory, runtime.bell()), runtime))
 
     def close(self) -> None:
         """Stop accepting connections."""
@@ -164,7 +171,7 @@ def _bare(ask: Ask) -> Ask:
     return Ask(ask.id, ask.shape, ask.queue, ask.not_after, ask.payload)
 
 
-def connect(url: str) -> Client:
+def connect(url: str, deadlock_after: float = DEADLOCK) -> Client:
     """Return a client for a memory engine that a `Server` serves at this URL."""
     runtime = Threads()
-    return Client(Session(lambda: Distant(url, runtime), runtime))
+    return Client(Session(lambda: Distant(url, runtime), runtime, deadlock_after=deadlock_after))

@@ -10,7 +10,7 @@ from lockfast.show.claims import bearer, described
 from lockfast.show.graph import Branch
 from lockfast.web.drawing.text import fitting
 
-WIDE, HIGH = 236, 58
+WIDE, HIGH = 264, 58
 ACROSS, DOWN = 84, 14  # between two boxes
 MARGIN = 12
 COLUMNS = 30  # of text in a box
@@ -72,7 +72,7 @@ def drawn(trees: Sequence[Branch], stuck: Collection[str], *, left_out: int, cut
         if len(drawing.boxes) >= BOXES:
             cut = True
             break
-        drawing.root(tree)
+        drawing.branch(tree)
     return Picture(
         drawing.right + MARGIN,
         drawing.bottom + MARGIN,
@@ -89,6 +89,8 @@ class _Drawing:
         self._stuck = stuck
         self._places: dict[str, Place] = {}
         """By id: where the box of a claim is, of one that waits or of one that its thread holds."""
+        self._joined: set[tuple[Place, Place]] = set()
+        """Between which boxes there is a line: from a waiter to a holder."""
         self._row = MARGIN
         self.boxes: list[Box] = []
         self.lines: list[Line] = []
@@ -96,12 +98,8 @@ class _Drawing:
         self.cut = False
         self.right = self.bottom = 0
 
-    def root(self, branch: Branch) -> None:
-        """Draw a tree."""
-        self._branch(branch, 0)
-
-    def _branch(self, branch: Branch, depth: int) -> Place:
-        """Draw a claim and all that wait for it, and return where its box is."""
+    def branch(self, branch: Branch, depth: int = 0) -> None:
+        """Draw a claim, and to its right all that wait for it."""
         place = MARGIN + depth * (WIDE + ACROSS), self._row
         self.boxes.append(self._box(branch, *place))
         for claim in (branch.claim, *branch.held):
@@ -110,7 +108,6 @@ class _Drawing:
         self._row = max(self._row, place[1] + HIGH + DOWN)
         self.right = max(self.right, place[0] + WIDE)
         self.bottom = max(self.bottom, self._row - DOWN)
-        return place
 
     def _groups(self, branch: Branch, place: Place, depth: int) -> None:
         for group in branch.groups:
@@ -126,7 +123,10 @@ class _Drawing:
         stuck = waiter.claim.id in self._stuck
         ids = (waiter.claim.id, *(claim.id for claim in waiter.held))
         known = next((self._places[id_] for id_ in ids if id_ in self._places), None)
+        if known is not None and (known, holder) in self._joined:
+            return
         if known is not None:  # its thread has a box already: the graph has a circle
+            self._joined.add((known, holder))
             self._row = max(self._row, max(known[1], holder[1]) + HIGH + DOWN + BELOW)
             self.bottom = max(self.bottom, self._row - DOWN)
             self.lines.append(Line(_back(known, holder), stuck))
@@ -135,7 +135,10 @@ class _Drawing:
         elif len(self.boxes) >= BOXES:
             self.cut = True
         elif not waiter.again:
-            self.lines.append(Line(_forth(holder, self._branch(waiter, depth)), stuck))
+            there = MARGIN + depth * (WIDE + ACROSS), self._row
+            self._joined.add((there, holder))
+            self.lines.append(Line(_forth(holder, there), stuck))
+            self.branch(waiter, depth)
 
     def _tell(self, place: Place, waiter: Branch) -> None:
         """Write into a box that was drawn as a holder's for what its thread waits."""
@@ -152,7 +155,7 @@ class _Drawing:
         return Box(
             x,
             y,
-            fitting(bearer(claim), COLUMNS),
+            fitting(f"{bearer(claim)} {claim.who.worker}", COLUMNS),
             fitting(holds, COLUMNS),
             fitting(waits, COLUMNS),
             ", ".join(filter(None, [described(claim), holds, waits])),

@@ -10,10 +10,12 @@ from lockfast.port import Kind
 from lockfast.web.answer import Answer, Receive
 from lockfast.web.claim import Lock
 from lockfast.web.drawing.permits import permits
+from lockfast.web.drawing.timeline import timeline
 from lockfast.web.pages.overview import HOLD, after_of
 from lockfast.web.pages.view import View
 from lockfast.web.request import Request
 
+LISTED = 50  # events
 SHOWN = 200  # holders, and waiters, that are shown
 
 
@@ -27,6 +29,9 @@ async def page(request: Request, receive: Receive, view: View) -> Answer:  # noq
         breaks, trouble = await view.source.breaks(name), ""
     except LockfastError as error:
         breaks, trouble = [], error.message
+    history = view.source.reader.history
+    history.broke(name, breaks)
+    events = history.of(name)
     return view.show(
         request,
         "lock.html",
@@ -39,6 +44,9 @@ async def page(request: Request, receive: Receive, view: View) -> Answer:  # noq
         value=_value(lock),
         done=request.query.get("done", ""),
         breaks=breaks,
+        events=[*reversed(events)][:LISTED],
+        timeline=None if look is None else timeline(events, lock, history, look.at),
+        history=history,
         trouble=trouble,
     )
 

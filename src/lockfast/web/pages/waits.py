@@ -53,7 +53,8 @@ def _picture(look: Look) -> Picture:
     known = {claim.id for claim in claims}
     claims += [look.claims[id_] for id_ in held - known if id_ in look.claims]
     claims.sort(key=lambda claim: (claim.name, not claim.granted, claim.ticket))
-    trees = list(islice(Graph(claims).roots(), TREES + 1))
     ties = {link.waiting.id for circle in look.deadlocks for link in circle}
+    first = {id_ for circle in look.deadlocks for link in circle for id_ in link.waiting.holding}
+    trees = list(islice(Graph(claims).roots(first), TREES + 1))
     left_out = len(names) - len(chosen)
     return drawn(trees[:TREES], ties, left_out=left_out, cut=len(trees) > TREES)

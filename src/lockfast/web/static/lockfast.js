@@ -56,6 +56,10 @@
     const parsed = new DOMParser().parseFromString(text, "text/html");
     const fresh = parsed.getElementById("live") || parsed.body;
     const focused = document.activeElement;
+    // A fragment that is parsed alone has no space at its beginning. One node more or less there,
+    // and each node after it would be replaced.
+    for (const each of [live, fresh])
+      while (each.firstChild?.nodeType === 3 && !each.firstChild.nodeValue.trim()) each.firstChild.remove();
     children(live, fresh);
     if (focused && focused !== document.activeElement && live.contains(focused))
       focused.focus({ preventScroll: true });
