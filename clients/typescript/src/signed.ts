@@ -26,25 +26,26 @@ export class InvalidToken extends LockfastError {}
 
 /** Return what a signed token says. Throws `InvalidToken`. `lock` is what guards the resource. */
 export function verify(signed: string, keys: KeySet, lock: string, audience: string): Proven {
-  if (signed.length > LONGEST || !JWS.test(signed)) throw new InvalidToken("this is no signed token");
+  demand(signed.length <= LONGEST && JWS.test(signed), "this is no signed token");
   const [head = "", body = "", signature = ""] = signed.split(".");
-  const header = parsed(head);
-  if (header["alg"] !== "EdDSA" || header["typ"] !== "fencing+jwt" || "crit" in header) {
-    throw new InvalidToken("this is no signed token of a lock");
-  }
-  const key = keys.keys.find((each) => each.kid === header["kid"] && each.crv === "Ed25519");
-  if (key === undefined) throw new InvalidToken("the signed token names a key that is not known");
-  const data = Buffer.from(`${head}.${body}`);
-  if (!verified(null, data, createPublicKey({ key, format: "jwk" }), Buffer.from(signature, "base64url"))) {
-    throw new InvalidToken("the signature is not valid");
-  }
+  const { alg, typ, crit, kid } = parsed(head);
+  const fencing = alg === "EdDSA" && typ === "fencing+jwt" && crit === undefined;
+  demand(fencing, "this is no signed token of a lock");
+  const jwk = keys.keys.find((each) => each.kid === kid && each.crv === "Ed25519");
+  demand(jwk !== undefined, "the signed token names a key that is not known");
+  const key = createPublicKey({ key: jwk, format: "jwk" });
+  const proof = Buffer.from(signature, "base64url");
+  demand(verified(null, Buffer.from(`${head}.${body}`), key, proof), "the signature is not valid");
   const { aud, lock: name, token, id, sub = "", iat } = parsed(body);
-  if (aud !== audience || name !== lock) throw new InvalidToken("the signed token is for another lock or audience");
-  if (typeof token !== "string" || !/^[1-9][0-9]{0,15}$/.test(token) || typeof id !== "string"
-    || typeof sub !== "string" || typeof iat !== "number" || iat > Date.now() / 1e3 + LEEWAY) {
-    throw new InvalidToken("the signed token has a field that is not possible");
-  }
+  demand(aud === audience && name === lock, "the signed token is for another lock or audience");
+  demand(typeof token === "string" && /^[1-9][0-9]{0,15}$/.test(token), "its token is not possible");
+  demand(typeof id === "string" && typeof sub === "string", "its id or subject is not possible");
+  demand(typeof iat === "number" && iat <= Date.now() / 1e3 + LEEWAY, "its date is not possible");
   return { lock, token: BigInt(token), id, subject: sub, issued: iat };
+}
+
+function demand(condition: boolean, otherwise: string): asserts condition {
+  if (!condition) throw new InvalidToken(otherwise);
 }
 
 function parsed(part: string): Record<string, unknown> {
