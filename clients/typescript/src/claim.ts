@@ -119,7 +119,8 @@ export class Claim {
     if (this.held) this.giveUp();
     if (this.#loss === "released") await within(this.ended, Math.min(this.#asked.ttl, IO));
     if (this.#loss !== "released") this.check();
-    if (this.phase !== "ended") throw this.error;
+    if (this.phase === "ended") return;
+    throw new EngineUnavailable(`"${this.name}" may still be taken: ${this.error?.message}`, true);
   }
 
   /** Lose the lease, resign it, in case the engine still has it, and tell its holder. */
