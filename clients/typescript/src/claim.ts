@@ -1,362 +1,310 @@
-// A claim on a lock: asks for it, and renews it until it is released, lost or given up, and then resigns it.
-import { later, longer, sleep } from "./clock.js";
+// A claim on a lock: asks for it, renews it until it is released, lost or given up, and then resigns it.
+import { later, sleep, within } from "./clock.js";
 import { EngineUnavailable, LeaseLost, type Loss } from "./errors.js";
-import { failure } from "./line.js";
-import { LONGEST_WAIT, type Reply, type Stood, type Wake } from "./messages.js";
+import { words } from "./holder.js";
+import type { Asked, Stood } from "./messages.js";
 import type { Session } from "./session.js";
 
+const LONGEST_WAIT = 10; // seconds for which the engine keeps a waiter that does not renew
 const DRIFT = 0.01; // how much faster than ours the engine's clock may run, as a fraction
 const BEATS = 3; // renewals per ttl
 const IO = 5; // seconds after which an unanswered request is given up
-const LAST = 0.25; // seconds before its end at which an acquisition asks a last time
+const LAST = 0.25; // seconds that the service gets to answer, even if the timeout is shorter
 const SHORT = 2; // seconds: the replica does not collect the renewals of claims with a shorter life
 const WATCH = 1; // seconds after which the clock is looked at again, because the machine may have slept
+const SOON = 0.02; // seconds at least between two requests for a claim of which nothing is new
 const AGAIN = 0.25; // seconds until a resignation is repeated
-const WELCOME = 0.1; // seconds by which the first renewal of a woken holder lets its work go first,
-const PLENTY = 1; // if the claim is valid for at least this many seconds
+const WELCOME = 0.1; // seconds by which the first renewal of a woken holder lets its work go first
 
-/** What the engine may know of it. `leaving`: it is to be resigned. `ended`: nothing is left of it there. */
-export type Phase = "asking" | "waiting" | "held" | "leaving" | "ended";
+/** What the engine may know of it. `leaving`: it is being resigned. `ended`: nothing is left of it there. */
+type Phase = "asking" | "waiting" | "held" | "leaving" | "ended";
+
+/** A lock that this process holds until it is released or lost: what a program uses of a claim. */
+type Shown = "name" | "id" | "token" | "signal" | "held" | "validUntil" | "check" | "signed" | "release";
+export type Lease = Pick<Claim, Shown>;
 
 export class Claim {
-  /** Empty until there is a connection, because the replica tells the first digits. */
-  id = "";
+  readonly name: string;
   phase: Phase = "asking";
-  ticket = 0;
+  /** Why the latest request has failed. Undefined: it was answered. */
+  error: Error | undefined;
+  /** Whether the engine has rejected its id, because the claim arrived too late. */
+  dead = false;
+  /** Who is first in the queue, in words. */
+  holder = "an unknown holder";
+  /** Resolves when it is granted, or will not be. */
+  readonly settled: Promise<void>;
+  /** Resolves when nothing is left of it in the engine. */
+  ended: Promise<void> = Promise.resolve();
+  #settle: () => void = () => {};
+  #loss: Loss | undefined;
+  readonly #lost = new AbortController();
+  /** Aborts when the lease is lost. Its reason is a `LeaseLost`. */
+  readonly signal: AbortSignal = this.#lost.signal;
+  readonly #asked: Asked;
+  readonly #waitTtl: number;
+  /** When it fails unless there is an answer. */
+  readonly #answerBy: number;
   /** It is valid until then. */
-  until = 0;
-  loss: Loss | undefined;
-  blocker: Stood["blocker"] = null;
-  /** Is called when it is granted, gone or given up. */
-  changed: () => void = () => {};
-  /** Is called when the lease is lost. */
-  lost: (error: LeaseLost) => void = () => {};
-  /** Copies that were sent and not answered. If there are any, a resignation must leave a tombstone. */
-  #copies = 0;
-  /** When the last request was sent that extended it. */
-  #kept = 0;
-  /** Whether the last renewal was not answered. */
-  #unsure = false;
-  /** When the engine reported the grant. Infinity: it has not. */
-  #pushed = Infinity;
+  #until = 0;
+  /** Requests that were sent, and not answered. */
+  readonly #unanswered = { claim: 0, resign: 0 };
+  /** When the engine said that it is granted. Infinity: it has not. */
+  #granted = Infinity;
   /** Whether it was woken and not renewed since. */
   #woken = false;
-  /** When to renew it, or to resign it. */
-  #due = Infinity;
+  /** When to ask for it, or to renew it. */
+  #due: number;
   #busy = false;
-  #ring: () => void = () => {};
-  /** When the engine has forgotten it, even if no resignation is answered. */
-  #over = Infinity;
-  /** `not_after`, by the engine's clock. It is fixed once, and never changes. */
-  #fixed: number | null = null;
-  readonly #notAfter: number;
-  readonly #steady: number;
-  readonly #waitTtl: number;
+  #timer: NodeJS.Timeout | undefined;
 
+  /** `patience`: when to stop waiting. */
   constructor(
     private readonly session: Session,
-    readonly name: string,
-    readonly ttl: number,
-    private readonly queue: boolean,
-    private readonly payload: Buffer,
+    what: { name: string; ttl: number; queue: boolean; payload: string },
+    private readonly patience: number,
   ) {
-    this.#waitTtl = Math.min(ttl, LONGEST_WAIT);
-    this.#notAfter = session.clock.now() + this.#waitTtl;
-    this.#steady = session.clock.steady() + this.#waitTtl;
+    this.name = what.name;
+    this.#asked = { ...what, id: "", not_after: null, ticket: 0, granted: false };
+    this.settled = new Promise((done) => (this.#settle = done));
+    this.#waitTtl = Math.min(what.ttl, LONGEST_WAIT);
+    this.#due = this.#now();
+    const longest = what.queue ? Math.max(patience - this.#due, LAST) : Infinity;
+    this.#answerBy = this.#due + Math.min(longest, this.#waitTtl);
+    this.#tick();
   }
 
-  /** Ask for the lock until the service answers, at the latest until `end`. Return null if its id is dead. */
-  async ask(end: number): Promise<Stood | null> {
-    for (let pause = 0; ; pause = longer(pause)) {
-      const sent = this.#now();
-      try {
-        const latest = Math.min(sent + Math.min(this.#waitTtl, IO), Math.max(end, sent + LAST));
-        return await this.#ask(sent, Math.min(latest, this.#notAfter));
-      } catch (error) {
-        const left = Math.min(end, this.#notAfter) - this.#now();
-        const over = left <= (pause ? LAST : 0) || (pause > 0 && !this.queue) || this.phase !== "asking";
-        if (!(error instanceof EngineUnavailable) || over) throw error;
-        await sleep(Math.min(pause, Math.max(left - LAST, 0)));
-      }
-    }
+  /** The id of the claim, as `lockfast who` shows it. */
+  get id(): string {
+    return this.#asked.id;
   }
 
-  /** Return whether it is held at this moment. If its time is over, record the loss first. */
-  holds(): boolean {
-    if (this.phase === "held" && this.#now() >= this.until) this.lose(this.#unsure ? "unreachable" : "expired");
+  /** The fencing token: higher than that of every earlier lease of the name. */
+  get token(): bigint {
+    return BigInt(this.#asked.ticket);
+  }
+
+  /** Until when it is valid by its latest renewal, in milliseconds of `performance.now()`. */
+  get validUntil(): number {
+    return performance.now() + this.#left * 1e3;
+  }
+
+  /** Whether it is held at this moment. It is computed from the clock, so also after a pause. */
+  get held(): boolean {
+    if (this.phase === "held" && this.#left <= 0) this.lose(this.error ? "unreachable" : "expired");
     return this.phase === "held";
   }
 
-  /** Lose the lease, tell its holder, and resign it, in case the engine still has it. */
-  lose(reason: Loss): void {
-    this.loss = reason;
-    this.#leave();
-    this.lost(new LeaseLost(this.name, BigInt(this.ticket), reason));
+  /** Throw `LeaseLost` unless the lease is held. */
+  check(): void {
+    if (!this.held) throw new LeaseLost(this.name, this.token, this.#loss ?? "expired");
   }
 
-  /** Give it up without waiting: it is resigned until the service confirms that. Never throws. */
-  giveUp(): void {
-    this.loss ??= "released";
-    if (this.phase === "asking" && this.#copies === 0) this.end();
+  /**
+   * Return a signed token, for a resource that verifies it by the service's public keys: see
+   * `verify`. `audience` is whom it is for, such as the URL of the resource.
+   */
+  async signed(audience: string): Promise<string> {
+    this.check();
+    const deadline = Math.min(this.#now() + IO, this.#until);
+    const line = await this.session.connected(deadline);
+    return (await line.ask({ t: "sign", ask: this.#asked, audience }, "signed", deadline)).token;
+  }
+
+  /**
+   * Release the lock. Throws `LeaseLost` if the lease was lost before. After `EngineUnavailable`, the
+   * lock may still be taken: the client goes on trying, and you can call this again.
+   */
+  async release(): Promise<void> {
+    if (this.held) this.giveUp();
+    if (this.#loss === "released") await within(this.ended, Math.min(this.#asked.ttl, IO));
+    if (this.#loss !== "released") this.check();
     if (this.phase === "ended") return;
-    this.#leave();
-    this.session.transport.post({ t: "resign", within: IO, asks: [this.#asked()], doubt: true });
+    throw new EngineUnavailable(`"${this.name}" may still be taken: ${this.error?.message}`, true);
   }
 
-  /** Forget it, because the engine does not have it. But a copy of it may still arrive there. */
-  forget(): void {
-    if (this.#copies > 0) this.giveUp();
-    else this.end();
+  /** Lose the lease, resign it, in case the engine still has it, and tell its holder. */
+  lose(loss: Loss): void {
+    this.#loss = loss;
+    this.#leave();
+    this.#lost.abort(new LeaseLost(this.name, this.token, loss));
+  }
+
+  /** Give it up without waiting: it is resigned until the service confirms that. */
+  giveUp(): void {
+    if (!this.#alive) return;
+    this.error ??= new EngineUnavailable(`"${this.name}": the service has not answered in time`, true);
+    if (this.phase === "held") this.#loss = "released";
+    this.#leave();
   }
 
   /** Forget it. */
   end(): void {
     this.phase = "ended";
     this.session.claims.delete(this.id);
-    this.changed();
-    this.#ring();
-  }
-
-  /** Release the lease. Throws `LeaseLost` if it was lost before. If it fails, it may be repeated. */
-  async release(): Promise<void> {
-    const began = this.#now();
-    const first = this.holds();
-    if (first) {
-      this.loss = "released";
-      this.phase = "leaving";
-      this.#due = began + this.#waitTtl / BEATS; // in case this takes longer
-    }
-    if (this.loss === "released" && this.phase === "leaving") {
-      try {
-        const removed = await this.#removed(began + Math.min(this.ttl, IO));
-        // It says nothing if it was resigned at the same time, or has expired meanwhile.
-        if (!removed && first && this.#over === Infinity && this.#now() < this.until) this.loss = "gone";
-        this.end();
-      } catch (error) {
-        this.giveUp();
-        throw error;
-      }
-    }
-    if (this.loss !== "released") throw await this.session.explained(this);
-  }
-
-  /** Resign it once. Return whether the engine has confirmed that. */
-  async resigned(deadline: number): Promise<boolean> {
-    try {
-      await this.#send("resign", "gone", deadline, { doubt: true });
-      this.end();
-    } catch {
-      this.#appoint(this.#now() + AGAIN);
-    }
-    return this.phase === "ended";
+    this.#settle();
   }
 
   /** Take a push. It may be lost, early or doubled, and may overtake the reply to the claim. */
-  wake(wake: Wake): void {
-    const now = this.#now();
+  wake(granted: boolean): void {
     this.#woken = true;
-    if (wake.granted) this.#pushed = now;
+    if (granted) this.#granted = this.#now();
     this.#start();
-    const plenty = wake.granted && this.until - now > PLENTY;
-    // The engine still counts the shorter wait_ttl, so renew soon. Without `granted`: ask what is the matter.
-    if (this.phase === "waiting" || this.phase === "held") this.#appoint(now + (plenty ? WELCOME : 0));
-    else if (!wake.granted) this.session.missed = now;
+    // The engine still counts the shorter wait_ttl, so renew soon. Without a grant: ask what is the matter.
+    this.#appoint(granted ? Math.min(WELCOME, this.#left / 10) : 0);
   }
 
-  /** Ask whether it was granted, because wakes may have been missed. */
-  look(): void {
-    if (this.phase === "waiting") this.#appoint(this.#now());
+  /** Whether it was not released, lost or given up. */
+  get #alive(): boolean {
+    return this.phase !== "leaving" && this.phase !== "ended";
   }
 
-  async #ask(sent: number, deadline: number): Promise<Stood | null> {
-    const { transport } = this.session;
-    await transport.connected(deadline);
-    if (this.id === "") this.#register();
-    if (transport.told === undefined) {
-      // A claim without `not_after` is not made. The reply tells the engine's time.
-      await this.#send("claim", "said", deadline);
-      if (transport.told === undefined) throw new EngineUnavailable("the service does not tell the time", false);
-    }
-    if (this.phase !== "asking") throw new EngineUnavailable("the acquisition has ended", false);
-    this.#fixed ??= transport.told.at(this.#steady);
-    this.#copies++;
+  /** For how many seconds it is valid without another renewal. */
+  get #left(): number {
+    return this.#until - this.#now();
+  }
+
+  /** Do what is due, and look again when the next thing is. */
+  #tick(): void {
+    clearTimeout(this.#timer);
+    const now = this.#now();
+    let end = this.#until;
+    if (this.phase === "asking") end = this.#answerBy;
+    if (this.phase === "waiting") end = Math.min(this.patience, end + this.#waitTtl); // or has expired there
+    if (!this.held && now >= end) this.giveUp();
+    if (!this.#alive) return;
+    if (now >= this.#due && !this.#busy) void this.#ask();
+    const next = Math.min(this.#busy ? Infinity : this.#due, end, now + WATCH);
+    this.#timer = later(next - now, () => this.#tick());
+  }
+
+  #appoint(seconds: number): void {
+    this.#due = Math.min(this.#due, this.#now() + seconds);
+    this.#tick();
+  }
+
+  /** Ask for it, or renew it. */
+  async #ask(): Promise<void> {
+    this.#busy = true;
+    this.#due = Infinity;
+    let again = Math.min(this.#waitTtl / 12, 1) * (0.5 + Math.random() / 2);
     try {
-      const standing = await this.#send("claim", "said", deadline);
-      this.#copies--;
-      if (standing?.ticket && this.phase === "asking") {
-        this.#observe(sent, standing.left);
-        this.#read(sent, standing);
-      }
-      return standing;
+      again = await (this.phase === "asking" ? this.#claim() : this.#renew());
     } catch (error) {
-      if (!(error instanceof EngineUnavailable && error.sent)) this.#copies--; // it was not applied
-      throw error;
+      const repeated = this.error !== undefined;
+      this.error = error as Error;
+      if (this.held && !repeated) this.session.warn(`a renewal of "${this.name}" has failed: ${error}`);
+      const hopeless = !(error instanceof EngineUnavailable) || (repeated && !this.#asked.queue);
+      if (this.phase === "asking" && hopeless) this.giveUp();
     }
+    this.#busy = false;
+    this.#appoint(again);
   }
 
-  #register(): void {
-    if (this.phase !== "asking") throw new EngineUnavailable("the acquisition has ended", false);
-    this.id = this.session.transport.identity.newId();
-    this.session.transport.hear();
+  async #claim(): Promise<number> {
+    const deadline = Math.min(this.#answerBy, this.#now() + IO);
+    const line = await this.session.connected(deadline);
+    this.session.enter();
+    if (!this.#alive) return Infinity;
+    this.#asked.id ||= this.session.identity.newId();
     this.session.claims.set(this.id, this);
-    void this.#live();
-  }
-
-  /** Renew or resign it whenever that is due, and notice when its time is over. */
-  async #live(): Promise<void> {
-    for (;;) {
-      const now = this.#now();
-      this.holds();
-      if (this.phase === "leaving" && now > this.#over) this.end();
-      if (this.phase === "ended") return;
-      if (now >= this.#due && !this.#busy) {
-        this.#busy = true;
-        this.#due = Infinity;
-        const work = this.phase === "leaving" ? this.#resignAgain() : this.#renew();
-        void work.finally(() => {
-          this.#busy = false;
-          this.#ring();
-        });
-      }
-      const next = Math.min(this.#busy ? Infinity : this.#due, this.phase === "held" ? this.until : Infinity, now + WATCH);
-      let timer: NodeJS.Timeout | undefined;
-      await new Promise<void>((done) => {
-        this.#ring = done;
-        timer = later(next - now, done);
-      });
-      clearTimeout(timer);
-    }
-  }
-
-  async #renew(): Promise<void> {
+    this.#asked.not_after ??= this.session.engineTime(this.#waitTtl); // it is fixed once, and never changes
     const sent = this.#now();
-    const early = sent < this.until - this.#waitTtl / 2; // then leave time for two more attempts
-    const patience = Math.min(IO, this.#waitTtl / 6) * (early ? 1 : 2);
-    const urgent = this.#unsure || this.#woken || this.#waitTtl < SHORT;
-    try {
-      this.#renewed(sent, await this.#send("renew", "said", sent + patience, { urgent }));
-    } catch (error) {
-      this.#unanswered(error);
-    }
+    const reply = line.ask({ t: "claim", asks: [this.#asked] }, "said", deadline);
+    const { results } = await this.#counted("claim", reply);
+    // A claim without `not_after` is not made. But the reply has told the engine's time.
+    return results === null && this.#asked.not_after === null ? SOON : this.#read(sent, results);
   }
 
-  #renewed(sent: number, standing: Stood | null): void {
+  async #renew(): Promise<number> {
+    const early = this.#left > this.#waitTtl / 2; // then leave time for two more attempts
+    const deadline = this.#now() + Math.min(this.#waitTtl / (early ? 6 : 3), IO);
+    const line = await this.session.connected(deadline);
+    const urgent = this.error !== undefined || this.#woken || this.#waitTtl < SHORT;
+    const sent = this.#now();
+    const reply = await line.ask({ t: "renew", asks: [this.#asked], urgent }, "said", deadline);
+    return this.#read(sent, reply.results);
+  }
+
+  /** Take a reply to a request that was sent then. Return after how many seconds to ask again. */
+  #read(sent: number, standing: Stood | null): number {
+    const held = this.held; // first, because a late reply does not revive a lease
+    if (!this.#alive) return Infinity;
+    this.error = undefined;
     this.#woken = false;
-    const held = this.holds(); // first, because a late reply does not revive a lease
-    if (!held && this.phase !== "waiting") return;
-    if (standing === null) return held ? this.lose("gone") : this.end();
-    this.#observe(sent, standing.left);
-    this.#unsure = false;
-    if (held) this.#appoint(this.#now() + this.ttl / BEATS);
-    else this.#read(sent, standing);
-  }
-
-  #unanswered(error: unknown): void {
-    const now = this.#now();
-    const again = now + Math.min(this.#waitTtl / 12, 1);
-    if (this.holds()) {
-      if (!this.#unsure) this.session.warn(`a renewal of "${this.name}" (token ${this.ticket}) failed, and is tried again: ${error}`);
-      this.#unsure = true;
-      this.#appoint(Math.min(again, this.until));
-    } else if (this.phase === "waiting") {
-      if (now < this.until + this.#waitTtl) return this.#appoint(again);
-      this.#leave(); // the engine has expired it, so the acquisition makes another claim
-      this.changed();
+    if (standing?.blocker) this.holder = words(standing.blocker.payload);
+    if (standing === null || standing.ticket === 0) {
+      this.dead = standing === null && this.phase === "asking";
+      if (held) this.lose("gone");
+      else this.#leave();
+      return Infinity;
     }
-  }
-
-  async #removed(deadline: number): Promise<boolean> {
-    let unanswered = false;
-    for (let pause = 0; ; pause = longer(pause)) {
-      try {
-        return (await this.#send("resign", "gone", deadline, { doubt: this.#copies > 0 })) || unanswered;
-      } catch (error) {
-        if (!(error instanceof EngineUnavailable) || this.#now() + pause >= deadline) throw error;
-        unanswered ||= error.sent; // then that request may have removed it
-        await sleep(pause);
-      }
+    // The engine keeps it for `left` seconds, counted from before the request was sent.
+    this.#until = Math.max(this.#until, sent + standing.left * (1 - DRIFT));
+    if (!held) {
+      this.phase = "waiting";
+      this.#asked.ticket = standing.ticket;
+      if (standing.granted) this.#granted = sent;
+      // Sent after the grant was pushed, and the reply says "waiting": the engine has lost the grant.
+      else if (this.#granted <= sent) this.#granted = Infinity;
+      this.#start();
     }
-  }
-
-  async #resignAgain(): Promise<void> {
-    if (this.#over === Infinity) this.#leave(); // a release that takes long
-    await this.resigned(this.#now() + 1);
-  }
-
-  #leave(): void {
-    const now = this.#now();
-    this.phase = "leaving";
-    this.#over = Math.max(now, this.until, this.#notAfter) + this.ttl;
-    this.#appoint(now);
-  }
-
-  /** Extend its validity: the engine keeps it for `left` seconds, counted from before the request was sent. */
-  #observe(sent: number, left: number): void {
-    const until = sent + left * (1 - DRIFT);
-    if (until <= this.until) return;
-    this.until = until;
-    this.#kept = sent;
-  }
-
-  #read(sent: number, standing: Stood): void {
-    const now = this.#now();
-    this.phase = "waiting";
-    this.ticket = standing.ticket;
-    this.blocker = standing.blocker;
-    if (standing.granted) this.#pushed = now;
-    // Sent after the grant was pushed, and the reply says "waiting": the engine has lost the grant.
-    else if (this.#pushed <= sent) this.#pushed = Infinity;
-    this.#start();
-    if (this.phase !== "waiting") return this.#appoint(standing.granted ? this.#kept + (this.until - this.#kept) / BEATS : now);
-    // A push has overtaken this reply, or was lost.
-    if (this.#pushed < Infinity || sent <= this.session.missed) return this.#appoint(now);
+    if (standing.granted) this.#due = Infinity; // a wake that came meanwhile says nothing new
     // A holder that crashes sends no wake, so the first waiter looks by itself.
-    this.#appoint(now + Math.min(this.#waitTtl / BEATS, (standing.recheck ?? Infinity) + 0.001));
+    return Math.max(Math.min((this.#until - sent) / BEATS, standing.recheck ?? Infinity), SOON);
   }
 
   /** Hold the lock, if it was granted and the last renewal is still valid. */
   #start(): void {
-    if (this.phase !== "waiting" || this.#pushed === Infinity || this.#now() >= this.until) return;
+    if (this.phase !== "waiting" || this.#granted === Infinity || this.#left <= 0) return;
     this.phase = "held";
-    this.blocker = null;
-    this.changed();
+    this.#asked.granted = true;
+    this.#settle();
   }
 
-  #appoint(when: number): void {
-    this.#due = Math.min(this.#due, when);
-    this.#ring();
+  /** Resign it, unless no copy can be in the engine. */
+  #leave(): void {
+    if (!this.#alive) return;
+    const nothing = this.phase === "asking" && this.#unanswered.claim === 0;
+    this.phase = "leaving";
+    this.#settle();
+    if (nothing) this.end();
+    else this.ended = this.#resign();
   }
 
-  async #send<T extends "said" | "gone">(t: "claim" | "renew" | "resign", kind: T, deadline: number, more = {}) {
-    const { transport } = this.session;
-    const reply = await transport.call({ t, within: 0, asks: [this.#asked()], ...more }, kind, deadline);
-    const where = transport.line?.where ?? "the service";
-    const [fault] = reply.faults;
-    const [result] = reply.results;
-    if (fault !== undefined) throw failure(where, fault);
-    if (result === undefined) throw new EngineUnavailable(`${where}: no result`, true);
-    return result as Reply<T>["results"][number];
+  /** Resign it until the service confirms that, or the engine has forgotten it. */
+  async #resign(): Promise<void> {
+    const forgotten = Math.max(this.#until, this.#now() + this.#waitTtl) + this.#asked.ttl;
+    while (this.phase === "leaving" && this.#now() < forgotten) {
+      const deadline = this.#now() + Math.min(this.#asked.ttl, IO);
+      try {
+        const line = await this.session.connected(deadline);
+        // A copy without an answer may still arrive. Then the engine needs a tombstone that rejects it.
+        const doubt = this.#unanswered.claim > 0;
+        const first = this.#unanswered.resign === 0;
+        const reply = line.ask({ t: "resign", asks: [this.#asked], doubt }, "gone", deadline);
+        const { results } = await this.#counted("resign", reply);
+        if (!results && first && this.#loss === "released" && this.#left > 0) this.#loss = "gone";
+        break;
+      } catch (error) {
+        this.error = error as Error;
+        await sleep(AGAIN);
+      }
+    }
+    this.end();
   }
 
-  /** Return a signed token. */
-  async signed(audience: string): Promise<string> {
-    const { clock, transport } = this.session;
-    const request = { t: "sign", within: 0, ask: this.#asked(), audience } as const;
-    return (await transport.call(request, "signed", Math.min(clock.now() + IO, this.until))).token;
-  }
-
-  /** Return it as it is sent. Every copy has the same content. */
-  #asked() {
-    return {
-      id: this.id,
-      name: this.name,
-      ttl: this.ttl,
-      queue: this.queue,
-      not_after: this.#fixed,
-      ticket: this.ticket,
-      granted: this.phase === "held",
-      payload: this.payload.toString("base64"),
-    };
+  /** Count a request as unanswered until there is a reply, or it is certain that it was not applied. */
+  async #counted<R>(kind: "claim" | "resign", reply: Promise<R>): Promise<R> {
+    this.#unanswered[kind]++;
+    try {
+      const found = await reply;
+      this.#unanswered[kind]--;
+      return found;
+    } catch (error) {
+      if (!(error instanceof EngineUnavailable && error.sent)) this.#unanswered[kind]--;
+      throw error;
+    }
   }
 
   #now(): number {

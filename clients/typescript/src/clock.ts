@@ -31,21 +31,6 @@ export class Clock {
   }
 }
 
-/** The engine's clock, by one reply. It may seem early, which only refuses claims, and never late. */
-export class EngineClock {
-  readonly #ahead: number;
-
-  /** `told`: the engine's time in the reply. `read`: when the reply was read, by the steady clock. */
-  constructor(told: number, read: number) {
-    this.#ahead = told - read;
-  }
-
-  /** Return the engine's time at an instant of the steady clock. */
-  at(steady: number): number {
-    return steady + this.#ahead;
-  }
-}
-
 const LONGEST = 2 ** 31 - 1; // milliseconds of a timer
 
 /** Call back after some seconds. Bytes that have arrived by then are read first. */
@@ -63,9 +48,4 @@ export async function within<T>(work: Promise<T>, seconds: number): Promise<T | 
 /** Wait for some seconds. */
 export async function sleep(seconds: number): Promise<void> {
   await new Promise<void>((done) => later(seconds, done));
-}
-
-/** Return the next pause of a backoff, with jitter. */
-export function longer(pause: number): number {
-  return Math.min(Math.max(pause * 2, 0.02), 1) * (0.5 + Math.random() / 2);
 }

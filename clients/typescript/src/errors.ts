@@ -1,4 +1,4 @@
-// The errors of this client. Each names the lock, and its holder or token, and says what to do next.
+// The errors of this client. Each names the lock or the replica, and says what to do next.
 
 /** Why a lease is not held any more. */
 export type Loss = "expired" | "unreachable" | "gone" | "released";
@@ -20,18 +20,20 @@ export class LockfastError extends Error {
 
 /** The lock was not granted before the timeout. The caller does not hold it. */
 export class NotAcquired extends LockfastError {
-  constructor(readonly lock: string, readonly waited: number, readonly holder: string) {
-    super(`"${lock}" was not acquired within ${waited.toPrecision(3)} s: held by ${holder}. `
-      + "Wait longer (timeout), or ask the holder to release it.");
+  constructor(name: string, timeout: number, holder: string) {
+    const busy = `"${name}" was not acquired within ${timeout} s: held by ${holder}`;
+    super(`${busy}. Wait longer (timeout), or ask the holder to release it.`);
   }
 }
 
 /** A lease ended before its holder released it. Another process may hold the lock now. */
 export class LeaseLost extends LockfastError {
-  /** `broken`: who broke the lock and why, if that is how it was lost and the engine has the record. */
-  constructor(readonly lock: string, readonly token: bigint, readonly reason: Loss, readonly broken = "") {
-    super(`the lease on "${lock}" (token ${token}) is not held: ${broken ? `it was ${broken}` : WORDS[reason]}. `
-      + "Stop writing, and acquire the lock again to continue.");
+  readonly reason: Loss;
+
+  constructor(name: string, token: bigint, reason: Loss) {
+    const lease = `the lease on "${name}" (token ${token}) is not held: ${WORDS[reason]}`;
+    super(`${lease}. Stop writing, and acquire the lock again to continue.`);
+    this.reason = reason;
   }
 }
 
@@ -43,14 +45,17 @@ export class EngineRefused extends LockfastError {}
 
 /** No answer came in time, or the connection failed. */
 export class EngineUnavailable extends LockfastError {
-  /** `sent`: whether the request may have been applied. False: nothing can have happened. */
-  constructor(message: string, readonly sent: boolean) {
+  /** Whether the request may have been applied. False: nothing can have happened. */
+  readonly sent: boolean;
+
+  constructor(message: string, sent: boolean) {
     super(message);
+    this.sent = sent;
   }
 }
 
 /** Return text of other processes with each unprintable character escaped, for logs and terminals. */
 export function plain(text: string): string {
-  return text.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, (each) => JSON.stringify(each).slice(1, -1).replace(/[^ -~]/gu,
-    (raw) => `\\u{${raw.codePointAt(0)?.toString(16)}}`));
+  const escaped = (each: string) => `\\u{${each.codePointAt(0)?.toString(16)}}`;
+  return text.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escaped);
 }

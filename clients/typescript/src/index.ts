@@ -2,7 +2,5 @@
 export type { Options } from "./acquire.js";
 export { type Client, connect, type Settings } from "./client.js";
 export * from "./errors.js";
-export type { Lease } from "./lease.js";
+export type { Lease } from "./claim.js";
 export { InvalidToken, type KeySet, type Proven, verify } from "./signed.js";
-export type { Login } from "./url.js";
-export type { Who } from "./who.js";

@@ -2,6 +2,7 @@
 import { createPublicKey, type JsonWebKey, verify as verified } from "node:crypto";
 import { LockfastError } from "./errors.js";
 
+const TOKEN = /^[1-9][0-9]{0,15}$/;
 const JWS = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 const LONGEST = 8_192;
 const LEEWAY = 60; // seconds by which the clocks of the service and of this machine may differ
@@ -12,8 +13,8 @@ export interface KeySet {
 }
 
 /**
- * What a signed token says. Refuse it if the resource has seen a higher `token`, or the same one with another `id`:
- * after a failover, two leases can have the same token.
+ * What a signed token says. Refuse it if the resource has seen a higher `token`, or the same one with
+ * another `id`: after a failover, two leases can have the same token.
  */
 export interface Proven {
   lock: string;
@@ -24,34 +25,33 @@ export interface Proven {
   issued: number;
 }
 
-/** The signed token is forged, malformed, a reader's, for another lock or audience, or its key is not known. */
+/** It is forged, malformed, a reader's, for another lock or audience, or its key is not known. */
 export class InvalidToken extends LockfastError {}
 
 /** Return what a signed token says. Throws `InvalidToken`. `lock` is what guards the resource. */
 export function verify(signed: string, keys: KeySet, lock: string, audience: string): Proven {
-  if (signed.length > LONGEST || !JWS.test(signed)) throw new InvalidToken("this is no signed token");
+  demand(signed.length <= LONGEST && JWS.test(signed), "this is no signed token");
   const [head = "", body = "", signature = ""] = signed.split(".");
-  const header = parsed(head);
-  if (header["alg"] !== "EdDSA" || header["typ"] !== "fencing+jwt" || "crit" in header) {
-    throw new InvalidToken("this is no signed token of a lock");
-  }
-  const key = keys.keys.find((each) => each.kid === header["kid"] && each.crv === "Ed25519");
-  if (key === undefined) throw new InvalidToken("the signed token names a key that is not known");
-  const data = Buffer.from(`${head}.${body}`);
-  if (!verified(null, data, createPublicKey({ key, format: "jwk" }), Buffer.from(signature, "base64url"))) {
-    throw new InvalidToken("the signature is not valid");
-  }
-  const said = parsed(body);
-  const { aud, lock: name, token, id, sub = "", iat } = said;
-  if (aud !== audience || name !== lock) throw new InvalidToken("the signed token is for another lock or audience");
+  const { alg, typ, crit, kid } = parsed(head);
+  demand(alg === "EdDSA" && typ === "fencing+jwt" && crit === undefined, "it is not one of a lock");
+  const jwk = keys.keys.find((each) => each.kid === kid && each.crv === "Ed25519");
+  demand(jwk !== undefined, "the signed token names a key that is not known");
+  const key = createPublicKey({ key: jwk, format: "jwk" });
+  const proof = Buffer.from(signature, "base64url");
+  demand(verified(null, Buffer.from(`${head}.${body}`), key, proof), "the signature is not valid");
+  const { aud, lock: name, token, id, sub = "", iat, floor } = parsed(body);
+  demand(aud === audience && name === lock, "the signed token is for another lock or audience");
   // Several readers hold the lock at once, and the highest ticket among them would refuse the others.
-  if ("floor" in said) throw new InvalidToken("the signed token is a reader's, who may not write");
-  if (typeof token !== "string" || !/^[1-9][0-9]{0,15}$/.test(token) || BigInt(token) > Number.MAX_SAFE_INTEGER
-    || typeof id !== "string" || !/^[0-9a-f]{32}$/.test(id)
-    || typeof sub !== "string" || !Number.isSafeInteger(iat) || Number(iat) > Date.now() / 1e3 + LEEWAY) {
-    throw new InvalidToken("the signed token has a field that is not possible");
-  }
-  return { lock, token: BigInt(token), id, subject: sub, issued: Number(iat) };
+  demand(floor === undefined, "the signed token is a reader's, who may not write");
+  demand(typeof token === "string" && TOKEN.test(token) && +token < 2 ** 53, "its token is not possible");
+  demand(typeof id === "string" && /^[0-9a-f]{32}$/.test(id) && typeof sub === "string", "no such holder");
+  const issued = Number.isSafeInteger(iat) ? Number(iat) : Infinity;
+  demand(issued <= Date.now() / 1e3 + LEEWAY, "its date is not possible");
+  return { lock, token: BigInt(token), id, subject: sub, issued };
+}
+
+function demand(condition: boolean, otherwise: string): asserts condition {
+  if (!condition) throw new InvalidToken(otherwise);
 }
 
 function parsed(part: string): Record<string, unknown> {

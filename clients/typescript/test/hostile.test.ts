@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { type RawData, type WebSocket, WebSocketServer } from "ws";
-import { connect, type Lease } from "../src/index.js";
+import { connect, type Lease, LeaseLost } from "../src/index.js";
 import { Servers, until } from "./servers.js";
 
 let servers: Servers;
@@ -123,6 +123,21 @@ test("after a lost reply, the next connection has the same ids, and the resignat
   assert.ok(claim);
   assert.deepEqual(copy?.asks, claim.asks);
   assert.deepEqual(kinds("resign").map((each) => [each.asks[0].id, each.doubt]), [[claim.asks[0].id, true]]);
+});
+
+test("a lease is valid from before its request was sent, and not from the reply", async () => {
+  let seen = Infinity;
+  const { url, stop } = await between((socket, { n }) => {
+    seen = performance.now();
+    const reply = { t: "said", n, results: [{ ticket: 7, granted: true, left: 5 }] };
+    setTimeout(() => socket.send(JSON.stringify(reply)), 700);
+  }, "claim");
+  const client = connect(url, { log: () => {} });
+  const lease = await client.acquire("slow reply", { ttl: 5 });
+  assert.ok(lease.validUntil <= seen + 4_950, `${lease.validUntil - seen} ms after the request arrived`);
+  await assert.rejects(lease.release(), LeaseLost); // the engine has never had it
+  await client.close();
+  stop();
 });
 
 test("a release without lost replies leaves no tombstone", async () => {

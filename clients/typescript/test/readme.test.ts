@@ -21,7 +21,8 @@ test("the examples of the README run", async () => {
     await writeFile(path, example.replaceAll("7420", first ?? "").replace(`1:${first}"]`, `1:${second}"]`));
     printed.push((await promisify(execFile)(process.execPath, [path])).stdout);
   }
-  assert.equal(printed.length, 2);
+  assert.equal(printed.length, 3);
   assert.match(printed[0] ?? "", /^locked, with fencing token \d+n\n$/);
   assert.match(printed[1] ?? "", /^still locked 200 \d+\n$/);
+  assert.match(printed[2] ?? "", /^locked, with fencing token \d+ for 2\d s\nstill held: true\n$/);
 });

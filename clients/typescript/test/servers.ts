@@ -15,6 +15,13 @@ interface Told {
   python: string;
 }
 
+interface Who {
+  id: string;
+  ticket: string;
+  pid: number;
+  purpose: string;
+}
+
 export class Servers {
   private constructor(
     readonly told: Told,
@@ -36,6 +43,19 @@ export class Servers {
     this.process.stdin?.write(`${JSON.stringify([verb, replica])}\n`);
     const { value } = await this.lines.next();
     if (value !== '"done"') throw new Error(`the servers ended: ${String(value)}`);
+  }
+
+  /** Return who holds a lock, and then who waits for it, as the second replica says over HTTP. */
+  async who(name: string): Promise<Who[]> {
+    const found: Who[] = [];
+    for (let cursor: string | null = ""; cursor !== null; ) {
+      const query: string = new URLSearchParams({ name, ...(cursor && { cursor }) }).toString();
+      const answer = await fetch(`${this.told.replicas[1].replace("lockfast", "http")}/v1/locks?${query}`);
+      const page = (await answer.json()) as { locks: Who[]; cursor: string | null };
+      found.push(...page.locks);
+      cursor = page.cursor;
+    }
+    return found.sort((a, b) => Number(a.ticket) - Number(b.ticket));
   }
 
   /** Run a command of lockfast, and return what it prints. */

@@ -1,7 +1,7 @@
 // A worker of tests/robustness: several hands use locks until SIGTERM, and record what they were told.
 import { closeSync, openSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { type Client, connect, EngineUnavailable, type Lease, LockfastError, NotAcquired } from "../src/index.js";
+import { type Client, connect, EngineUnavailable, type Lease, type LeaseLost, LockfastError, NotAcquired } from "../src/index.js";
 
 const WORKLOADS: Record<string, { names: number; rest: number; hold: number; long: number }> = {
   lock: { names: 60, rest: 0.003, hold: 0.001, long: 0.002 },
@@ -61,7 +61,10 @@ async function taken(client: Client, lock: string, random: () => number): Promis
   try {
     const lease = await client.acquire(lock, { ttl, timeout });
     holding("acquire", lease, began);
-    lease.on("lost", ({ reason }) => holding("lost", lease, now(), "ok", reason.toUpperCase()));
+    lease.signal.addEventListener("abort", () => {
+      const { reason } = lease.signal.reason as LeaseLost;
+      holding("lost", lease, now(), "ok", reason.toUpperCase());
+    });
     return lease;
   } catch (error) {
     const busy = error instanceof NotAcquired;
