@@ -239,8 +239,9 @@ export class Claim {
       else this.#leave();
       return Infinity;
     }
-    // The engine keeps it for `left` seconds, counted from before the request was sent.
-    this.#until = Math.max(this.#until, sent + standing.left * (1 - DRIFT));
+    // The engine keeps it for `left` seconds, counted from before the request was sent, and not longer
+    // than for its ttl, whatever was changed on the way.
+    this.#until = Math.max(this.#until, sent + Math.min(standing.left, this.#asked.ttl) * (1 - DRIFT));
     if (!held) {
       this.phase = "waiting";
       this.#asked.ticket = standing.ticket;

@@ -24,6 +24,7 @@ export class Session {
   #line: Line | undefined;
   #opening: Promise<LockfastError | undefined> | undefined;
   #slow = 1;
+  #why = "no connection in time"; // why no replica has accepted the client lately
   #tending = false;
   #closed = false;
   readonly #replicas: Replica[];
@@ -57,7 +58,7 @@ export class Session {
       const failure = await within(this.#opening, deadline - this.clock.now());
       if (this.#line?.usable) return this.#line; // also one that is to be left, if no other accepts us
       if (failure !== undefined) throw failure;
-      if (this.clock.now() >= deadline) throw new EngineUnavailable("no connection in time", false);
+      if (this.clock.now() >= deadline) throw new EngineUnavailable(this.#why, false);
     }
   }
 
@@ -122,8 +123,8 @@ export class Session {
     }
     this.#slow = Math.min(2 * this.#slow, SLOWEST);
     if (old?.usable) old.moveLater(); // it has asked its clients to leave, and still works
-    const why = errors.map((each) => each.message).join("; ");
-    if (errors.every((each) => each instanceof EngineRefused)) return new EngineRefused(why);
-    return new EngineUnavailable(why, false);
+    this.#why = errors.map((each) => each.message).join("; ");
+    if (errors.every((each) => each instanceof EngineRefused)) return new EngineRefused(this.#why);
+    return new EngineUnavailable(this.#why, false);
   }
 }

@@ -1,5 +1,5 @@
 // Signed tokens, at the resource: the check of one by the service's public keys.
-import { createPublicKey, type JsonWebKey, verify as verified } from "node:crypto";
+import { type JsonWebKey, verify as verified } from "node:crypto";
 import { LockfastError } from "./errors.js";
 
 const TOKEN = /^[1-9][0-9]{0,15}$/;
@@ -36,18 +36,16 @@ export function verify(signed: string, keys: KeySet, lock: string, audience: str
   demand(alg === "EdDSA" && typ === "fencing+jwt" && crit === undefined, "it is not one of a lock");
   const jwk = keys.keys.find((each) => each.kid === kid && each.crv === "Ed25519");
   demand(jwk !== undefined, "the signed token names a key that is not known");
-  const key = createPublicKey({ key: jwk, format: "jwk" });
-  const proof = Buffer.from(signature, "base64url");
-  demand(verified(null, Buffer.from(`${head}.${body}`), key, proof), "the signature is not valid");
+  const [data, proof] = [Buffer.from(`${head}.${body}`), Buffer.from(signature, "base64url")];
+  demand(verified(null, data, { key: jwk, format: "jwk" }, proof), "the signature is not valid");
   const { aud, lock: name, token, id, sub = "", iat, floor } = parsed(body);
   demand(aud === audience && name === lock, "the signed token is for another lock or audience");
   // Several readers hold the lock at once, and the highest ticket among them would refuse the others.
   demand(floor === undefined, "the signed token is a reader's, who may not write");
   demand(typeof token === "string" && TOKEN.test(token) && +token < 2 ** 53, "its token is not possible");
   demand(typeof id === "string" && /^[0-9a-f]{32}$/.test(id) && typeof sub === "string", "no such holder");
-  const issued = Number.isSafeInteger(iat) ? Number(iat) : Infinity;
-  demand(issued <= Date.now() / 1e3 + LEEWAY, "its date is not possible");
-  return { lock, token: BigInt(token), id, subject: sub, issued };
+  demand(Number.isSafeInteger(iat) && Number(iat) <= Date.now() / 1e3 + LEEWAY, "its date is not possible");
+  return { lock, token: BigInt(token), id, subject: sub, issued: Number(iat) };
 }
 
 function demand(condition: boolean, otherwise: string): asserts condition {
