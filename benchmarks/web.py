@@ -71,10 +71,10 @@ def run(stage: Stage) -> Result:
             name: _turn(crowds, port, path, stage.pick(TURN, 0.5))
             for name, (port, path) in asked.items()
         }
-        found = interleave(turns, stage.count(10, 2), stage.say)
         seconds = stage.pick(WATCHED, 2.0)
         one = _watched(server, calls, crowds[:1], ports[0], 1, seconds)
         all_ = _watched(server, calls, crowds, ports[0], viewers, seconds)
+        found = interleave(turns, stage.count(10, 2), stage.say)
     p95 = {name: [percentile(times, 0.95) * 1000 for times in each] for name, each in found.items()}
     ratios = {
         name: round(median(a / b for a, b in zip(p95[name], p95["bare"], strict=True)), 2)

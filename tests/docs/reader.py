@@ -16,7 +16,8 @@ from tests.docs.tutorial import Step, matches
 from tests.servers import wait_until
 
 STAYS = re.compile(
-    r"celery .*(worker|beat)|.*\buvicorn |lockfast (watch|elect|serve(?!.*--check))\b|.* sleep 600$"
+    r"celery .*(worker|beat)|.*\buvicorn |.* sleep 600$"
+    r"|lockfast (--url \S+ )?(watch|web|elect|serve(?!.*--check))\b"
     r"|(\w+=\S+ )*python (jobs\.py|worker\.py|hold\w*\.py|.* runserver )"
 )
 """Programs that run until the reader presses Ctrl-C."""

@@ -64,6 +64,7 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
         env: dict[str, str] = {}
         server = stack.enter_context(Redis())
         swaps = {
+            "6379 web": "6379 web --port 0",
             # Its default port, which the page does not write, may be in use here.
             "lockfast serve redis": "lockfast serve --port 7420 redis",
             "7420": str(free_port()),
@@ -72,6 +73,7 @@ def test_a_page_works_to_the_letter_with_only_what_it_installs(
             "8000": str(free_port()),
             "8081": str(free_port()),
             "lockfast demo": "lockfast demo --fast",
+            "--web --seconds 60": "--web --seconds 3",
             "/tmp/": f"{tmp_path}/",  # noqa: S108  # the pages'
         }
         if "2181" in text:

@@ -31,9 +31,9 @@ def test_each_command_has_examples_that_it_understands_and_its_exit_codes(
     assert launch([command, "--help"]) == 0
     said = capsys.readouterr().out
     assert "Exit codes:" in said
-    # `demo` runs an engine of its own, `serve` also runs while the engine is away, and `new-key`
-    # connects to nothing.
-    if command not in {"demo", "serve", "new-key"}:
+    # `demo` runs an engine of its own, `serve` and `web` also run while the engine is away, and
+    # `new-key` connects to nothing.
+    if command not in {"demo", "serve", "web", "new-key"}:
         assert re.search(r"^ +69  the engine cannot be reached", said, re.MULTILINE)
         assert re.search(r"^ +78  the engine rejects the request", said, re.MULTILINE)
     examples = re.findall(r"^\s+lockfast (.*)", said.partition("For example:")[2], re.MULTILINE)

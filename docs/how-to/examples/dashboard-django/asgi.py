@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from importlib import import_module
 
 from django.conf import settings
@@ -27,7 +28,7 @@ dashboard = lockfast.web.app(resolve=resolve)  # of the engine that LOCKFAST_URL
 MOUNT = "/locks"
 
 
-async def application(scope, receive, send):
+async def application(scope: dict, receive: Callable, send: Callable) -> None:
     path = scope.get("path", "")
     if scope["type"] == "http" and (path == MOUNT or path.startswith(f"{MOUNT}/")):
         scope = {**scope, "root_path": scope.get("root_path", "") + MOUNT}

@@ -1,6 +1,7 @@
 import os
 
 SECRET_KEY = os.environ["SECRET_KEY"]
+ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "users.sqlite"}}
 INSTALLED_APPS = [
     "django.contrib.admin",

@@ -3,7 +3,8 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import Body, FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request
+from pydantic import BaseModel
 from starlette.middleware.sessions import SessionMiddleware
 
 import lockfast.web
@@ -28,13 +29,18 @@ app = FastAPI(lifespan=lifespan)
 app.add_middleware(SessionMiddleware, secret_key=os.environ["SECRET_KEY"], same_site="strict")
 
 
+class Login(BaseModel):
+    name: str
+    password: str
+
+
 @app.post("/login")
-async def login(request: Request, name: str = Body(), password: str = Body()) -> None:
+async def login(request: Request, login: Login) -> None:
     # Your application has its own users. This one has two, with one password.
-    known = secrets.compare_digest(password.encode(), os.environ["PASSWORD"].encode())
-    if not known or name not in {"admin", "guest"}:
+    known = secrets.compare_digest(login.password.encode(), os.environ["PASSWORD"].encode())
+    if not known or login.name not in {"admin", "guest"}:
         raise HTTPException(403)
-    request.session["user"] = name
+    request.session["user"] = login.name
 
 
 app.mount("/locks", dashboard)

@@ -11,11 +11,11 @@ from lockfast.web.history import GRANTED, REFUSED, WAITS, Event, History
 
 ROWS = 20  # claims; earlier ones are counted
 HIGH = 22
-LABELS, WIDE, RIGHT = 280, 640, 90
+LABELS, WIDE, RIGHT = 296, 640, 90
 FOOT = 24
 TICKS = 4
 SHORTEST = 10.0  # seconds that the picture shows at least
-WHO = 20  # columns
+WHO = 17  # columns
 
 
 class Part(NamedTuple):
