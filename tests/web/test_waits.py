@@ -11,7 +11,7 @@ from lockfast.aio import connect
 from lockfast.port import Entry, Kind
 from lockfast.primitives.lock import Holder
 from lockfast.show.graph import Graph
-from lockfast.web.drawing.waits import BOXES, drawn
+from lockfast.web.drawing.waits import BOXES, HIGH, WIDE, drawn
 from tests.web.engines import dashboard, in_loop, until
 
 URL = "memory://waits"
@@ -84,8 +84,8 @@ def test_many_waiters_and_many_holders_are_counted() -> None:
     assert len(picture.boxes) <= BOXES
     assert picture.cut
     assert picture.notes[0].words == "and 24 more wait"
-    assert all(12 <= box.x <= picture.width - 264 for box in picture.boxes)
-    assert all(12 <= box.y <= picture.height - 58 for box in picture.boxes)
+    assert all(12 <= box.x <= picture.width - WIDE for box in picture.boxes)
+    assert all(12 <= box.y <= picture.height - HIGH for box in picture.boxes)
 
 
 def test_no_two_boxes_overlap() -> None:
@@ -103,6 +103,6 @@ def test_no_two_boxes_overlap() -> None:
     assert len(places) == len(set(places))
     for x in {x for x, _ in places}:
         column = sorted(y for each, y in places if each == x)
-        assert all(b - a >= 58 for a, b in pairwise(column))
+        assert all(b - a >= HIGH for a, b in pairwise(column))
     back = [line for line in picture.lines if line.stuck]
     assert len(back) >= 12

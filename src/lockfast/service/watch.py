@@ -13,7 +13,7 @@ from lockfast.claims.break_records import read as read_record
 from lockfast.engines.remote.messages import Asked
 from lockfast.port import Ask, Standing, Wake
 from lockfast.runtime.base import Clock
-from lockfast.service.audit import Audit
+from lockfast.service.audit import Audit, Field
 from lockfast.service.caller import Caller
 from lockfast.service.entry import Answer
 from lockfast.service.figures import Figures
@@ -66,12 +66,22 @@ class Asker(Protocol):
     caller: Caller
 
 
+class Onlooker(Protocol):
+    """Is told what happens to locks."""
+
+    def write(self, event: str, **fields: Field) -> None:
+        """Take an event with the fields of a line of the audit log. It must not wait, nor raise."""
+        ...
+
+
 class Watch:
     """All claims of a replica that have to be watched."""
 
     def __init__(self, clock: Clock, figures: Figures) -> None:
         """Begin with none, and without an audit log."""
         self.audit: Audit | None = None
+        self.onlooker: Onlooker | None = None
+        """Is told the same as the audit log."""
         self._now = clock
         self._denied = figures.denied.counts
         self._claims: dict[tuple[str, str], Watched] = {}
@@ -80,14 +90,19 @@ class Watch:
         """The last one of each id."""
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def logs(self) -> bool:
+        """Whether anybody is told what happens."""
+        return self.audit is not None or self.onlooker is not None
+
     def checks(self, caller: Caller) -> bool:
         """Return whether `claim` has something to do for the claims of a client."""
-        return self.audit is not None or caller.rights is not None or caller.stamp is not None
+        return self.logs or caller.rights is not None or caller.stamp is not None
 
     def wants(self, caller: Caller) -> bool:
         """Return whether the claims of a client have to be watched."""
         usage = caller.usage
-        return self.audit is not None or (usage is not None and usage.counts_claims)
+        return self.logs or (usage is not None and usage.counts_claims)
 
     def claim(self, caller: Caller, ask: Ask, *, new: bool) -> None:
         """Check a claim, or its renewal unless `new`, and write into it whose it is. Raise `Denied`
@@ -133,7 +148,7 @@ class Watch:
     def deny(self, caller: Caller, error: Denied, name: str, id_: str = "") -> None:
         """Count and log what is denied."""
         self._denied[error.verb or "limit",] += 1
-        if self.audit is not None:
+        if self.logs:
             why = str(error)
             self._log("denied", caller, name, id_, verb=error.verb or None, reason=why)
 
@@ -206,7 +221,7 @@ class Watch:
     def recorded(self, caller: Caller, name: str, record: bytes) -> None:
         """Log the reason of a break."""
         found = read_record(record)
-        if found is not None and self.audit is not None:
+        if found is not None and self.logs:
             self._log("reason", caller, name, found.id, token=found.ticket, reason=found.reason)
 
     def _add(
@@ -259,14 +274,15 @@ class Watch:
         verb: str | None = None,
         reason: str = "",
     ) -> None:
-        if self.audit is not None:
-            self.audit.write(
-                event,
-                subject=caller.name,
-                address=caller.address,
-                lock=name,
-                token=token or None,
-                id=id_,
-                verb=verb,
-                reason=reason,
-            )
+        for log in (self.audit, self.onlooker):
+            if log is not None:
+                log.write(
+                    event,
+                    subject=caller.name,
+                    address=caller.address,
+                    lock=name,
+                    token=token or None,
+                    id=id_,
+                    verb=verb,
+                    reason=reason,
+                )

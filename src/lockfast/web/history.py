@@ -7,6 +7,7 @@ the events of clients in this process, which `heard` takes.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -26,6 +27,14 @@ GAPS = 20  # gaps that are remembered
 WAITS, GRANTED = "waits", "granted"
 GONE, LEFT, RELEASED, LOST, BROKEN = "gone", "left", "released", "lost", "broken"
 REFUSED = "refused"
+OF_SERVICE = {
+    "granted": GRANTED,
+    "released": RELEASED,
+    "lost": LOST,
+    "expired": LOST,
+    "broken": BROKEN,
+}
+"""The kinds of the events that a replica of the service tells of."""
 STAGES = {WAITS: 0, GRANTED: 1, GONE: 2, LEFT: 2, RELEASED: 2, LOST: 2, BROKEN: 2}
 """The stages of a claim. It reaches each of them once, however many tell of it."""
 
@@ -129,6 +138,25 @@ class History:
         if not self._minutes or self._minutes[-1][0] < minute:
             self._minutes.append((minute, Counter()))
         self._minutes[-1][1][event.kind] += 1
+
+    def write(self, event: str, **fields: str | int | bool | None) -> None:
+        """Take an event of a replica of the service, with the fields of its audit log."""
+        kind = OF_SERVICE.get(event)
+        if kind is not None:
+            subject, address = str(fields.get("subject") or ""), str(fields.get("address") or "")
+            self.add(
+                Event(
+                    kind,
+                    time.time(),
+                    str(fields.get("lock") or ""),
+                    str(fields.get("id") or ""),
+                    int(fields.get("token") or 0),
+                    who=" at ".join(filter(None, [subject, address])),
+                    why="the service has not heard of its client for a ttl"
+                    if event == "expired"
+                    else "",
+                )
+            )
 
     def _keep(self, event: Event, key: tuple[str, str, int]) -> None:
         self._next += 1

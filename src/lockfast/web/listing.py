@@ -108,17 +108,22 @@ class Listing(NamedTuple):
 async def listing(look: Look, want: Wanted) -> Listing:
     """Return a page of the locks that a viewer wants."""
     key = want.search.casefold(), want.sort
-    locks = look.listed.get(key)
-    if locks is None:
-        locks = await _search(list(look.locks.values()), key[0])
-        if want.column != "name" or want.reverse:  # the look has them in the order of names
-            locks = await in_order(locks, COLUMNS[want.column].key, reverse=want.downward)
+    search = look.listed.get(key)
+    if search is None:
         if len(look.listed) >= KEPT:
-            look.listed.pop(next(iter(look.listed)), None)
-        look.listed[key] = locks
+            look.listed.pop(next(iter(look.listed)))
+        search = look.listed[key] = asyncio.create_task(_sorted(look, want))
+    locks = await asyncio.shield(search)  # others wait for it too
     pages = max(-(-len(locks) // PAGE), 1)
     page = min(want.page, pages)
     return Listing(locks[(page - 1) * PAGE : page * PAGE], len(locks), page, pages)
+
+
+async def _sorted(look: Look, want: Wanted) -> Sequence[Lock]:
+    locks = await _search(list(look.locks.values()), want.search.casefold())
+    if want.column == "name" and not want.reverse:  # the look has them in the order of names
+        return locks
+    return await in_order(locks, COLUMNS[want.column].key, reverse=want.downward)
 
 
 async def _search(locks: list[Lock], words: str) -> list[Lock]:

@@ -49,7 +49,7 @@ class Look:
         """The formats of claims that this version cannot read."""
         self.cut = False
         """Whether there were more claims than `MOST`."""
-        self.listed: dict[tuple[str, str], Sequence[Lock]] = {}
+        self.listed: dict[tuple[str, str], asyncio.Task[Sequence[Lock]]] = {}
         """What was searched for and sorted, by the search and the order."""
         self.drawn: dict[object, tuple[float, str]] = {}
         """Tables of the overview as HTML, and until when each is shown, by what was asked for."""

@@ -15,7 +15,7 @@ LABELS, WIDE, RIGHT = 296, 640, 90
 FOOT = 24
 TICKS = 4
 SHORTEST = 10.0  # seconds that the picture shows at least
-WHO = 20  # columns
+WHO = 17  # columns
 
 
 class Part(NamedTuple):

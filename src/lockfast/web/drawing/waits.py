@@ -10,7 +10,7 @@ from lockfast.show.claims import bearer, described
 from lockfast.show.graph import Branch
 from lockfast.web.drawing.text import fitting
 
-WIDE, HIGH = 264, 58
+WIDE, HIGH = 264, 64
 ACROSS, DOWN = 84, 14  # between two boxes
 MARGIN = 12
 COLUMNS = 30  # of text in a box

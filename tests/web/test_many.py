@@ -1,0 +1,111 @@
+"""Many locks: nobody waits for long while they are read, sorted and searched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from lockfast.port import Entry, Kind, Page
+from lockfast.web import look as looking
+from lockfast.web.claim import Queue
+from lockfast.web.listing import listing, wanted
+from lockfast.web.look import RUN, TURN, Look, in_order, look
+from tests.web.engines import dashboard, in_loop
+
+MANY = 20_000
+HELD = b'{"host": "h", "pid": 7, "service": "billing", "since": 1, "ttl": 30}'
+FIRST = Entry("n", "0" * 32, 1, True, Kind.LOCK, 1, 1, 9.0, HELD)  # noqa: FBT003  # granted
+
+
+class Client:
+    """A client of an engine with many locks, in pages as large as they come."""
+
+    def __init__(self) -> None:
+        self._session = self
+        self.engine = self
+        self.pages = 0
+
+    def enter(self) -> None:
+        """Be ready."""
+
+    async def inspect(self, names: str, cursor: str | None, *, exact: bool) -> Page:
+        assert (names, exact) == ("", False)
+        start = int(cursor or 0)
+        numbers = range(start, min(start + MANY // 4, MANY))
+        self.pages += 1
+        entries = [FIRST._replace(name=f"n{each:06}", id=f"{each:032x}") for each in numbers]
+        return Page(entries, str(numbers.stop) if numbers.stop < MANY else None)
+
+
+async def turns(work: Awaitable[object]) -> int:
+    """Return how often others got a turn of the loop while something was done."""
+    task = asyncio.ensure_future(work)
+    number = 0
+    while not task.done():
+        number += 1
+        await asyncio.sleep(0)
+    await task
+    return number
+
+
+@in_loop
+async def test_a_scan_lets_others_run_and_keeps_what_has_not_changed() -> None:
+    client = Client()
+    first = await look(client, Look())  # type: ignore[arg-type]  # what a scan uses of a client
+    assert client.pages == 4
+    assert len(first.locks) == first.held == MANY
+    second = await look(client, first)  # type: ignore[arg-type]  # the same
+    assert not second.fresh
+    assert all(second.locks[name] is lock for name, lock in first.locks.items())
+    assert await turns(look(client, second)) > 3 * MANY // TURN  # type: ignore[arg-type]  # the same
+
+
+@in_loop
+async def test_searching_and_sorting_let_others_run() -> None:
+    found = await look(Client(), Look())  # type: ignore[arg-type]  # what a scan uses of a client
+    assert await turns(listing(found, wanted({"q": "n0000"}))) > MANY // TURN
+    assert await turns(listing(found, wanted({"sort": "token"}))) > MANY // RUN
+    page = await listing(found, wanted({"q": "n0000", "sort": "-name"}))
+    assert (page.found, page.rows[0].name, len(page.rows)) == (100, "n000099", 100)
+    await asyncio.gather(*(listing(found, wanted({"q": "N00001"})) for _ in range(50)))
+    assert sum(key[0] == "n00001" for key in found.listed) == 1
+    for number in range(100):
+        await listing(found, wanted({"q": f"n0001{number}"}))
+    assert len(found.listed) <= 16
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@in_loop
+async def test_sorting_in_runs_is_sorting(*, reverse: bool) -> None:
+    values = [(each * 7_919 % 3 * RUN, each) for each in range(3 * RUN)]
+    expected = sorted(values, key=lambda each: each[0], reverse=reverse)
+    assert await in_order(values, lambda each: each[0], reverse=reverse) == expected
+
+
+@in_loop
+async def test_what_is_too_much_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "MOST", 99)
+    async with dashboard() as (client, visitor):
+        leases = [await client.lock(f"n{number}", ttl=60).acquire() for number in range(250)]
+        text = (await visitor.get("/")).text
+        assert "the others are not shown" in text
+        last = visitor.app._sources[""].reader.last
+        assert last is not None
+        assert 99 < len(last.claims) <= 200
+        assert len(leases) == 250
+
+
+@in_loop
+async def test_two_claims_on_a_name_are_a_queue() -> None:
+    async with (
+        dashboard() as (client, visitor),
+        client.semaphore("pool", 3, ttl=60),
+        client.semaphore("pool", 3, ttl=60),
+    ):
+        await visitor.get("/")
+        last = visitor.app._sources[""].reader.last
+        assert last is not None
+        assert isinstance(last.locks["pool"], Queue)
+        assert len(last.locks["pool"].holders) == 2
