@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lockfast
-from lockfast import EngineRefused, NotAcquired
+from lockfast import EngineRefused, NotAcquired, aio
 from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Standing
@@ -58,9 +59,9 @@ def acquires(url: str, name: str = "x") -> float:
         return time.monotonic() - began
 
 
-@pytest.mark.parametrize("aio", [False, True], ids=["threads", "asyncio"])
-def test_the_lock_of_a_process_that_is_killed_is_free_soon(url: str, *, aio: bool) -> None:
-    with replicas(url, 1) as (replica,), Holder(of(replica), "x", TTL, aio=aio) as holder:
+@pytest.mark.parametrize("loop", [False, True], ids=["threads", "asyncio"])
+def test_the_lock_of_a_process_that_is_killed_is_free_soon(url: str, *, loop: bool) -> None:
+    with replicas(url, 1) as (replica,), Holder(of(replica), "x", TTL, aio=loop) as holder:
         holder.holds()
         holder.kill()
         acquires(url)
@@ -167,6 +168,20 @@ def test_a_paused_replica_does_not_remove_what_has_moved(url: str) -> None:
         lease.ensure_held()
         assert lease.token == token
         lease.release()
+
+
+def test_an_event_loop_that_is_blocked_keeps_its_lease(url: str) -> None:
+    """Its connection ends, since another one of the same client replaces it."""
+
+    async def block(at: str) -> None:
+        async with aio.connect(at) as client, client.lock("x", ttl=TTL) as lease:
+            time.sleep(8.0)  # noqa: ASYNC251  # that is the test
+            lease.ensure_held()
+            await asyncio.sleep(4.0)
+            lease.ensure_held()
+
+    with replicas(url, 1) as (replica,):
+        asyncio.run(block(f"{replica.url}?on_disconnect=3"))
 
 
 class Counted(MemoryEngine):
