@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from lockfast.breaks import Break
 from lockfast.claims import payload
@@ -180,7 +179,7 @@ async def _record(session: Session, holder: Holder, record: bytes) -> None:
 async def _entries(session: Session, prefix: str) -> list[Entry]:
     """Return the entries of all pages. Two pages may contain the same claim: the later counts."""
     found: dict[str, Entry] = {}
-    async for page in pages(session, prefix):
+    async for page in Pages(session, prefix):
         found.update((entry.id, entry) for entry in page.entries)
     return sorted(found.values(), key=_place)
 
@@ -188,21 +187,37 @@ async def _entries(session: Session, prefix: str) -> list[Entry]:
 async def formats(session: Session) -> set[int]:
     """Return the formats in which the engine's live claims are stored."""
     found: set[int] = set()
-    async for page in pages(session):
+    async for page in Pages(session):
         found |= page.others | ({FORMAT} if page.entries else set())
     return found
 
 
-async def pages(session: Session, prefix: str = "") -> AsyncIterator[Page]:
-    """Yield the claims of all locks whose names begin with a prefix, page by page."""
-    session.enter()
-    cursor: str | None = None
-    while True:
-        page = await _page(session, prefix, cursor)
-        yield page
-        cursor = page.cursor
-        if cursor is None:
-            return
+class Pages:
+    """The claims of all locks whose names begin with a prefix, page by page.
+
+    Not an async generator: without an event loop, nobody would end one that was left early.
+    """
+
+    def __init__(self, session: Session, prefix: str = "") -> None:
+        """Read nothing yet."""
+        session.enter()
+        self._session = session
+        self._prefix = prefix
+        self._cursor: str | None = None
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Page:
+        """Read the next page."""
+        if self._ended:
+            raise StopAsyncIteration
+        page = await _page(self._session, self._prefix, self._cursor)
+        self._cursor = page.cursor
+        self._ended = page.cursor is None
+        return page
 
 
 def _place(entry: Entry) -> tuple[str, bool, int]:

@@ -81,6 +81,8 @@ class Dashboard:
             "extensions": {**extensions, CALLER: who},
         }
         await self._pages(below, receive, counted)
+        if self._watch.onlooker is None:  # before somebody looks, nothing needs to be remembered
+            self._watch.onlooker = self._pages.sources()[""].reader.history
 
     async def close(self) -> None:
         """Disconnect from the engine."""

@@ -84,8 +84,6 @@ class App:
         user = await user_of(request, self._resolve)
         if user is None:
             return said(403, NOT_HERE if self._resolve is None else NOT_YOU)
-        if not self._sources:
-            self._sources = {name: Source(name, each) for name, each in self._given.items()}
         try:
             return await self._find(request, receive, user)
         except TooLarge:
@@ -93,23 +91,30 @@ class App:
         except ValueError as error:
             return said(400, f"lockfast: the request cannot be read: {error}")
 
+    def sources(self) -> Mapping[str, Source]:
+        """Return the engines by name. The first call makes their clients."""
+        if not self._sources:
+            self._sources = {name: Source(name, each) for name, each in self._given.items()}
+        return self._sources
+
     async def _find(self, request: Request, receive: Receive, user: User) -> Answer:
+        sources = self.sources()
         first, slash, rest = request.path[1:].partition("/")
         if request.path.startswith(f"/{STATIC}/"):
             return _read_only(request) or static(rest, request.query.get("v"))
-        if not request.path or (self._several and first in self._sources and not slash):
+        if not request.path or (self._several and first in sources and not slash):
             return elsewhere(f"{request.mount}{request.path}/")
         if not self._several:
-            view = View(self._sources[""], user, self._broken, "")
+            view = View(sources[""], user, self._broken, "")
             return await self._page(request, receive, view, request.path)
         if not first:
-            return _read_only(request) or await engines.page(request, user, self._sources)
-        if first not in self._sources:
+            return _read_only(request) or await engines.page(request, user, sources)
+        if first not in sources:
             return said(404, "lockfast: there is no such engine")
         return await self._page(
             request,
             receive,
-            View(self._sources[first], user, self._broken, f"/{first}"),
+            View(sources[first], user, self._broken, f"/{first}"),
             f"/{rest}",
         )
 

@@ -31,10 +31,10 @@ OF_SERVICE = {
     "granted": GRANTED,
     "released": RELEASED,
     "lost": LOST,
-    "expired": LOST,
     "broken": BROKEN,
 }
-"""The kinds of the events that a replica of the service tells of."""
+"""The kinds of the events that a replica of the service tells of. Not `expired` and `moved`: a
+client that has moved to another replica keeps its lock, and only a scan tells whether it does."""
 STAGES = {WAITS: 0, GRANTED: 1, GONE: 2, LEFT: 2, RELEASED: 2, LOST: 2, BROKEN: 2}
 """The stages of a claim. It reaches each of them once, however many tell of it."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from lockfast.aio import AsyncClient
 from lockfast.core.wait_graph import Link, circles
 from lockfast.port import Page
-from lockfast.primitives.inspection import pages
+from lockfast.primitives.inspection import Pages
 from lockfast.runtime.base import now
 from lockfast.web.claim import Claim, Lock, Queue, mark_of, place
 
@@ -73,7 +73,7 @@ class Look:
 async def look(client: AsyncClient, before: Look) -> Look:
     """Scan an engine. What has not changed since the look before is taken from there."""
     found = Look(before.number + 1)
-    async for page in pages(client._session):  # noqa: SLF001  # page by page: no method does that
+    async for page in Pages(client._session):  # noqa: SLF001  # page by page: no method does that
         found.others |= page.others
         await _take(found, page, before)
         if len(found.claims) > MOST:
