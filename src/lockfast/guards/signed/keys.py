@@ -130,10 +130,10 @@ def _fetched(url: str) -> bytes:
             sock.do_handshake()
         line.sock = sock
         line.request("GET", path)
-        response = line.getresponse()
-        if response.status != HTTPStatus.OK:
-            raise OSError(f"the answer has the status {response.status}")
-        return response.read(LARGEST + 1)
+        with line.getresponse() as response:
+            if response.status != HTTPStatus.OK:
+                raise OSError(f"the answer has the status {response.status}")
+            return response.read(LARGEST + 1)
     except HTTPException as error:
         raise OSError(plain(f"the answer is no HTTP: {error!r}"[:200])) from None
     finally:
