@@ -23,6 +23,7 @@ from lockfast.plain import plain
 log = logging.getLogger("lockfast")
 LARGEST = 64 * 1_024  # bytes of a key set
 MOST_KEYS = 16
+JWKS = "/.well-known/jwks.json"
 TIMEOUT = 5.0  # seconds to load it from a URL
 LEAST = 10.0  # seconds between two attempts
 LOCAL = {"localhost", "127.0.0.1", "::1"}
@@ -138,15 +139,13 @@ def _got(url: str) -> bytes:
             sock.do_handshake()
         line.sock = sock
         line.request("GET", path)
-        response = line.getresponse()
-        if response.status != HTTPStatus.OK:
-            why = f"HTTP {response.status}"
-            if response.status == HTTPStatus.NOT_FOUND:
-                why += (
-                    ". Its path is /.well-known/jwks.json, and the service needs a signing_key_file"
-                )
-            raise OSError(why)
-        return response.read(LARGEST + 1)
+        with line.getresponse() as response:
+            if response.status != HTTPStatus.OK:
+                why = f"HTTP {response.status}"
+                if response.status == HTTPStatus.NOT_FOUND:
+                    why += f". Its path is {JWKS}, and the service needs a signing_key_file"
+                raise OSError(why)
+            return response.read(LARGEST + 1)
     except HTTPException as error:
         raise OSError(plain(f"the answer is no HTTP: {error!r}"[:200])) from None
     finally:
