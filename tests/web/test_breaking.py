@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockfast import LeaseLost
-from lockfast.web import Request, User
+from lockfast.web import Request, User, csrf
 from tests.web.engines import dashboard, in_loop
 from tests.web.visitor import Got, Headers, Visitor
 
@@ -87,14 +87,19 @@ async def test_who_may_not_break_is_refused(path: str) -> None:
         shown = token(await ada.ask("one", holder.id))
         assert (await eve.ask("one", holder.id)).status == 403
         eve.cookies |= {name: each for name, each in ada.cookies.items() if name != "user"}
-        got = await eve.send("one", holder.id, {"token": shown, "reason": "why not"})
-        assert got.status == 403
+        assert eve.cookies["lockfast"]
+        for made in (shown, csrf.token(eve.cookies["lockfast"], "eve")):
+            got = await eve.send("one", holder.id, {"token": made, "reason": "why not"})
+            assert got.status == 403
+            assert "but not break them" in got.text
         page = await visitor.get("/lock", [eve.cookie], name="one")
         assert "/break?" not in page.text
         assert await client.lock("one").holders()
     async with dashboard() as (_, visitor):  # without resolve, nobody may
         assert (await visitor.get(path)).status == 403
-        assert (await visitor.post(path, {"reason": "x"}, SAME)).status == 403
+        form = {"reason": "x", "token": csrf.token("0" * 64, "")}
+        cookie = ("cookie", f"lockfast={'0' * 64}")
+        assert "not break them" in (await visitor.post(path, form, [cookie, *SAME])).text
 
 
 FORGED: list[tuple[str, dict[str, Any]]] = [
