@@ -148,6 +148,8 @@ def app(client: Client | Mapping[str, Client] = None, *, resolve: Resolve | None
     Example:
         ::
 
+            import lockfast.web
+
             dashboard = lockfast.web.app("redis://localhost:6379")
     """
     return App(client, resolve=resolve)
