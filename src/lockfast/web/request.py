@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -24,23 +23,15 @@ class Request:
         """The scope of the ASGI server. It has what the host's middleware has added, such as
         `user` or `session`.
         """
+        self.headers = _headers(scope["headers"])
+        """The headers by name, in small letters. Those that came twice are joined by a comma."""
 
     @property
     def method(self) -> str:
         """The HTTP method, in capitals."""
         return str(self.scope["method"])
 
-    @cached_property
-    def headers(self) -> Mapping[str, str]:
-        """The headers by name, in small letters. Those that came twice are joined by a comma."""
-        found: dict[str, str] = {}
-        for raw_name, raw in self.scope["headers"]:
-            name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1")
-            between = "; " if name == "cookie" else ", "
-            found[name] = f"{found[name]}{between}{value}" if name in found else value
-        return MappingProxyType(found)
-
-    @cached_property
+    @property
     def cookies(self) -> Mapping[str, str]:
         """The cookies by name."""
         # Not `SimpleCookie`, which returns none of them if one of another site's is malformed.
@@ -74,13 +65,22 @@ class Request:
         below = path == root or path.startswith(f"{root}/")
         return path[len(root) :] if below else path
 
-    @cached_property
+    @property
     def query(self) -> Mapping[str, str]:
         """The fields of the query. Raises `ValueError` if there are too many."""
         raw: bytes = self.scope.get("query_string", b"")
         if len(raw) > LONGEST_QUERY:
             raise ValueError("the query is too long")
         return MappingProxyType(fields(raw))
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw_value in raw:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        between = "; " if name == "cookie" else ", "
+        found[name] = f"{found[name]}{between}{value}" if name in found else value
+    return MappingProxyType(found)
 
 
 class TooLarge(Exception):
