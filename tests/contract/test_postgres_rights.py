@@ -253,3 +253,12 @@ def test_a_claim_that_another_role_made_of_our_id_is_not_taken_for_ours(
             assert connection.execute(gone.encode()).fetchall() == [("t",)]
     finally:
         drive(engine.close())
+
+
+def test_another_role_cannot_take_the_connection_of_a_claim(server: Postgres) -> None:
+    found = []
+    for role, epoch in (("app", 1), ("other", 99), ("app", 2), ("app", 1)):
+        with psycopg.connect(as_role(server, role), autocommit=True) as connection:
+            attach = f"SELECT lockfast.attach_v2('{{{'ab' * 16}}}', '{{{epoch}}}', '{{99000000}}')"
+            found += connection.execute(attach.encode()).fetchall()
+    assert found == [("t",), ("t",), ("t",), ("f",)]

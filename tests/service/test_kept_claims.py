@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from lockfast.engines.memory import MemoryEngine
-from lockfast.engines.remote.messages import Asked, Gone, Renew, Resign, Said
+from lockfast.engines.remote.messages import Asked, Gone, Renew, Resign, Said, Woken
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask
 from lockfast.runtime.aio import Aio
@@ -132,6 +132,23 @@ async def test_a_lease_that_is_old_is_renewed_while_its_client_has_its_answer(
     await until(lambda: engine.gates)
     assert engine.verbs() == ["attach", "renew"]
     engine.let_go()
+
+
+@on_a_replica
+async def test_a_client_is_woken_when_the_engine_says_otherwise(
+    replica: Replica, engine: Ending
+) -> None:
+    peer = greeted(replica)
+    asked = peer.new("x", ttl=2.0, on_disconnect=D)
+    await peer.claim(asked)
+    engine.memory.queues._queues.clear()  # somebody has broken it
+    assert (await renewed(peer, asked)).results[0] is not None
+    await asyncio.sleep(0.8)
+    assert (await renewed(peer, asked)).results[0] is not None
+    woken = await peer.next()
+    assert isinstance(woken, Woken)
+    assert (woken.id, woken.granted) == (asked.id, False)
+    assert (await renewed(peer, asked, urgent=True)).results == [None]
 
 
 @on_a_replica

@@ -96,7 +96,7 @@ class ClaimRequests:
         told.answers.put(entry.at, known)
         # Its client does not wait for the engine: an engine that is slow for a moment would cost
         # leases that it keeps for much longer.
-        entry.answers = Told(kept, ask, entry.arrived, Refreshed(kept))
+        entry.answers = Told(kept, ask, entry.arrived, Refreshed(kept, ask))
         return kept.stale(ask, entry.arrived)
 
     def resign(self, client: Client, epoch: int, request: Resign) -> None:

@@ -76,7 +76,7 @@ class Connection:
         self._services = services
         self.caller = caller
         """Who has connected. It changes when the configuration is read again."""
-        self.kept: KeptClaims | None = KeptClaims(services.disconnects)
+        self.kept: KeptClaims | None = KeptClaims(services.disconnects, self.wake)
         self.outbox = Outbox(ready)
         self.client = ""
         self.epoch = 0

@@ -8,12 +8,14 @@ the client.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from lockfast.core.validity import DRIFT
-from lockfast.port import Ask, Standing
+from lockfast.port import Ask, Standing, Wake
 from lockfast.service.caller import Caller
 from lockfast.service.entry import Answer, Answers
+from lockfast.service.hearing import frame_of
 
 MOST = 10_000  # claims of one connection. What is beyond is forwarded, and ends with its ttl
 ENOUGH = 2 / 3  # of a ttl: the engine is asked again if a claim has less left
@@ -53,9 +55,10 @@ class KeptClaims:
     caller: Caller
     """Who was connected. Set at the end."""
 
-    def __init__(self, remover: Remover) -> None:
-        """Begin without claims."""
+    def __init__(self, remover: Remover, wake: Callable[[bytes], None]) -> None:
+        """Begin without claims. `wake` sends an encoded wake to the client."""
         self.ended = False
+        self.wake = wake
         self._remover = remover
         self._claims: dict[tuple[str, str], Kept] = {}
 
@@ -151,18 +154,21 @@ class Told:
 class Refreshed:
     """Takes the engine's answer about a lease whose client was answered already."""
 
-    __slots__ = ("_claims",)
+    __slots__ = ("_ask", "_claims")
 
-    def __init__(self, claims: KeptClaims) -> None:
-        """Answer nobody."""
+    def __init__(self, claims: KeptClaims, ask: Ask) -> None:
+        """Wait for the answer."""
         self._claims = claims
+        self._ask = ask
 
     def unwanted(self) -> bool:
         """Return whether the connection has ended."""
         return self._claims.ended
 
-    def put(self, at: int, answer: Answer) -> None:
-        """Do nothing: `Told` has noted it."""
+    def put(self, at: int, answer: Answer) -> None:  # noqa: ARG002  # there is one claim
+        """Have the client ask again if the claim is gone. It was told otherwise just before."""
+        if answer is None:
+            self._claims.wake(frame_of(Wake(self._ask.id, granted=False)))
 
 
 class Removed:
