@@ -1,4 +1,4 @@
-"""The files of pins agree and are complete: pip takes only files with these hashes."""
+"""The files of pins agree, and are complete: pip takes no other file than those with these hashes."""
 
 from __future__ import annotations
 
