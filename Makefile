@@ -3,6 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,jwt,mysql,otel,postgres,prometheus,redis,redlock,remote,service,sqlalchemy,starlette,testing,zookeeper
 BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle http
 ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
@@ -23,8 +24,7 @@ setup: tools ## Create .venv, install the tools and the servers the tests start
 	scripts/install-servers
 
 tools: $(BIN)/python ## Create .venv and install the tools: enough for make check and make docs
-	$(BIN)/python -m pip install --require-hashes -r requirements-hashed.txt
-	$(BIN)/python -m pip install --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
