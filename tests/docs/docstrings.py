@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -79,6 +80,8 @@ def _below(name: str, thing: Any, options: str) -> Iterator[Documented]:  # noqa
     yield Documented(name, thing, f"{inspect.getdoc(thing) or ''}\n")
     if inspect.isclass(thing) and ":members:" in options:
         for key, value in inspect.getmembers(thing, inspect.isroutine):
+            if isinstance(value, cached_property):  # an attribute, for the reader
+                continue
             if _shown(thing, key, value, options):
                 yield Documented(f"{name}.{key}", value, f"{inspect.getdoc(value) or ''}\n")
 

@@ -91,9 +91,12 @@ def main() -> None:
                 for width in WIDTHS:
                     browser.media(scheme)
                     browser.size(width)
-                    at_its_best(client, page)
-                    browser.open(where)
-                    time.sleep(0.7)  # the first update is in it
+                    shown = False
+                    while not shown:
+                        at_its_best(client, page)
+                        browser.open(where)
+                        time.sleep(1.2)  # the first updates are in it
+                        shown = page != "waits" or "Deadlock of" in browser.text()
                     taken = small(browser.screenshot())
                     (FOLDER / f"{page}-{width}-{scheme}.png").write_bytes(taken)
     for name, page in IN_DOCS.items():
