@@ -135,6 +135,10 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
         assert figures["grants_in_ticket_order"]
     if name in {"hold", "idle"}:
         assert figures["lost"] == 0
+    if name == "web":  # one scan for all ten viewers, at most twice a second
+        scans = figures["scans_per_second"]
+        assert isinstance(scans, float)
+        assert scans < 5.0
     if name == "handoff":
         for mode in ("threads", "asyncio"):
             each = figures[mode]

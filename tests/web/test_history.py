@@ -14,7 +14,7 @@ from lockfast.claims import observer
 from lockfast.port import Entry, Kind
 from lockfast.web.claim import Claim, mark_of
 from lockfast.web.drawing.timeline import timeline
-from lockfast.web.history import EACH, MOST, Event, History
+from lockfast.web.history import EACH, MOST, Event, History, gone_since
 from lockfast.web.look import Look
 from tests.web.engines import dashboard, in_loop, until
 
@@ -42,7 +42,8 @@ class Engine:
             else:
                 look.claims[entry.id] = new = Claim(entry, mark_of(entry))
                 look.fresh.append(new)
-        self.history.compare(self.last, look)
+        for event in self.history.compare(self.last, look, gone_since(self.last, look)):
+            self.history.add(event)
         self.last = look
 
     def kinds(self, name: str) -> list[str]:

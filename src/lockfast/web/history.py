@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lockfast.breaks import Break
@@ -99,17 +99,16 @@ class History:
         self._forget(now)
         return sum(counts[kind] for _, counts in self._minutes)
 
-    def compare(self, before: Look, look: Look) -> list[Claim]:
-        """Add the differences between two looks. Return the holders that are gone."""
+    def compare(self, before: Look, look: Look, gone: Sequence[Claim]) -> Iterator[Event]:
+        """Return the differences between two looks, as events that are to be added. `gone`: the
+        claims that only the first one has.
+        """
         if before.number == 0:
             self.since = look.at
-            return []
+            return iter(())
         if look.at - before.at > look.took + before.pause + LATE:
             self.gaps.append(Gap(before.at, look.at))
-        gone = [claim for id_, claim in before.claims.items() if id_ not in look.claims]
-        for event in _last(_changes(before, look, gone)):
-            self.add(event)
-        return [claim for claim in gone if claim.granted]
+        return _changes(before, look, gone)
 
     def broke(self, name: str, breaks: Iterable[Break]) -> None:
         """Take the records of breaks of a lock: they say why some of its holders are gone."""
@@ -185,10 +184,16 @@ class History:
             self._minutes.popleft()
 
 
-def _changes(before: Look, look: Look, gone: Iterable[Claim]) -> Iterator[Event]:
-    for claim in gone:
+def gone_since(before: Look, look: Look) -> list[Claim]:
+    """Return the claims that a look does not have any more."""
+    return [claim for id_, claim in before.claims.items() if id_ not in look.claims]
+
+
+def _changes(before: Look, look: Look, gone: Sequence[Claim]) -> Iterator[Event]:
+    """Yield the changes, but not more of each kind than the ring has room for."""
+    for claim in gone[-MOST:]:
         yield _event(GONE if claim.granted else LEFT, claim, before, look)
-    for claim in look.fresh:
+    for claim in look.fresh[-MOST:]:
         old = before.claims.get(claim.id)
         if old is None or old.granted != claim.granted:
             yield _event(GRANTED if claim.granted else WAITS, claim, before, look)
@@ -197,8 +202,3 @@ def _changes(before: Look, look: Look, gone: Iterable[Claim]) -> Iterator[Event]
 def _event(kind: str, claim: Holder, before: Look, look: Look) -> Event:
     who = f"{bearer(claim)} on {claim.who.host}"
     return Event(kind, look.at, claim.name, claim.id, claim.ticket, claim.exclusive, who, before.at)
-
-
-def _last(events: Iterable[Event]) -> Iterable[Event]:
-    """Return the last events that the ring has room for."""
-    return deque(events, MOST)

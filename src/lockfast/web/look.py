@@ -17,8 +17,8 @@ from lockfast.web.claim import Claim, Lock, Queue, mark_of, place
 T = TypeVar("T")
 Circles = dict[frozenset[tuple[str, str]], list[Link[Claim]]]
 EVERY = 0.5  # seconds from the start of a scan to that of the next one, at least
-SHARE = 4.0  # a scan is followed by a pause of so many times as long as it took, at least
-LONGEST = 60.0  # seconds between two scans, however long they take
+SHARE = 2.0  # a scan is followed by a pause of so many times as long as it took, at least
+LONGEST = 30.0  # seconds between two scans, however long they take
 MOST = 200_000  # claims that a look has; the others are left out
 TURN = 500  # claims that are taken in before others get a turn of the loop
 RUN = 2_048  # values that are sorted before others get a turn

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 
 from lockfast.aio import AsyncClient
 from lockfast.errors import LockfastError
 from lockfast.runtime.base import now
 from lockfast.web.claim import Claim
-from lockfast.web.history import History
-from lockfast.web.look import EVERY, Look, look
+from lockfast.web.history import History, gone_since
+from lockfast.web.look import EVERY, TURN, Look, look
 from lockfast.web.onlooker import Onlooker
 
 IDLE = 10.0  # seconds after the last viewer's question, the scanning stops
@@ -78,20 +79,29 @@ class Reader:
         while now() - self._asked < IDLE:
             self.scans += 1
             gone: list[Claim] = []
+            before = self.last or Look()
             try:
-                before = self.last or Look()
                 self.last = await look(self._client, before)
-                for event in self._onlooker.heard():
-                    self.history.add(event)
-                gone = self.history.compare(before, self.last)
-                self.last.fresh.clear()
                 self.trouble = ""
             except LockfastError as error:
                 self.trouble = error.message
+            else:
+                gone = await self._remember(before, self.last)
             news, self._news = self._news, asyncio.Event()
             news.set()
             await self._explain(gone)
             await asyncio.sleep(self.pause)
+
+    async def _remember(self, before: Look, last: Look) -> list[Claim]:
+        """Add to the history what has happened, and return the holders that are gone."""
+        gone = gone_since(before, last)
+        events = chain(self._onlooker.heard(), self.history.compare(before, last, gone))
+        for number, event in enumerate(events, 1):
+            self.history.add(event)
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        last.fresh.clear()
+        return [claim for claim in gone if claim.granted]
 
     async def _explain(self, gone: Iterable[Claim]) -> None:
         """Find out which of the holders that are gone were broken."""

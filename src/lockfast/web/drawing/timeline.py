@@ -11,7 +11,7 @@ from lockfast.web.history import GRANTED, REFUSED, WAITS, Event, History
 
 ROWS = 20  # claims; earlier ones are counted
 HIGH = 22
-LABELS, WIDE, RIGHT = 296, 640, 90
+LABELS, WIDE, RIGHT = 296, 360, 76
 FOOT = 24
 TICKS = 4
 SHORTEST = 10.0  # seconds that the picture shows at least
