@@ -60,7 +60,7 @@ class Event(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time in which nobody looked."""
+    """A time in which nothing was seen: nobody looked, or the engine did not answer."""
 
     began: float
     ended: float
@@ -106,7 +106,9 @@ class History:
             return []
         if look.at - before.at > look.took + before.pause + LATE:
             self.gaps.append(Gap(before.at, look.at))
-        gone = [claim for id_, claim in before.claims.items() if id_ not in look.claims]
+        # What a look has left out may be held as before.
+        missing = () if look.cut else before.claims.items()
+        gone = [claim for id_, claim in missing if id_ not in look.claims]
         for event in _last(_changes(before, look, gone)):
             self.add(event)
         return [claim for claim in gone if claim.granted]
@@ -129,8 +131,9 @@ class History:
             if KNOWING.get(event.kind, 0) <= KNOWING.get(old.kind, 0):
                 return
             self._events[known] = event
-            if self._minutes:
-                self._minutes[-1][1][old.kind] -= 1
+            for minute, counts in self._minutes:
+                if minute == int(old.at / MINUTE):
+                    counts[old.kind] -= 1
         else:
             self._keep(event, key)
         self._forget(event.at)
@@ -190,6 +193,8 @@ def _changes(before: Look, look: Look, gone: Iterable[Claim]) -> Iterator[Event]
         yield _event(GONE if claim.granted else LEFT, claim, before, look)
     for claim in look.fresh:
         old = before.claims.get(claim.id)
+        if old is None and before.cut:
+            continue  # it may have been there
         if old is None or old.granted != claim.granted:
             yield _event(GRANTED if claim.granted else WAITS, claim, before, look)
 
