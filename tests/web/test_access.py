@@ -30,6 +30,10 @@ async def test_a_browser_on_this_machine_may_look(host: str) -> None:
         ("127.0.0.1", "localhost", [("host", "evil.example")]),
         ("127.0.0.1", "localhost", [("x-forwarded-for", "10.0.0.7")]),
         ("127.0.0.1", "localhost", [("forwarded", "for=10.0.0.7")]),
+        ("127.0.0.1", "localhost", [("X-Forwarded-Proto", "https")]),
+        ("127.0.0.1", "localhost", [("x-forwarded-server", "proxy")]),
+        ("127.0.0.1", "localhost", [("x-client-ip", "10.0.0.7")]),
+        ("127.0.0.1", "localhost", [("true-client-ip", "10.0.0.7")]),
         (None, "localhost", []),
     ],
 )

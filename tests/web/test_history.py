@@ -29,10 +29,10 @@ class Engine:
         self.last = Look()
         self.now = NOW
 
-    def look(self, *claims: tuple[str, int, bool], after: float = 1.0) -> None:
+    def look(self, *claims: tuple[str, int, bool], after: float = 1.0, cut: bool = False) -> None:
         self.now += after
         look = Look(self.last.number + 1)
-        look.at = self.now
+        look.at, look.cut = self.now, cut
         for name, number, granted in claims:
             raw = json.dumps({"host": "h", "pid": 7, "service": "s"}).encode()
             entry = Entry(name, f"{number:032x}", number, granted, Kind.LOCK, 1, 1, 5.0, raw)
@@ -76,6 +76,27 @@ def test_differences_say_what_they_know_and_no_more() -> None:
     ]
     assert engine.history.count("lost", engine.now) == 0
     assert "s pid 7 on h" in engine.history.of("a")[0].who
+
+
+def test_what_a_look_has_left_out_is_neither_gone_nor_new() -> None:
+    engine = Engine()
+    engine.look(("a", 1, True), ("b", 2, False), ("c", 3, False))
+    engine.look(("c", 3, True), cut=True)
+    engine.look(("a", 1, True), ("b", 2, False), ("c", 3, True), ("d", 4, True))
+    assert [engine.kinds(name) for name in "abcd"] == [[], [], ["granted"], []]
+    engine.look(("b", 2, False), ("d", 4, True))
+    assert [engine.kinds(name) for name in "abcd"] == [["gone"], [], ["granted", "gone"], []]
+
+
+def test_what_was_lost_and_turns_out_to_be_broken_counts_once() -> None:
+    engine = Engine()
+    engine.look(("a", 1, True))
+    engine.history.add(Event("lost", engine.now, "a", f"{1:032x}", 1))
+    engine.history.add(Event("refused", engine.now + 120, "b"))
+    engine.history.broke("a", [Break(f"{1:032x}", 1, "ada", "it hangs", NOW)])
+    assert engine.history.count("broken", engine.now + 120) == 1
+    for later in (120, 3_660):  # the minute in which it counted is in the hour, and is not
+        assert engine.history.count("lost", engine.now + later) == 0
 
 
 def test_the_record_of_a_break_says_why_a_holder_is_gone() -> None:

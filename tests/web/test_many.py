@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import pytest
 
 from lockfast.port import Entry, Kind, Page
+from lockfast.primitives import inspection
 from lockfast.web import look as looking
 from lockfast.web.claim import Queue
+from lockfast.web.history import Gap
 from lockfast.web.listing import listing, wanted
 from lockfast.web.look import RUN, TURN, Look, in_order, look
+from lockfast.web.pages.overview import MOMENT
 from tests.web.engines import dashboard, in_loop
 
 MANY = 20_000
@@ -95,6 +99,48 @@ async def test_what_is_too_much_is_left_out_and_told(monkeypatch: pytest.MonkeyP
         assert last is not None
         assert 99 < len(last.claims) <= 200
         assert len(leases) == 250
+        page = (await visitor.get("/lock", name=leases[-1].name)).text
+        assert "the others are not shown" in page
+        unseen = next(each.name for each in leases if each.name not in last.locks)
+        page = (await visitor.get("/lock", name=unseen)).text
+        assert "somebody may hold it" in page
+        assert "Nobody holds this lock" not in page
+
+
+@in_loop
+async def test_locks_that_cannot_be_read_are_not_taken_for_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Locks of another version are on the engine: it returns their formats, and nothing else."""
+
+    async def pages(session: Any) -> AsyncIterator[Page]:  # noqa: ANN401  # passed on
+        async for page in inspection.pages(session):
+            yield page._replace(others=frozenset({99}))
+
+    monkeypatch.setattr(looking, "pages", pages)
+    async with dashboard() as (_, visitor):
+        text = (await visitor.get("/")).text
+        assert "cannot read: 99" in text
+        assert "No lock is held" not in text
+        text = (await visitor.get("/lock", name="x")).text
+        assert "cannot read: 99" in text
+        assert "Nobody holds this lock" not in text
+
+
+@in_loop
+async def test_what_has_not_been_seen_has_a_reason_that_is_true() -> None:
+    async with dashboard() as (_, visitor):
+        await visitor.get("/")
+        reader = visitor.app._sources[""].reader
+        assert reader.fresh
+        reader.history.gaps.append(Gap(1.0, 2.0))  # such as a minute without the engine
+        await asyncio.sleep(MOMENT)
+        text = (await visitor.get("/")).text
+        assert "with 1 gap in which it saw nothing" in text
+        assert "the engine did not answer" in text
+        assert reader.last is not None
+        reader.last.ended -= 100.0
+        assert not reader.fresh
 
 
 @in_loop

@@ -4,7 +4,7 @@ Without a `resolve` function, only a browser on this machine may look, and nobod
 anything. The address of the client is not enough for that: a page of an attacker could give its own
 domain the address 127.0.0.1 (DNS rebinding), and read what the browser then gets from this machine.
 Then `Host` is that domain. A proxy on this machine would make all of its clients local, so what it
-forwards is refused.
+forwards is refused, if a header says that it was forwarded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lockfast.loopback import is_loopback, without_port
 from lockfast.web.request import Request
 
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+FORWARDED = ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "via")
 
 
 class User(NamedTuple):
@@ -55,5 +55,5 @@ def is_local(request: Request) -> bool:
         is_loopback(request.address)
         and len(hosts) == 1
         and is_loopback(without_port(hosts[0].decode("latin-1")))
-        and not any(name in request.headers for name in FORWARDED)
+        and not any(name.startswith(FORWARDED) for name in request.headers)
     )

@@ -60,7 +60,7 @@ class Event(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time in which nobody looked."""
+    """A time in which nothing was seen: nobody looked, or the engine did not answer."""
 
     began: float
     ended: float
@@ -128,8 +128,9 @@ class History:
             if KNOWING.get(event.kind, 0) <= KNOWING.get(old.kind, 0):
                 return
             self._events[known] = event
-            if self._minutes:
-                self._minutes[-1][1][old.kind] -= 1
+            for minute, counts in self._minutes:
+                if minute == int(old.at / MINUTE):
+                    counts[old.kind] -= 1
         else:
             self._keep(event, key)
         self._forget(event.at)
@@ -186,6 +187,8 @@ class History:
 
 def gone_since(before: Look, look: Look) -> list[Claim]:
     """Return the claims that a look does not have any more."""
+    if look.cut:  # what it has left out may be held as before
+        return []
     return [claim for id_, claim in before.claims.items() if id_ not in look.claims]
 
 
@@ -195,6 +198,8 @@ def _changes(before: Look, look: Look, gone: Sequence[Claim]) -> Iterator[Event]
         yield _event(GONE if claim.granted else LEFT, claim, before, look)
     for claim in look.fresh[-MOST:]:
         old = before.claims.get(claim.id)
+        if old is None and before.cut:
+            continue  # it may have been there
         if old is None or old.granted != claim.granted:
             yield _event(GRANTED if claim.granted else WAITS, claim, before, look)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from lockfast.aio import AsyncClient
+from lockfast.core.record import FORMAT
 from lockfast.core.wait_graph import Link, circles
 from lockfast.port import Page
 from lockfast.primitives.inspection import Pages
@@ -46,7 +47,7 @@ class Look:
         self.deadlocks: list[list[Link[Claim]]] = []
         """The circles that the scan before has shown too. These exist."""
         self.others: set[int] = set()
-        """The formats of claims that this version cannot read."""
+        """The formats of the claims, but for those that could be read."""
         self.cut = False
         """Whether there were more claims than `MOST`."""
         self.listed: dict[tuple[str, str], asyncio.Task[Sequence[Lock]]] = {}
@@ -63,6 +64,16 @@ class Look:
     def pause(self) -> float:
         """Seconds from its end to the beginning of the next one."""
         return min(max(EVERY - self.took, SHARE * self.took), LONGEST)
+
+    @property
+    def unread(self) -> set[int]:
+        """The formats of the claims that it has left out, because they cannot be read."""
+        return self.others - {FORMAT}
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all claims. Otherwise, what it does not have may be there."""
+        return not self.cut and not self.unread
 
     @property
     def held(self) -> int:

@@ -44,6 +44,11 @@ class Reader:
         return 0.0 if self.last is None else now() - self.last.ended
 
     @property
+    def fresh(self) -> bool:
+        """Whether the last complete scan is as recent as planned."""
+        return self.last is not None and self.age < FRESH + self.last.took + self.pause
+
+    @property
     def pause(self) -> float:
         """Seconds from the end of a scan to the beginning of the next."""
         return EVERY if self.last is None else self.last.pause
@@ -73,7 +78,7 @@ class Reader:
     def _current(self, after: int) -> bool:
         if self.last is None or self.last.number == after:
             return bool(self.trouble) and not after
-        return self.age < FRESH + self.last.took + self.pause or bool(self.trouble)
+        return self.fresh or bool(self.trouble)
 
     async def _run(self) -> None:
         while now() - self._asked < IDLE:

@@ -22,7 +22,7 @@ from tests.cli.run.program import Program
 from tests.servers import wait_until
 
 LONG = 90.0
-LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/(\?token=\S+)")
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+/\?token=\S+)")
 
 
 @contextmanager
@@ -72,11 +72,11 @@ def test_it_shows_them_in_a_browser_and_leaves_nothing(engine: str, tmp_path: Pa
         port = int(found[1])
         started = children(program.process.pid)
         assert len(started) == len(CREW) + (engine == "redis")
-        cookie = get(port, f"/{found[2]}")[2]
+        cookie, mount = get(port, f"/{found[2]}")[2], found[2].rpartition("/")[0]
         wanted = ("invoice:", "report", "catalogue", "mail", "scheduler", "order:17")
 
         def shown() -> bool:
-            page = get(port, "/", Cookie=cookie)[1]
+            page = get(port, f"/{mount}/", Cookie=cookie)[1]
             return all(name in page for name in wanted)
 
         wait_until(shown, "the page shows the locks", 11)

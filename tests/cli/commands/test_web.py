@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.cookiejar import CookieJar
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -20,12 +22,12 @@ from tests.cli.commands.calls import Calls
 from tests.cli.run.program import Program
 from tests.servers import wait_until
 
-LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/(\?token=\S+)?")
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/([\w-]+/\?token=\S+)?")
 
 
 @contextmanager
 def serving(url: str, *args: str) -> Iterator[tuple[Program, int, str]]:
-    """Run the command; give it, its port and the query of its link."""
+    """Run the command; give it, its port and the path and query of its link."""
     with Program(url, "web", "--port", "0", *args) as program:
         program.says("the dashboard of")
         found = LINK.search(program.stderr)
@@ -66,21 +68,42 @@ def test_whoever_may_break_locks_has_opened_the_link(url: str) -> None:
     with (
         lockfast.connect(url) as client,
         client.lock("report"),
-        serving(url, "--allow-break") as (program, port, query),
+        serving(url, "--allow-break") as (program, port, link),
     ):
         assert "The link works once." in program.stderr
+        mount, _, token = link.rpartition("/")
         for path in ("/", "/static/lockfast.css", "/?token=wrong", "/?token=", "/table"):
-            status, body, cookie = get(port, path)
-            assert (status, cookie) == (403, "")
-            assert "Only the browser that opens the link" in body
-        status, body, cookie = get(port, f"/{query}")
+            for below in ("", f"/{mount}"):
+                status, body, cookie = get(port, f"{below}{path}")
+                assert (status, cookie) == (403, "")
+                assert "Only the browser that opens the link" in body
+        assert get(port, f"/{token}")[0] == 403
+        status, body, cookie = get(port, f"/{link}")
         assert status == 200
         assert re.fullmatch(rf"lockfast-{port}=\S{{40,}}", cookie)
-        assert get(port, f"/{query}")[0] == 403  # it works once
-        assert "report" in get(port, "/", Cookie=cookie)[1]
-        assert get(port, f"/{query}", Cookie=cookie)[0] == 200  # for the same browser again
-        assert get(port, "/", Cookie=f"{cookie}x")[0] == 403
-        assert get(port, "/", Cookie=f"lockfast-{port}=")[0] == 403
+        assert get(port, f"/{link}")[0] == 403  # it works once
+        assert "report" in get(port, f"/{mount}/", Cookie=cookie)[1]
+        assert get(port, "/", Cookie=cookie)[0] == 403
+        assert get(port, f"/{link}", Cookie=cookie)[0] == 200  # for the same browser again
+        assert get(port, f"/{mount}/", Cookie=f"{cookie}x")[0] == 403
+        assert get(port, f"/{mount}/", Cookie=f"lockfast-{port}=")[0] == 403
+
+
+def test_a_server_at_another_port_does_not_get_the_cookie(url: str) -> None:
+    """Cookies are for all ports of a host: another user of this machine could serve at one."""
+    jar = CookieJar()
+    opener = build_opener(ProxyHandler({}), HTTPCookieProcessor(jar))
+    with (
+        serving(url, "--allow-break") as (_, port, link),
+        closing(opener.open(f"http://127.0.0.1:{port}/{link}", timeout=30)),
+    ):
+        own = Request(f"http://127.0.0.1:{port}/{link.rpartition('/')[0]}/lock?name=x")
+        jar.add_cookie_header(own)
+        assert own.has_header("Cookie")
+        for path in ("", "lock", "static/lockfast.css"):
+            other = Request(f"http://127.0.0.1:{port + 1}/{path}")
+            jar.add_cookie_header(other)
+            assert not other.has_header("Cookie")
 
 
 def test_the_browser_is_opened_and_ps_shows_no_secret(url: str, tmp_path: Path) -> None:
@@ -92,12 +115,12 @@ def test_the_browser_is_opened_and_ps_shows_no_secret(url: str, tmp_path: Path) 
     script.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BROWSER", f"{script} %s")
-        with serving(url, "--open", "--allow-break") as (program, port, query):
+        with serving(url, "--open", "--allow-break") as (program, port, link):
             wait_until(told.exists, "the browser was opened", 30)
             argument, page, mode = told.read_text().splitlines()
             assert argument.startswith("file:///")
-            assert query not in argument
-            assert f"url=http://127.0.0.1:{port}/{query}" in page
+            assert link not in argument
+            assert f"url=http://127.0.0.1:{port}/{link}" in page
             assert mode == "700"
             program.send(signal.SIGTERM)
             assert program.wait() == 0

@@ -2,6 +2,9 @@
 
 Every user and every web page of a machine can send requests to a port of 127.0.0.1. So the address
 says nothing about who asks, and whoever may break locks must have been given a secret.
+
+A browser sends a cookie to all ports of a host, so also to a server of another user. It sends it to
+the path of the cookie only. So the dashboard is below a path that nobody else knows.
 """
 
 from __future__ import annotations
@@ -33,15 +36,16 @@ REFUSED = (
 
 
 class Login:
-    """One token and one cookie, for as long as the process lives."""
+    """One token, one cookie and one path, for as long as the process lives."""
 
     def __init__(self, port: int) -> None:
-        """Make them. `port`: cookies are for all ports of a host, so it is in the cookie's name."""
+        """Make them. `port`: is in the cookie's name, for several dashboards of a user."""
         self._token: str | None = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)
         self._name = f"lockfast-{port}"
-        self.query = f"?token={self._token}"
-        """The query of the link."""
+        self._mount = f"/{secrets.token_urlsafe(16)}"
+        self.link = f"{self._mount[1:]}/?token={self._token}"
+        """What follows the host and the port in the link."""
 
     def resolve(self, request: Request) -> User | None:
         """Return who asks: this user, who may break locks, if the browser has the cookie."""
@@ -56,14 +60,18 @@ class Login:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            token, known = _token(scope), self.resolve(Request(scope)) is not None
+            below: Message = {**scope, "root_path": self._mount}
+            inside = scope["path"].startswith(f"{self._mount}/")
+            token = _token(below) if inside else None
+            known = inside and self.resolve(Request(below)) is not None
             if token is None and known:
-                await app(scope, receive, send)
+                await app(below, receive, send)
             elif known:
                 await _respond(send, 200, WELCOME)
             elif _same(token, self._token):
                 self._token = None
-                cookie = f"{self._name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
+                cookie = f"{self._name}={self._cookie}; Path={self._mount}/"
+                cookie += "; HttpOnly; SameSite=Strict"
                 await _respond(send, 200, WELCOME, (b"set-cookie", cookie.encode()))
             else:
                 await _respond(send, 403, REFUSED)
@@ -73,7 +81,7 @@ class Login:
 
 def _token(scope: Message) -> str | None:
     """Return the token, if the request is for the link."""
-    if scope["method"] != "GET" or scope["path"] != "/":
+    if scope["method"] != "GET" or Request(scope).path != "/":
         return None
     found = parse_qs(scope["query_string"].decode("latin-1")).get("token")
     return found[0] if found else None

@@ -60,7 +60,7 @@ def serve(  # noqa: PLR0913  # what the options of the commands say
     if allow_break:
         login = Login(sockets[0].getsockname()[1])
         app = login.before(web.app(client, resolve=login.resolve))
-        link += login.query
+        link += login.link
     else:
         app = web.app(client)
     with ExitStack() as stack:

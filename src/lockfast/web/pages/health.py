@@ -14,7 +14,7 @@ from lockfast.web.request import Request
 async def page(request: Request, receive: Receive, view: View) -> Answer:  # noqa: ARG001  # a page's
     """Answer `GET /health`."""
     look = await view.source.reader.look()
-    others = set() if look is None else look.others - {FORMAT}
+    others = set() if look is None else look.unread
     try:
         found, trouble = await view.source.guarantees(), ""
     except LockfastError as error:

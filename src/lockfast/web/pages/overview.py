@@ -8,7 +8,7 @@ from lockfast.runtime.base import now
 from lockfast.web.answer import Answer, Receive
 from lockfast.web.history import BROKEN, LOST, REFUSED
 from lockfast.web.listing import COLUMNS, Wanted, listing, wanted
-from lockfast.web.look import MOST, Look
+from lockfast.web.look import Look
 from lockfast.web.pages.view import View
 from lockfast.web.render import render
 from lockfast.web.request import Request
@@ -56,7 +56,6 @@ async def _table(request: Request, view: View, want: Wanted, look: Look | None) 
         look=look,
         want=want,
         found=found,
-        most=f"{MOST:,}",
         oldest=_oldest(look),
         lost=_counted(view, look, LOST),
         broken=_counted(view, look, BROKEN),
