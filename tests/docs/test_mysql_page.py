@@ -18,7 +18,7 @@ from tests.docs.rights import do_everything
 from tests.servers import MariaDB
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines" / "mysql.md").read_text("utf-8")
-NUMBERS = {7: "seven", 15: "fifteen"}
+NUMBERS = {8: "eight", 17: "seventeen"}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lockfast.service.app import PAGES
+from lockfast.service.app import PAGES, WEB
 from lockfast.service.figures import OTHER, REQUESTS, Figures
 from lockfast.service.http.routes import OPENAPI, ROUTES
 from lockfast.service.metrics_page import page
@@ -39,4 +39,4 @@ def test_each_value_of_an_attribute_is_on_the_page() -> None:
 def test_each_route_is_on_the_page() -> None:
     (row,) = re.findall(r"^\| `http_route` \| (.*)", PAGE, re.MULTILINE)
     named = set(re.findall(r"`(\S+)`", row))
-    assert named == {*(route.path for route in ROUTES), OPENAPI, JWKS, *PAGES, OTHER}
+    assert named == {*(route.path for route in ROUTES), OPENAPI, JWKS, *PAGES, WEB, OTHER}

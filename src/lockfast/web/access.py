@@ -28,7 +28,14 @@ class User(NamedTuple):
     """Whether the user may break locks, or a function that returns it for the name of a lock."""
 
     def breaks(self, name: str) -> bool:
-        """Return whether the user may break a lock."""
+        """Return whether the user may break a lock.
+
+        Args:
+            name: The name of the lock.
+
+        Returns:
+            Whether that is so.
+        """
         return self.may_break(name) if callable(self.may_break) else self.may_break
 
 
