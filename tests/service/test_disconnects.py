@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lockfast.engines.memory import Memory, MemoryEngine
 from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Standing
 from lockfast.runtime.aio import Aio
+from lockfast.runtime.base import now
 from tests.servers import Redis, Replica, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -185,22 +187,25 @@ def test_an_event_loop_that_is_blocked_keeps_its_lease(url: str) -> None:
 
 
 class Counted(MemoryEngine):
-    """An engine that counts renewals, and can stop answering them."""
+    """An engine that counts renewals, and can refuse them or stop answering them."""
 
     renewals = 0
-    down = False
+    down = silent = False
 
     async def renew(
         self, asks: Sequence[Ask], deadline: float
     ) -> list[Standing | Exception | None]:
         Counted.renewals += 1
+        if Counted.silent:
+            await asyncio.sleep(max(deadline - now(), 0.0))
+            raise EngineUnavailable("silent", sent=True)
         if Counted.down:
             raise EngineUnavailable("down", sent=True)
         return await super().renew(asks, deadline)
 
 
 def counted(runtime: Aio) -> MemoryEngine:
-    Counted.renewals, Counted.down = 0, False
+    Counted.renewals, Counted.down, Counted.silent = 0, False, False
     return Counted(Memory(), runtime.bell())
 
 
@@ -231,6 +236,27 @@ def test_an_engine_that_is_down_for_longer_costs_the_lease_in_time() -> None:
             wait_until(lambda: lease.state.name == "LOST", "the lease is lost", SOON)
             assert time.monotonic() - began < 4.5
             Counted.down = False
+
+
+def test_what_the_engine_is_asked_for_does_not_cost_other_leases_of_the_client() -> None:
+    """Waiters, and a lease of a short ttl: the replica cannot answer about them by itself."""
+    with Service(lambda runtime: lambda: counted(runtime)) as service, ExitStack() as stack:
+        other = stack.enter_context(lockfast.connect(service.url))
+        stack.enter_context(other.lock("taken", ttl=TTL))
+        pool = stack.enter_context(ThreadPoolExecutor(4))
+        client = stack.enter_context(lockfast.connect(f"{service.url}?on_disconnect=2"))
+        lease = stack.enter_context(client.lock("x", ttl=TTL))
+        short = client.lock("short", ttl=4).acquire()
+        for _ in range(4):
+            pool.submit(client.lock("taken", timeout=12, ttl=TTL).acquire)
+        wait_until(lambda: len(other.lock("taken").queue()) == 5, "they wait", SOON)
+        Counted.silent = True
+        wait_until(lambda: short.state.name == "LOST", "the short lease is lost", SOON)
+        until = now() + 4.0
+        while now() < until:
+            lease.ensure_held()
+            time.sleep(0.1)
+        Counted.silent = False
 
 
 def test_an_engine_that_cannot_do_it_is_refused() -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from lockfast.claims.claim import Claim
+from lockfast.claims.phases import HELD
 from lockfast.claims.table import Table
 from lockfast.errors import EngineError
 from lockfast.port import Renewer
@@ -29,10 +30,23 @@ def chunks(batches: Sequence[Sequence[Claim]]) -> list[Sequence[Claim]]:
     One server of an ensemble, or one shard, may not answer while the others do. Waiting for it must
     not cost a lease of a short ttl that another server would renew.
     """
-    ordered = sorted(batches, key=lambda batch: batch[0].life)
+    parts = [part for batch in batches for part in _parts(batch)]
+    ordered = sorted(parts, key=lambda part: part[0].life)
     return [
         batch[start : start + CHUNK] for batch in ordered for start in range(0, len(batch), CHUNK)
     ]
+
+
+def _parts(batch: Sequence[Claim]) -> list[Sequence[Claim]]:
+    """Split claims that end with their connection by what a replica can answer while its engine is
+    silent: most about leases of a long ttl, nothing about waiters. There is one reply to a request.
+    """
+    if not batch[0].ask.departs:
+        return [batch]
+    parts: dict[tuple[bool, float], list[Claim]] = {}
+    for claim in batch:
+        parts.setdefault((claim.phase is not HELD, -claim.shape.ttl), []).append(claim)
+    return [parts[key] for key in sorted(parts)]
 
 
 async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
