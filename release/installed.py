@@ -46,6 +46,7 @@ PROGRAMS = {
     "sqlalchemy": "import lockfast.guards.sqlalchemy",
     "starlette": "import lockfast.integrations.starlette",
     "testing": "import lockfast.testing.contract.suite",
+    "web": "import lockfast.web; lockfast.web.app('memory://')",
     "zookeeper": CONNECT.format("zookeeper://localhost"),
 }
 """What a user of each extra does first. It connects to no server."""

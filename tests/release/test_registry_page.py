@@ -60,7 +60,7 @@ def test_with_an_address_each_link_leads_to_a_file_of_this_version() -> None:
             continue
         kind, file = re.fullmatch(rf"{HERE}/(blob|raw)/v1\.2\.3/([^#]+)(?:#.*)?", new).groups()  # type: ignore[union-attr]  # a failure, too
         assert (ROOT / file).is_file()
-        assert (kind == "raw") == file.endswith(".svg")
+        assert (kind == "raw") == file.endswith((".svg", ".png"))
 
 
 def test_code_is_not_changed() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from typing import Any
+from collections.abc import Awaitable
 
 import pytest
 
 from lockfast.port import Entry, Kind, Page
-from lockfast.primitives import inspection
+from lockfast.primitives.inspection import Pages
 from lockfast.web import look as looking
 from lockfast.web.claim import Queue
 from lockfast.web.history import Gap
@@ -113,11 +112,14 @@ async def test_locks_that_cannot_be_read_are_not_taken_for_free(
 ) -> None:
     """Locks of another version are on the engine: it returns their formats, and nothing else."""
 
-    async def pages(session: Any) -> AsyncIterator[Page]:  # noqa: ANN401  # passed on
-        async for page in inspection.pages(session):
-            yield page._replace(others=frozenset({99}))
+    class Others(Pages):
+        """Each page has them."""
 
-    monkeypatch.setattr(looking, "pages", pages)
+        async def __anext__(self) -> Page:
+            """Read the next page."""
+            return (await super().__anext__())._replace(others=frozenset({99}))
+
+    monkeypatch.setattr(looking, "Pages", Others)
     async with dashboard() as (_, visitor):
         text = (await visitor.get("/")).text
         assert "cannot read: 99" in text
