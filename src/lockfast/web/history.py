@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lockfast.breaks import Break
 from lockfast.primitives.lock import Holder
 from lockfast.show.claims import bearer
-from lockfast.web.claim import Claim
+from lockfast.web.claim import Claim, key_of
 from lockfast.web.look import Look
 
 MOST = 10_000  # events in all
@@ -108,7 +108,7 @@ class History:
             self.gaps.append(Gap(before.at, look.at))
         # What a look has left out may be held as before.
         missing = () if look.cut else before.claims.items()
-        gone = [claim for id_, claim in missing if id_ not in look.claims]
+        gone = [claim for key, claim in missing if key not in look.claims]
         for event in _last(_changes(before, look, gone)):
             self.add(event)
         return [claim for claim in gone if claim.granted]
@@ -192,7 +192,7 @@ def _changes(before: Look, look: Look, gone: Iterable[Claim]) -> Iterator[Event]
     for claim in gone:
         yield _event(GONE if claim.granted else LEFT, claim, before, look)
     for claim in look.fresh:
-        old = before.claims.get(claim.id)
+        old = before.claims.get(key_of(claim.name, claim.id))
         if old is None and before.cut:
             continue  # it may have been there
         if old is None or old.granted != claim.granted:
