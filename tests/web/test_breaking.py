@@ -78,6 +78,27 @@ async def test_it_breaks_with_a_reason_and_records_who_did_it() -> None:
         await (await waiting).release()
 
 
+@in_loop
+async def test_a_long_name_of_a_user_does_not_hide_where_the_break_came_from() -> None:
+    async with dashboard(resolve=resolve) as (client, visitor):
+        lease = await client.lock("one", ttl=3).acquire()
+        (holder,) = await client.lock("one").holders()
+        mallory = Browser(visitor, "root on db1 pid 7" + "_" * 300)
+        form = {"token": token(await mallory.ask("one", holder.id)), "reason": "it hangs"}
+        assert (await mallory.send("one", holder.id, form)).status == 303
+        (record,) = await client.breaks("one")
+        assert record.by.endswith("_ (dashboard)")
+        await asyncio.wait_for(lease.wait_lost(), 20)
+
+
+@in_loop
+async def test_a_link_cannot_say_that_a_lock_was_broken() -> None:
+    async with dashboard(resolve=resolve) as (_, visitor):
+        got = await visitor.get("/lock", [("cookie", "user=ada")], name="one", done="broken")
+        assert got.status == 200
+        assert "The lock was broken" not in got.text
+
+
 @pytest.mark.parametrize("path", ["/break?name=one&id=x"])
 @in_loop
 async def test_who_may_not_break_is_refused(path: str) -> None:

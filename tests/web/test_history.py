@@ -12,7 +12,7 @@ from lockfast.aio import connect
 from lockfast.breaks import Break
 from lockfast.claims import observer
 from lockfast.port import Entry, Kind
-from lockfast.web.claim import Claim, mark_of
+from lockfast.web.claim import Claim, key_of, mark_of
 from lockfast.web.drawing.timeline import timeline
 from lockfast.web.history import EACH, MOST, Event, History, gone_since
 from lockfast.web.look import Look
@@ -36,11 +36,11 @@ class Engine:
         for name, number, granted in claims:
             raw = json.dumps({"host": "h", "pid": 7, "service": "s"}).encode()
             entry = Entry(name, f"{number:032x}", number, granted, Kind.LOCK, 1, 1, 5.0, raw)
-            old = self.last.claims.get(entry.id)
+            old = self.last.claims.get(key := key_of(name, entry.id))
             if old is not None and old.mark == mark_of(entry):
-                look.claims[entry.id] = old
+                look.claims[key] = old
             else:
-                look.claims[entry.id] = new = Claim(entry, mark_of(entry))
+                look.claims[key] = new = Claim(entry, mark_of(entry))
                 look.fresh.append(new)
         for event in self.history.compare(self.last, look, gone_since(self.last, look)):
             self.history.add(event)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from lockfast.port import Entry, Kind, Page
+from lockfast.port import Ask, Entry, Kind, Page
 from lockfast.primitives.inspection import Pages
 from lockfast.web import look as looking
 from lockfast.web.claim import Queue
@@ -157,3 +157,28 @@ async def test_two_claims_on_a_name_are_a_queue() -> None:
         assert last is not None
         assert isinstance(last.locks["pool"], Queue)
         assert len(last.locks["pool"].holders) == 2
+
+
+@in_loop
+async def test_the_id_of_another_claim_hides_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client of an engine chooses the ids of its claims, and can see those of the others."""
+    async with dashboard() as (client, visitor), client.lock("theirs", ttl=60):
+        (victim,) = await client.lock("theirs").holders()
+        made = Ask.__init__
+
+        def copied(self: Ask, _: str, *others: Any, **more: Any) -> None:  # noqa: ANN401  # passed on
+            made(self, victim.id, *others, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ask, "__init__", copied)
+            await client.lock("zzz", ttl=60).acquire()
+        (other,) = await client.lock("zzz").holders()
+        assert other.id == victim.id
+        text = (await visitor.get("/")).text
+        assert "theirs" in text
+        assert "zzz" in text
+        last = visitor.app._sources[""].reader.last
+        assert last is not None
+        again = await look(client, last)
+        assert not again.fresh
+        assert again.held == 2

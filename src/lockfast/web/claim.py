@@ -101,6 +101,11 @@ class Queue:
 Lock = Claim | Queue
 
 
+def key_of(name: str, id_: str) -> str:
+    """Return what tells a claim from all others. Clients choose ids: one can be on two names."""
+    return f"{id_} {name}"
+
+
 def mark_of(entry: Entry) -> int:
     """Return a number that differs if anything of a claim has changed but the time left."""
     return hash(

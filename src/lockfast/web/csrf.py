@@ -1,9 +1,12 @@
 """Keeps pages of other sites from sending our forms with the user's cookies (CSRF).
 
-Three checks, each of which is enough. The browser says where a form comes from. A cookie that it
-sends with our own pages only (`SameSite=Strict`) holds a random secret. And the form has a token,
-which is made of this secret and the user's name. There is no key of the server: a form may come
-back to another process of the host application than the one that made it.
+Three checks. The browser says where a form comes from. A cookie that it sends with our own pages
+only (`SameSite=Strict`) holds a random secret. And the form has a token, which is made of this
+secret and the user's name. There is no key of the server: a form may come back to another process
+of the host application than the one that made it.
+
+Each is enough over TLS. Without it, a server at another port of the host can set the cookie, and
+make the token from it: then the first check stands alone.
 """
 
 from __future__ import annotations

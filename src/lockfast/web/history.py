@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lockfast.breaks import Break
 from lockfast.primitives.lock import Holder
 from lockfast.show.claims import bearer
-from lockfast.web.claim import Claim
+from lockfast.web.claim import Claim, key_of
 from lockfast.web.look import Look
 
 MOST = 10_000  # events in all
@@ -189,7 +189,7 @@ def gone_since(before: Look, look: Look) -> list[Claim]:
     """Return the claims that a look does not have any more."""
     if look.cut:  # what it has left out may be held as before
         return []
-    return [claim for id_, claim in before.claims.items() if id_ not in look.claims]
+    return [claim for key, claim in before.claims.items() if key not in look.claims]
 
 
 def _changes(before: Look, look: Look, gone: Sequence[Claim]) -> Iterator[Event]:
@@ -197,7 +197,7 @@ def _changes(before: Look, look: Look, gone: Sequence[Claim]) -> Iterator[Event]
     for claim in gone[-MOST:]:
         yield _event(GONE if claim.granted else LEFT, claim, before, look)
     for claim in look.fresh[-MOST:]:
-        old = before.claims.get(claim.id)
+        old = before.claims.get(key_of(claim.name, claim.id))
         if old is None and before.cut:
             continue  # it may have been there
         if old is None or old.granted != claim.granted:

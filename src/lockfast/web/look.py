@@ -13,7 +13,7 @@ from lockfast.core.wait_graph import Link, circles
 from lockfast.port import Page
 from lockfast.primitives.inspection import Pages
 from lockfast.runtime.base import now
-from lockfast.web.claim import Claim, Lock, Queue, mark_of, place
+from lockfast.web.claim import Claim, Lock, Queue, key_of, mark_of, place
 
 T = TypeVar("T")
 Circles = dict[frozenset[tuple[str, str]], list[Link[Claim]]]
@@ -35,6 +35,7 @@ class Look:
         self.at = time.time()
         """When it ended, in seconds since 1970."""
         self.claims: dict[str, Claim] = {}
+        """By `key_of`."""
         self.locks: dict[str, Lock] = {}
         """By name, in the order of the names."""
         self.waiting: list[Claim] = []
@@ -100,17 +101,17 @@ async def look(client: AsyncClient, before: Look) -> Look:
 
 async def _take(found: Look, page: Page, before: Look) -> None:
     for number, entry in enumerate(page.entries, 1):
-        mark = mark_of(entry)
-        claim = before.claims.get(entry.id)
+        key, mark = key_of(entry.name, entry.id), mark_of(entry)
+        claim = before.claims.get(key)
         if claim is not None and claim.mark == mark:
             claim.left = entry.left
         else:
-            known = claim is not None and claim.name == entry.name and not claim.granted
+            known = claim is not None and not claim.granted
             claim = Claim(entry, mark)
             if known and claim.granted:  # it has waited when we looked last
                 claim.since = time.time()
             found.fresh.append(claim)
-        found.claims[entry.id] = claim
+        found.claims[key] = claim
         if number % TURN == 0:
             await asyncio.sleep(0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import urlencode
 
-from lockfast.claims.break_records import LONGEST_REASON
+from lockfast.claims.break_records import LONGEST_BREAKER, LONGEST_REASON
 from lockfast.errors import EngineUnavailable, LockfastError
 from lockfast.names import checked
 from lockfast.primitives.lock import Holder
@@ -16,6 +16,7 @@ from lockfast.web.pages.view import View
 from lockfast.web.request import Request, form
 
 FORBIDDEN, UNAVAILABLE, BAD = 403, 503, 400
+HERE = " (dashboard)"  # what no name of a user can push out of the record
 NOT_YOURS = "you may look at this lock, but not break it"
 
 
@@ -45,7 +46,7 @@ async def do(request: Request, receive: Receive, view: View) -> Answer:
     try:
         holder, _ = await _holder(view, checked(name), id_)
         broken = holder is not None and await view.source.client.revoke(
-            holder, reason, by=f"{view.user.name} (dashboard)"
+            holder, reason, by=f"{view.user.name[: LONGEST_BREAKER - len(HERE)]}{HERE}"
         )
     except LockfastError as error:
         maybe = isinstance(error, EngineUnavailable) and error.sent

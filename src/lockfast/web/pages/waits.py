@@ -7,6 +7,7 @@ from itertools import islice
 from lockfast.primitives.inspection import Tie
 from lockfast.show.graph import Graph
 from lockfast.web.answer import Answer, Receive
+from lockfast.web.claim import key_of
 from lockfast.web.drawing.waits import Picture, drawn
 from lockfast.web.look import Look
 from lockfast.web.pages.overview import HOLD, after_of
@@ -49,9 +50,9 @@ def _picture(look: Look) -> Picture:
         chosen.add(name)
     claims = [claim for name in sorted(chosen) for claim in look.locks[name].claims]
     # A thread that waits may hold names for which nobody waits. These are named in its box.
-    held = {id_ for claim in claims for id_ in claim.holding}
-    known = {claim.id for claim in claims}
-    claims += [look.claims[id_] for id_ in held - known if id_ in look.claims]
+    held = {key_of(name, id_) for claim in claims for id_, name in claim.holding.items()}
+    known = {key_of(claim.name, claim.id) for claim in claims}
+    claims += [look.claims[key] for key in held - known if key in look.claims]
     claims.sort(key=lambda claim: (claim.name, not claim.granted, claim.ticket))
     ties = {link.waiting.id for circle in look.deadlocks for link in circle}
     first = {id_ for circle in look.deadlocks for link in circle for id_ in link.waiting.holding}
