@@ -19,6 +19,7 @@ from lockfast.errors import EngineUnavailable
 from lockfast.port import Ask, Standing
 from lockfast.runtime.aio import Aio
 from lockfast.runtime.base import now
+from lockfast.service.wire import SILENCE
 from tests.servers import Redis, Replica, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -67,6 +68,17 @@ def test_the_lock_of_a_process_that_is_killed_is_free_soon(url: str, *, loop: bo
         holder.holds()
         holder.kill()
         acquires(url)
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["threads", "asyncio"])
+def test_it_is_free_soon_although_a_forked_child_lives(url: str, *, loop: bool) -> None:
+    with replicas(url, 1) as (replica,), Holder(of(replica), "x", TTL, aio=loop) as holder:
+        holder.holds()
+        assert holder.ask("fork") == "forked"
+        time.sleep(2 * D)
+        assert holder.ask("ensure") == "held", "the child has closed its own copy only"
+        holder.kill()
+        assert acquires(url) < SILENCE
 
 
 def test_it_is_free_soon_in_a_file(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -44,7 +45,7 @@ class Holder:
         return self._process.stdout.readline().strip()
 
     def ask(self, command: str) -> str:
-        """Have a command obeyed: state, loss, ensure, told, release."""
+        """Have a command obeyed: state, loss, ensure, told, fork, release."""
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
         return self.line()
@@ -114,6 +115,11 @@ def answer(lease: LeaseCore, told: Told, command: str) -> str:
         return lease.state.name
     if command == "loss":
         return lease.loss.name if lease.loss else "none"
+    if command == "fork":
+        if not os.fork():
+            os.read(0, 1)  # the test closes it at its end
+            os._exit(0)
+        return "forked"
     if command == "told":
         return str(told.times)
     if command == "ensure":

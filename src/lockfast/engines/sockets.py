@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401  # Ctrl-C while getaddrinfo imports it would break it
+import os
 import socket
+from contextlib import suppress
 from typing import Protocol
 
 from lockfast.errors import quoted
@@ -50,6 +52,18 @@ def dial(host: str, port: int, deadline: float, clock: Clock) -> socket.socket:
         else:
             return sock
     raise why
+
+
+def give_up(fd: int) -> None:
+    """Leave a socket to the parent, in a forked child: the copy would keep the connection open when
+    the parent has ended. The number stays in use, because finalizers may still close it.
+    """
+    with suppress(OSError):  # closed already, or no more files can be opened
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            os.dup2(null, fd, inheritable=False)
+        finally:
+            os.close(null)
 
 
 def reason(error: BaseException) -> str:

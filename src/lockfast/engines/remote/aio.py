@@ -13,7 +13,7 @@ from lockfast.engines.remote.opening import Opening
 from lockfast.engines.remote.transport import Transport
 from lockfast.engines.remote.url import Address, Place
 from lockfast.engines.remote.websocket import Ended, WebSocket
-from lockfast.engines.sockets import keep_alive, reason
+from lockfast.engines.sockets import give_up, keep_alive, reason
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.base import Runtime
 
@@ -116,6 +116,14 @@ class AioLine(Line, asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def leave_to_parent(self) -> None:
+        """Close the child's copy of the socket."""
+        if self._transport is None:
+            return
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None:
+            give_up(sock.fileno())
+
     def _soon(self) -> None:
         if not self._flushing:
             self._flushing = True
@@ -174,6 +182,8 @@ class AioTransport(Transport):
         """Keep the parent's transport alive in a forked child, because its finalizer would act on a
         selector that both processes share.
         """
+        if self.line is not None:
+            self.line.leave_to_parent()
         self._buried += [self.line, self._task]
         self.line = None
         self._openings = {}

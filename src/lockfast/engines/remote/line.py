@@ -132,6 +132,12 @@ class Line(ABC):
     def shut(self) -> None:
         """Close the socket."""
 
+    @abstractmethod
+    def leave_to_parent(self) -> None:
+        """Close this process's copy of the socket, after a fork. The connection would otherwise
+        outlive the parent, and claims that end with it would too.
+        """
+
     def ask(self, request: Message, pending: Pending) -> int:
         """Send a request, and return its number."""
         number = request.n = next(self._numbers)

@@ -17,7 +17,7 @@ from lockfast.engines.remote.opening import Opening
 from lockfast.engines.remote.transport import IO, Transport
 from lockfast.engines.remote.url import Place
 from lockfast.engines.remote.websocket import Ended, WebSocket
-from lockfast.engines.sockets import dial, keep_alive, reason
+from lockfast.engines.sockets import dial, give_up, keep_alive, reason
 from lockfast.errors import EngineUnavailable
 from lockfast.runtime.drive import drive
 from lockfast.runtime.threads import ThreadBell
@@ -53,6 +53,10 @@ class ThreadLine(Line):
     def shut(self) -> None:
         """Wake the thread, which closes the socket."""
         self._bell.ring()
+
+    def leave_to_parent(self) -> None:
+        """Close the child's copy of the socket."""
+        give_up(self._sock.fileno())
 
     def begin(self, deadline: float) -> None:
         """Shake hands and greet, until the deadline."""
@@ -150,6 +154,8 @@ class ThreadTransport(Transport):
 
     def reset(self) -> None:
         """Forget the connection in a forked child. Its thread exists in the parent only."""
+        if self.line is not None:
+            self.line.leave_to_parent()
         self.line = None
         self._openings = {}
         self._bell.close()
