@@ -112,7 +112,7 @@ async def test_who_may_not_break_is_refused(path: str) -> None:
         for made in (shown, csrf.token(eve.cookies["lockfast"], "eve")):
             got = await eve.send("one", holder.id, {"token": made, "reason": "why not"})
             assert got.status == 403
-            assert "but not break them" in got.text
+            assert "but not break it" in got.text
         page = await visitor.get("/lock", [eve.cookie], name="one")
         assert "/break?" not in page.text
         assert await client.lock("one").holders()
@@ -120,7 +120,7 @@ async def test_who_may_not_break_is_refused(path: str) -> None:
         assert (await visitor.get(path)).status == 403
         form = {"reason": "x", "token": csrf.token("0" * 64, "")}
         cookie = ("cookie", f"lockfast={'0' * 64}")
-        assert "not break them" in (await visitor.post(path, form, [cookie, *SAME])).text
+        assert "not break it" in (await visitor.post(path, form, [cookie, *SAME])).text
 
 
 FORGED: list[tuple[str, dict[str, Any]]] = [

@@ -102,9 +102,9 @@ def test_one_who_may_only_look_is_refused(browser: Chromium, url: str) -> None:
         # The form of another user, who was allowed to.
         browser.one("#reason").send_keys("a drill")
         browser.one("form button.danger").click()
-        browser.until(lambda: "not break them" in browser.text(), "it says so")
+        browser.until(lambda: "not break it" in browser.text(), "it says so")
         browser.open(form)
-        assert "not break them" in browser.text()
+        assert "not break it" in browser.text()
         browser.open(f"{site.url}/lock?name={quote(NAME)}")
         assert browser.all("a.danger") == []
         browser.cdp("Network.deleteCookies", name=COOKIE, url=site.url)
