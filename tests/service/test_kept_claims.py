@@ -239,6 +239,24 @@ async def test_an_engine_that_is_unavailable_is_asked_again(
 
 
 @on_a_replica
+async def test_a_replica_that_was_closed_asks_the_engine_no_more(
+    replica: Replica, engine: Ending
+) -> None:
+    peer = greeted(replica)
+    await peer.claim(peer.new("x", on_disconnect=D))
+    engine.holding.add("depart")
+    peer.connection.end()
+    await until(lambda: engine.gates)
+    engine.failures.append(EngineUnavailable("down", sent=True))
+    closing = asyncio.ensure_future(replica.close())
+    await asyncio.sleep(0)
+    engine.let_go()
+    await closing
+    await asyncio.sleep(disconnects.PAUSE + 0.5)
+    assert len(engine.of("depart")) == 1
+
+
+@on_a_replica
 async def test_a_claim_under_way_when_the_connection_ends_ends_too(
     replica: Replica, engine: Ending
 ) -> None:

@@ -35,6 +35,7 @@ class Disconnects:
         self._figures = figures
         self._watch = watch
         self._timers: dict[asyncio.TimerHandle, None] = {}
+        self._closed = False
 
     def begin(self, claims: KeptClaims) -> None:
         """Remove the claims of a connection that has just ended, each when it is time."""
@@ -43,6 +44,9 @@ class Disconnects:
             self._later(departs, partial(self._due, claims, departs, ended))
 
     def _later(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._closed:
+            return
+
         def run() -> None:
             self._timers.pop(timer, None)
             then()
@@ -76,6 +80,7 @@ class Disconnects:
 
     def close(self) -> None:
         """Remove nothing more."""
+        self._closed = True
         for timer in self._timers:
             timer.cancel()
 
