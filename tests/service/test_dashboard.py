@@ -119,10 +119,10 @@ def test_a_stranger_is_asked_for_a_password(served: Served, path: str) -> None:
         assert got.headers["www-authenticate"].startswith("Basic ")
 
 
-@pytest.mark.parametrize("headers", [password(VIEWER), password(VIEWER, "a:b"), bearer(VIEWER)])
-def test_an_api_key_is_the_password(served: Served, headers: Headers) -> None:
-    with_colon = headers == password(VIEWER, "a:b")
-    assert send(served, "/web/", headers).status == (401 if with_colon else 200)
+def test_an_api_key_is_the_password(served: Served) -> None:
+    for headers in (password(VIEWER), password(VIEWER, "somebody"), bearer(VIEWER)):
+        assert send(served, "/web/", headers).status == 200
+    assert send(served, "/web/", password(VIEWER, "a:b")).status == 401  # a name has no colon
 
 
 def test_a_password_counts_for_the_dashboard_only(served: Served) -> None:
@@ -170,8 +170,9 @@ def _until_lost(lease: lockfast.Lease) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("key", "name"), [(VIEWER, "orders/2"), (OPS, "others")])
-def test_a_lock_is_not_broken_without_the_right(served: Served, key: str, name: str) -> None:
+@pytest.mark.parametrize(("who", "name"), [("viewer", "orders/2"), ("ops", "others")])
+def test_a_lock_is_not_broken_without_the_right(served: Served, who: str, name: str) -> None:
+    key = {"viewer": VIEWER, "ops": OPS}[who]
     url = f"lockfast://:{ORDERS}@127.0.0.1:{served.port}"
     with lockfast.connect(url) as client, client.lock(name) as lease:
         (holder,) = client.lock("orders/2").holders() if name == "orders/2" else [None]

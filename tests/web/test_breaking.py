@@ -10,6 +10,9 @@ import pytest
 
 from lockfast import LeaseLost
 from lockfast.web import Request, User, csrf
+from lockfast.web import request as requests
+from lockfast.web.answer import Message
+from lockfast.web.pages import breaking
 from tests.web.engines import dashboard, in_loop
 from tests.web.visitor import Got, Headers, Visitor
 
@@ -219,6 +222,25 @@ async def test_names_with_line_breaks_and_markup_are_broken_too() -> None:
         page = await visitor.send("GET", got.headers["location"], headers=[ada.cookie])
         assert "&lt;b&gt;" in page.text
         await lease.wait_lost()
+
+
+@in_loop
+async def test_a_form_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "SLOWEST", 0.05)
+
+    async def never() -> Message:
+        await asyncio.sleep(60.0)
+        raise AssertionError
+
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    with pytest.raises(requests.TooSlow):
+        await requests.form(Request({"headers": raw}), never)
+    async with dashboard(resolve=resolve) as (_, visitor):
+        monkeypatch.setattr(breaking, "form", lambda request, _: requests.form(request, never))
+        form = {"reason": "x", "token": "0" * 64}
+        got = await visitor.post("/break?name=one&id=x", form, [("cookie", "user=ada"), *SAME])
+        assert got.status == 408
 
 
 @in_loop

@@ -11,7 +11,7 @@ from lockfast.web.access import Resolve, User, user_of
 from lockfast.web.answer import Answer, Receive, Send, elsewhere, respond, said
 from lockfast.web.pages import PAGES, engines
 from lockfast.web.pages.view import Broken, View
-from lockfast.web.request import Request, TooLarge
+from lockfast.web.request import Request, TooLarge, TooSlow
 from lockfast.web.source import Source
 from lockfast.web.static_files import static
 
@@ -88,6 +88,8 @@ class App:
             return await self._find(request, receive, user)
         except TooLarge:
             return said(413, "lockfast: the form is too large")
+        except TooSlow:
+            return said(408, "lockfast: the form did not come in time")
         except ValueError as error:
             return said(400, f"lockfast: the request cannot be read: {error}")
 

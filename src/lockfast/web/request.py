@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +12,7 @@ from lockfast.web.answer import Receive
 
 LONGEST_QUERY = 8_192  # bytes: a name of 512 bytes, percent-encoded, and what else a page asks for
 LARGEST_FORM = 65_536  # bytes
+SLOWEST = 10.0  # seconds for a form
 FIELDS = 20  # fields of a query or a form
 
 
@@ -87,12 +89,25 @@ class TooLarge(Exception):
     """A body that is larger than any form of ours."""
 
 
+class TooSlow(Exception):
+    """A body that did not come in time."""
+
+
 async def form(request: Request, receive: Receive) -> dict[str, str]:
     """Read the form that a browser has sent. Raise `ValueError` if it is none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise ValueError("it is not a form")
-    raw = b""
+    try:
+        async with asyncio.timeout(SLOWEST):
+            raw = await _body(receive)
+    except TimeoutError:
+        raise TooSlow from None
+    return fields(raw)
+
+
+async def _body(receive: Receive) -> bytes:
+    raw = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -101,7 +116,7 @@ async def form(request: Request, receive: Receive) -> dict[str, str]:
         if len(raw) > LARGEST_FORM:
             raise TooLarge
         if not message.get("more_body", False):
-            return fields(raw)
+            return bytes(raw)
 
 
 def fields(raw: bytes) -> dict[str, str]:
