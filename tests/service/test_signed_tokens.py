@@ -267,7 +267,7 @@ def test_a_handle_of_an_earlier_lease_gets_no_token_of_the_next_one(guarded: Gua
         site.post("/v1/sign", {"handle": each["handle"], "audience": AUDIENCE})
         for each in (lost, later)
     ]
-    assert [answer.status for answer in answers] == [502, 200]
+    assert [answer.status for answer in answers] == [410, 200]
     assert "the claim is gone" in answers[0].body["message"]
 
 
