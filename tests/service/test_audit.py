@@ -275,4 +275,4 @@ def test_what_cannot_be_written_is_said_before_it_serves(tmp_path: Path) -> None
     assert unusable("-") == ""
     assert unusable(str(tmp_path / "new")) == ""
     assert "folder" in unusable(str(tmp_path))
-    assert "may not write" in unusable(str(tmp_path / "none" / "new"))
+    assert "no folder" in unusable(str(tmp_path / "none" / "new"))

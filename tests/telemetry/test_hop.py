@@ -9,6 +9,8 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
 
@@ -228,6 +230,9 @@ def test_metrics_are_those_of_the_page(hop: Hop) -> None:
     with lockfast.connect(hop.url) as client:
         client.lock("job:7").acquire().release()
         wait_until(lambda: hop.replica.figures.requests.counts["resign", ""] == 1, "it has ended")
+        with closing(HTTPConnection(hop.url.removeprefix("lockfast://"), timeout=10.0)) as line:
+            line.request("GET", "/v1/guarantees")
+            assert line.getresponse().status == 200
         found = hop.seen.metrics()
     figures = hop.replica.figures
     names = [each.name for each in (*figures.gauges, *figures.counters, *figures.histograms)]
@@ -245,7 +250,7 @@ def test_metrics_are_those_of_the_page(hop: Hop) -> None:
     assert open_.value == 1
     for histogram in figures.histograms:
         points = {
-            dict(point.attributes)["lock.call"]: point
+            dict(point.attributes)[histogram.keys[0]]: point
             for point in found[histogram.name].data.data_points
         }
         for labels, series in histogram.series.items():
