@@ -13,7 +13,7 @@ from lockfast.primitives.inspection import Pages
 from lockfast.web import look as looking
 from lockfast.web.claim import Queue
 from lockfast.web.history import Gap
-from lockfast.web.listing import listing, wanted
+from lockfast.web.listing import PAGE, listing, wanted
 from lockfast.web.look import RUN, TURN, Look, in_order, look
 from lockfast.web.pages.overview import MOMENT
 from tests.web.engines import dashboard, in_loop
@@ -72,7 +72,7 @@ async def test_searching_and_sorting_let_others_run() -> None:
     assert await turns(listing(found, wanted({"q": "n0000"}))) > MANY // TURN
     assert await turns(listing(found, wanted({"sort": "token"}))) > MANY // RUN
     page = await listing(found, wanted({"q": "n0000", "sort": "-name"}))
-    assert (page.found, page.rows[0].name, len(page.rows)) == (100, "n000099", 100)
+    assert (page.found, page.rows[0].name, len(page.rows)) == (100, "n000099", PAGE)
     await asyncio.gather(*(listing(found, wanted({"q": "N00001"})) for _ in range(50)))
     assert sum(key[0] == "n00001" for key in found.listed) == 1
     for number in range(100):
