@@ -23,6 +23,7 @@ from benchmarks.rounds import interleave, percentile
 from benchmarks.stage import Result, Stage
 from benchmarks.workers import answer, orders, worker
 from lockfast import aio
+from lockfast.web.listing import PAGE as ROWS
 from tests.servers import Redis, free_port, wait_until
 
 LOCKS, VIEWERS = 10_000, 200
@@ -30,7 +31,6 @@ PROCESSES = 2  # of viewers
 PAUSE = 0.4  # seconds between an answer and a viewer's next question, as in the page's script
 TURN = 4.0  # seconds
 WATCHED = 10.0  # seconds
-ROWS = 100
 PAGE, FRAGMENT, BARE = b"/", b"/table?q=&sort=name&page=1", b"/bare"
 LOOK = re.compile(rb'data-look="(\d+)"')
 TEMPLATE = """<!doctype html><title>bare</title><table>{% for row in rows %}
