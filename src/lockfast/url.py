@@ -59,9 +59,8 @@ class Target:
             secret = any("@" in text for option in self.options.items() for text in option)
             shown = [key if _OPTION.fullmatch(key) and not secret else "?" for key in unknown]
             said = ", ".join(shown)
-            raise ValueError(
-                f"{self.scheme}:// has no option {said}. Its options are {', '.join(known)}"
-            )
+            has = f"Its options are {', '.join(known)}" if known else "It has no options"
+            raise ValueError(f"{self.scheme}:// has no option {said}. {has}")
         idle = sorted(name for name in self.options if name.startswith("ssl_"))
         if idle and self.secure:
             raise ValueError(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 import lockfast
 from lockfast import Guarantees, Level
+from lockfast.engines import redlock
 from lockfast.engines.postgres import install
 from tests.servers import Cluster, PgBouncer, Postgres, Redis, RedlockSet, SentinelSet
 from tests.servers.redlock import url_of
@@ -130,6 +133,16 @@ def test_weak_nodes_of_a_redlock_are_found_and_a_minority_of_them_changes_nothin
         f"{third.address} has a replica, or is one",
         "maxmemory-policy = allkeys-lru",
     ]
+
+
+def test_a_redlock_that_was_not_installed_is_found_and_nobody_is_told_to_wait() -> None:
+    with contextlib.ExitStack() as stack:
+        url = url_of(*(stack.enter_context(Redis()) for _ in range(3)))
+        (finding,) = probed(url).findings
+        assert finding.setting == "0 of 3 nodes are members"
+        assert "install` once" in finding.remedy
+        redlock.install(url)
+        assert probed(url).findings == ()
 
 
 def test_a_redlock_of_two_or_with_a_server_named_twice_is_refused() -> None:

@@ -39,6 +39,7 @@ def _with(lock: Any) -> None:  # noqa: ANN401  # whatever a user may enter
         (lambda client: client.lock("a:{")(_with), "TypeError: the name 'a:{' for _with cannot"),
         (lambda client: client.lock("x", ttl=5, at_least=9), "ValueError: .*Raise the ttl"),
         (lambda client: client.lock("x", timeout=-1), "ValueError: timeout must be 0 seconds or m"),
+        (lambda client: client.revoke("x", "stuck"), "TypeError: .*one that inspect"),
         (lambda _: lockfast.connect(5), "TypeError: url must be a str, such as redis://"),  # type: ignore[arg-type]
         (lambda _: lockfast.connect("memory://", deadlock_after="x"), "TypeError: deadlock_after"),  # type: ignore[arg-type]
     ],

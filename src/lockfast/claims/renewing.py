@@ -95,9 +95,12 @@ async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
 
 def named(claims: Sequence[Claim]) -> str:
     """Return the names and tokens of the first NAMED leases, for a log message."""
-    names = [
-        f"{claim.shape.name!r} ({'token' if claim.shape.exclusive else 'ticket'} {claim.ticket})"
-        for claim in claims[:NAMED]
-    ]
     more = f" and {len(claims) - NAMED} more" if len(claims) > NAMED else ""
-    return ", ".join(names) + more
+    return ", ".join(_named(claim) for claim in claims[:NAMED]) + more
+
+
+def _named(claim: Claim) -> str:
+    if not claim.ticket:  # no request for it was answered
+        return repr(claim.shape.name)
+    number = "token" if claim.shape.exclusive else "ticket"
+    return f"{claim.shape.name!r} ({number} {claim.ticket})"

@@ -128,10 +128,15 @@ class Inspecting:
             EngineError: The engine cannot be reached, or it rejects the request. If
                 `EngineUnavailable.sent` is True, the claim may have been removed.
             ClientClosed: The client was closed.
-            TypeError: The reason or `by` is not a str.
+            TypeError: The holder is no `Holder`, or the reason or `by` is not a str.
         """
         session = self._session
         session.enter()
+        if not isinstance(holder, Holder):
+            raise TypeError(
+                f"revoke() needs a Holder, not {type(holder).__name__}: use one that inspect(), or "
+                "holders() of a lock, has returned"
+            )
         if not CLAIM.fullmatch(holder.id):  # an engine may put the id into a command unchecked
             raise EngineRefused(
                 f"{holder.name!r}: {holder.id!r} is not the id of a claim of lockfast"

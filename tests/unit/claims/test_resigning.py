@@ -134,3 +134,15 @@ def test_a_closed_client_names_only_what_has_failed(
     assert "'other'" in caplog.text
     assert "'first'" not in caplog.text
     assert len(leases) == 2
+
+
+def test_a_closed_client_names_no_token_of_a_request_that_was_never_answered(
+    client: Client, way: Partly, caplog: pytest.LogCaptureFixture
+) -> None:
+    way.errors["x"] = [EngineRefused("refused by the test")] * 100
+    way.cut = True
+    with pytest.raises(EngineUnavailable):
+        client.lock("x").acquire(timeout=0.2)
+    client.close()
+    (said,) = [r.getMessage() for r in caplog.records if "was closed" in r.getMessage()]
+    assert "the release: 'x' may stay taken" in said

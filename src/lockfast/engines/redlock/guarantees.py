@@ -70,8 +70,13 @@ def judged(
     product = "Valkey" if "valkey_version" in first else "Redis"
     version = first.get("valkey_version") or first.get("redis_version", "of unknown version")
     findings = [*_of_the_set(len(nodes), runs)]
+    # Fewer cannot let the others join: the set is new, or a majority has lost its data.
+    joining = len(members) + nodes.count(None) >= quorum(len(nodes))
+    if not joining:
+        findings.append(_without_a_majority(len(members), len(nodes)))
     for number, node in enumerate(nodes):
-        findings += _of_a_node(str(names[number]), node, member=number in members)
+        joins = joining and number not in members
+        findings += _of_a_node(str(names[number]), node, joins=joins)
     return Guarantees(
         f"Redlock on {len(nodes)} nodes, {product} {version}",
         level,
@@ -109,13 +114,22 @@ def _of_the_set(size: int, runs: Sequence[str]) -> list[Finding]:
     return findings
 
 
-def _of_a_node(name: str, node: Mapping[str, str] | None, *, member: bool) -> list[Finding]:
+def _without_a_majority(members: int, size: int) -> Finding:
+    return Finding(
+        f"{members} of {size} nodes are members",
+        "no lock can be acquired, and no node joins by itself",
+        "if the set is new, run `lockfast --url URL install` once. If the nodes have lost their "
+        "data, read the page on Redlock first",
+    )
+
+
+def _of_a_node(name: str, node: Mapping[str, str] | None, *, joins: bool) -> list[Finding]:
     if node is None:
         return [
             Finding(f"{name} is down", "the set survives the loss of one node less", "start it")
         ]
     findings = []
-    if not member:
+    if joins:
         findings.append(
             Finding(
                 f"{name} is not a member",
