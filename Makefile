@@ -136,7 +136,10 @@ bench: ## Run each benchmark in turn, one JSON result each
 docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-.PHONY: pages pythons release rehearse
+watch: ## Measure the steady ratios of benchmarks/steady.toml again: is lockfast slower than it was?
+	$(BIN)/python -m benchmarks.watch
+
+.PHONY: watch pages pythons release rehearse
 pages: ## Follow the README, every how-to page and every migration page from the wheel, in empty environments
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_engine_pages.py tests/docs/test_tutorial.py
 
