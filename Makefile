@@ -3,7 +3,6 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,jwt,mysql,otel,postgres,prometheus,redis,redlock,remote,service,sqlalchemy,starlette,testing,web,zookeeper
 BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle http web
 ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
@@ -15,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 HOURS ?= 8
 SEED ?= 1
-.PHONY: help setup tools check quick test wide models faults torture bench docs clean
+.PHONY: help setup tools pins check quick test wide models faults torture bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,15 +23,31 @@ setup: tools ## Create .venv, install the tools and the servers the tests start
 	scripts/install-servers
 	npm ci --prefix tests/web
 
+# Packages with these hashes only, and no source that would build with other packages. lockfast itself
+# has no hash, so it comes after them, and is built by the hatchling that is one of them.
+PINNED := $(BIN)/python -m pip install -q --require-hashes --only-binary :all:
+OURS := $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+
 tools: $(BIN)/python ## Create .venv and install the tools: enough for make check and make docs
-	$(BIN)/python -m pip install -r requirements-dev.txt -e '.[$(EXTRAS)]'
+	$(PINNED) -r requirements-dev.txt
+	$(OURS)
+	$(BIN)/python -m pip check
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# What `make quick` needs, and no more. `make setup` has it too.
-QUICK_EXTRAS := cli,etcd,mysql,postgres,redis,redlock,remote,testing,zookeeper
-QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff types-grpcio uvloop
+# Versions that are written already stay: `make pins RENEW=--upgrade` takes the newest ones. uv is not
+# in .venv. The version of Python is the oldest, with the packages that only its first releases need.
+PINS := uv pip compile -q --generate-hashes --no-annotate --python-version 3.11 \
+	--custom-compile-command 'make pins' $(RENEW) pyproject.toml
+QUICK_EXTRAS := cli etcd mysql postgres redis redlock remote testing zookeeper
+
+pins: ## Write requirements-*.txt: every package by version and hashes; after `pip install uv`
+	$(PINS) --all-extras --group dev -o requirements-dev.txt
+	$(PINS) $(addprefix --extra ,$(QUICK_EXTRAS)) --group quick -c requirements-dev.txt -o requirements-quick.txt
+	$(PINS) --group release -o requirements-release.txt
+
+# `make quick` needs these, and no more. `make setup` has them too.
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
 # They start many processes, or measure: `make test` has them.
 NOT_QUICK := $(addprefix tests/unit/test_,benchmarks.py servers.py smoke.py tries.py) tests/unit/cli/test_watchdog.py
@@ -41,8 +56,9 @@ FEWER := --hypothesis-profile=quick -k 'not the_engine_and_the_reference_model_a
 # Guards and integrations need their frameworks' types: `make check` has those.
 TYPES := -p lockfast.claims -p lockfast.primitives -p lockfast.core -p lockfast.runtime -p lockfast.engines
 
-$(VENV)/quick: Makefile requirements-dev.txt pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -c requirements-dev.txt -e '.[$(QUICK_EXTRAS)]' $(QUICK_TOOLS)
+$(VENV)/quick: requirements-quick.txt pyproject.toml | $(BIN)/python
+	$(PINNED) -r requirements-quick.txt
+	$(OURS)
 	command -v redis-server >/dev/null || scripts/install-servers redis-server
 	touch $@
 
@@ -120,7 +136,10 @@ bench: ## Run each benchmark in turn, one JSON result each
 docs: ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-.PHONY: pages pythons release rehearse
+watch: ## Measure the steady ratios of benchmarks/steady.toml again: is lockfast slower than it was?
+	$(BIN)/python -m benchmarks.watch
+
+.PHONY: watch pages pythons release rehearse
 pages: ## Follow the README, every how-to page and every migration page from the wheel, in empty environments
 	$(BIN)/python -m pytest tests/docs/test_pages.py tests/docs/test_engine_pages.py tests/docs/test_tutorial.py
 

@@ -18,8 +18,8 @@ def run(stage: Stage) -> Result:
         lockfast.connect(server.url, engine=Unbatched()) as unbatched,
         side.pairs(server) as pairs,
     ):
-        others = {"unbatched": _lockfast(unbatched), **pairs}
-        works = {"lockfast": _lockfast(client), **others}
+        others = {"unbatched": pairs_of(unbatched), **pairs}
+        works = {"lockfast": pairs_of(client), **others}
         turns = {name: fitted(work, stage.pick(0.1, 0.02)) for name, work in works.items()}
         results = interleave(turns, stage.count(50, 3), stage.say)
     ours, floor = results["lockfast"], results[side.floor]
@@ -41,7 +41,8 @@ def run(stage: Stage) -> Result:
     )
 
 
-def _lockfast(client: lockfast.Client) -> Work:
+def pairs_of(client: lockfast.Client) -> Work:
+    """Return the work of a client: pairs on a lock of its own."""
     lock = client.lock(f"pair {id(client)}", ttl=TTL)
 
     def work(count: int) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from release import installed, packages, tools
+from release.pins import digest
 from release.steps import HOME, Refused, step
 
 
@@ -28,10 +29,10 @@ def main(argv: list[str]) -> int:
         print(f"no release: {why}", file=sys.stderr)
         return 1
     sums = HOME / "SHA256SUMS"
-    sums.write_text("".join(f"{packages.digest(each)}  {each.name}\n" for each in made), "utf-8")
+    sums.write_text("".join(f"{digest(each)}  {each.name}\n" for each in made), "utf-8")
     print("==> artefacts" + (", of a rehearsal: do not publish them" if rehearsed else ""))
     for each in made:
-        print(f"{packages.digest(each)}  {each.stat().st_size:>9,}  {each.relative_to(Path.cwd())}")
+        print(f"{digest(each)}  {each.stat().st_size:>9,}  {each.relative_to(Path.cwd())}")
     return 0
 
 

@@ -62,7 +62,7 @@ def _needs(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str
             try:
                 names |= {key[0]} | _needs(key[0], key[1], seen)
             except PackageNotFoundError:
-                message = f"{key[0]} is not installed: add it to requirements-dev.txt"
+                message = f"{key[0]} is not installed: make pins tools"
                 raise LookupError(message) from None
     return names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import shutil
@@ -13,6 +12,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from release.pins import digest
 from release.steps import HOME, ROOT, Refused, run
 
 DIST = ROOT / "dist"
@@ -83,8 +83,3 @@ def _unpack(place: Path) -> None:
 
 def _digests(folder: Path) -> dict[str, str]:
     return {path.name: digest(path) for path in sorted(folder.iterdir())}
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

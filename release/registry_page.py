@@ -26,7 +26,7 @@ class RegistryPage(MetadataHookInterface):
         """Set both, by the address of the repository."""
         repository = self.config["repository"]
         readme = (Path(self.root) / "README.md").read_text("utf-8")
-        text = absolute(readme, repository, metadata["version"])
+        text = badged(absolute(readme, repository, metadata["version"]), repository)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
         metadata["urls"] = urls(repository)
 
@@ -42,6 +42,19 @@ def urls(repository: str) -> dict[str, str]:
         "Issues": f"{repository}/issues",
         "Security": f"{repository}/security/policy",
     }
+
+
+def badged(readme: str, repository: str) -> str:
+    """Show below the title whether CI passes: it is true wherever the repository is.
+
+    The README in the repository has none, because it does not know the address. The index itself
+    shows the version, the Pythons and the license.
+    """
+    if not repository:
+        return readme
+    workflow = f"{repository}/actions/workflows/ci.yml"
+    title, rest = readme.split("\n", 1)
+    return f"{title}\n\n[![CI]({workflow}/badge.svg?branch=main)]({workflow})\n{rest}"
 
 
 def absolute(readme: str, repository: str, version: str) -> str:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from release.pins import constraints
 from release.steps import HOME, LONG, ROOT, Refused, pip, run
 
 PINS = ROOT / "requirements-release.txt"
@@ -36,8 +37,9 @@ def check(packages: Sequence[Path], rating: int) -> None:
     wheel, source = sorted(packages, key=lambda path: path.suffix != ".whl")
     print(run(TOOLS / "bin" / "twine", "check", "--strict", wheel, source), end="")
     print(run(TOOLS / "bin" / "check-wheel-contents", wheel), end="")
-    # pyroma builds once more, in an environment of its own.
-    constrained = {**os.environ, "PIP_CONSTRAINT": str(ROOT / "requirements-dev.txt")}
+    # pyroma builds once more, in an environment of its own, with these versions. That build is not
+    # kept: the packages were built by what is installed here, which came with hashes.
+    constrained = {**os.environ, "PIP_CONSTRAINT": str(constraints(HOME / "constraints.txt"))}
     rated = run(TOOLS / "bin" / "pyroma", "-n", str(rating), source, env=constrained)
     print(rated, end="")
 

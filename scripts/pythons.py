@@ -21,8 +21,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "build" / "pythons"
 OLDEST = (3, 11)
-EXTRAS = "cli,etcd,mysql,postgres,redis,remote,testing,zookeeper"
-TOOLS = ["pytest-timeout", "pytest-xdist"]
 CONTRACT = [f"tests/contract/test_{engine}.py" for engine in ("memory", "redis", "sqlite")]
 TESTS = ["tests/unit", *CONTRACT]
 # The first imports the benchmarks, and with them every library that we compare ourselves with. The
@@ -73,11 +71,11 @@ def wheel() -> Path:
 
 
 def prepare(python: Path, home: Path, built: Path) -> None:
-    """Make an environment of that Python, with our wheel and what the tests need."""
+    """Make an environment of that Python, with our wheel and what `make quick` needs."""
     run(python, "-m", "venv", "--without-pip", home)
     pip = (sys.executable, "-m", "pip", "-qq", "--python", str(home / "bin" / "python"))
-    ours = f"lockfast[{EXTRAS}] @ {built.as_uri()}"
-    run(*pip, "install", "--constraint", ROOT / "requirements-dev.txt", ours, *TOOLS)
+    run(*pip, "install", "--require-hashes", "-r", ROOT / "requirements-quick.txt")
+    run(*pip, "install", "--no-deps", built)
 
 
 def passes(home: Path) -> bool:

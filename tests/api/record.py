@@ -12,7 +12,8 @@ The public API is no longer the one that tests/api/record.txt has:
 {lines}
 
 If you did not mean to change it, undo that. If you did:
-1. Add a line to CHANGELOG.md, under Added, Changed, Deprecated or Removed.
+1. Add a line to CHANGELOG.md under Unreleased: Added, Changed, Deprecated or Removed. It names each
+   of these as code: `name`, or the `Class` that it belongs to.
 2. Before you remove or rename a name, deprecate it for one release: see docs/compatibility.md.
 3. If the number of a format, the port or the messages changed, see docs/explanation/formats.md.
 4. Write the record anew: .venv/bin/python -m tests.api

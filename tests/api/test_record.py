@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lockfast
+from tests.api.changelog import CHANGELOG, released, unnamed
 from tests.api.record import changes, explained, recorded
 from tests.api.surface import surface
 
@@ -37,3 +38,22 @@ def test_a_renamed_method_and_a_changed_parameter_are_found(
         "-lockfast.Lock.try_acquire() -> L | None",
         "+lockfast.Lock.try_acquire(wait: float) -> None",
     ]
+
+
+def test_each_change_since_the_latest_release_is_named_in_the_changelog() -> None:
+    found = unnamed(released(), recorded(), CHANGELOG.read_text("utf-8"))
+    assert not found, explained(found)
+
+
+def test_a_change_that_the_changelog_does_not_name_is_found() -> None:
+    before = ["class lockfast.RLock", "lockfast ls --json", "lockfast.Lease.extra: int", "port 3"]
+    after = ["lockfast.Lock.acquire(*, wait: float) -> L", "lockfast ls --prefix TEXT", "port 4"]
+    text = "\n## [Unreleased]\n\n{}\n\n## [0.2.0] - 2026-11-20\n\n- `RLock`, `port`.\n"
+    every = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
+    assert sorted(unnamed(before, after, text.format(""))) == sorted(every)
+    # A word that is no code is not a name, and neither is a part of one.
+    assert len(unnamed(before, after, text.format("- The port, `RLocks`, `json5`."))) == 7
+    named = "- `RLock`, `Lease.extra`, `ls --json`, `lock.acquire(wait=1)`, `--prefix`, `PORT`."
+    left = unnamed(before, after, text.format(named))
+    assert sorted(left) == ["+port 4", "-port 3"]
+    assert unnamed(before, after, text.format(f"{named}\n- The number `port` is 4.")) == []

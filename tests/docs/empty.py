@@ -1,8 +1,8 @@
 """Empty environments, into which nothing comes but what a page's own lines install.
 
-Everything that any page may install is downloaded once, in the versions of requirements-dev.txt.
-An environment then takes two or three seconds, and pip finds our wheel there as it would find a
-release.
+Everything that any page may install is downloaded once, in the versions of requirements-dev.txt and
+with their hashes. An environment then takes two or three seconds, and pip finds our wheel there as
+it would find a release.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from release.pins import PINS, check, constraints
 from tests.docs.page import ROOT
 
-PINS = ROOT / "requirements-dev.txt"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 OURS = re.compile(r"lockfast(?:\[(.*)\])?")
 LONG = 300
@@ -62,10 +62,16 @@ class Wheelhouse:
         if stamp.exists() and stamp.read_text("utf-8") == digest:
             return
         (wheel,) = self._wheels.glob("lockfast-*.whl")
+        # Another version than the pinned one would be installed if it is newer.
+        for old in set(self._wheels.iterdir()) - {wheel}:
+            old.unlink()
         ours = [found[1] for each in packages if (found := OURS.fullmatch(each)) and found[1]]
         others = [each for each in packages if not OURS.fullmatch(each)]
         named = [f"lockfast[{','.join(ours)}] @ {wheel.as_uri()}", *others]
-        run(*PIP, "download", "--dest", str(self._wheels), "--constraint", str(PINS), *named)
+        versions = ("--constraint", str(constraints(self._folder / "constraints.txt")))
+        files = ("--only-binary", ":all:", "--dest", str(self._wheels))
+        run(*PIP, "download", *files, *versions, *named)
+        check(path for path in self._wheels.iterdir() if path != wheel)
         stamp.write_text(digest, "utf-8")
 
     def environment(self, packages: frozenset[str]) -> Path:

@@ -121,5 +121,12 @@ def test_dependabot_looks_at_folders_that_have_what_it_renews() -> None:
         assert (folder / kinds[update["package-ecosystem"]]).exists(), update
 
 
+def test_what_needs_a_review_by_certain_people_exists() -> None:
+    lines = (GITHUB / "CODEOWNERS").read_text("utf-8").splitlines()
+    paths = [found[1] for line in lines if (found := re.match(r"#?/(\S*)", line))]
+    assert len(paths) == len(set(paths)) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_a_release_tries_every_extra() -> None:
     assert set(extras()) - {"all"} == PROGRAMS.keys() - {""}

@@ -12,7 +12,7 @@ from email.message import Message
 
 import pytest
 
-from release.registry_page import absolute, urls
+from release.registry_page import absolute, badged, urls
 from tests.docs.page import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -61,6 +61,17 @@ def test_with_an_address_each_link_leads_to_a_file_of_this_version() -> None:
         kind, file = re.fullmatch(rf"{HERE}/(blob|raw)/v1\.2\.3/([^#]+)(?:#.*)?", new).groups()  # type: ignore[union-attr]  # a failure, too
         assert (ROOT / file).is_file()
         assert (kind == "raw") == file.endswith((".svg", ".png"))
+
+
+def test_the_badge_is_that_of_a_workflow_of_the_repository() -> None:
+    shown = badged(absolute(README, HERE, "1.2.3"), HERE)
+    title, badge, rest = re.split(r"\n\n", shown, maxsplit=2)
+    assert title.startswith("# ")
+    workflow = f"{HERE}/actions/workflows/ci.yml"
+    assert badge == f"[![CI]({workflow}/badge.svg?branch=main)]({workflow})"
+    assert (ROOT / ".github" / "workflows" / "ci.yml").is_file()
+    assert rest.startswith("Distributed locks")
+    assert badged(README, "") == README
 
 
 def test_code_is_not_changed() -> None:
