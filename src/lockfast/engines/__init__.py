@@ -55,8 +55,10 @@ class Factory(Protocol):
         """Make an engine, which connects on its first use. lockfast calls this again after a fork.
 
         Args:
-            target: The parsed URL, or None without a URL. `target.take(...)` returns its options,
-                and raises `ValueError` for those that the engine does not know.
+            target: The parsed URL, or None without a URL. It has `hosts`, pairs of a host and a
+                port, `path`, `username` and `secret()`, which returns a function that returns the
+                password. `target.take(...)` returns the options, and raises `ValueError` for those
+                that the engine does not know.
             runtime: `Threads` for blocking callers, `Aio` for asyncio. `runtime.now` is the clock.
 
         Returns:
