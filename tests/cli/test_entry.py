@@ -77,3 +77,11 @@ def test_a_terminal_that_lacks_a_letter_gets_its_number_and_the_command_does_its
             assert "codec" not in done.stderr
         assert "\\U0001f525" in done.stdout + done.stderr
         assert lease.wait_lost(9)  # at its next renewal
+
+
+def test_python_runs_it_by_the_name_of_the_package() -> None:
+    """Where `lockfast` is not on the PATH, people type `python -m` and the name."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lockfast", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"lockfast {lockfast.__version__}\n")

@@ -22,6 +22,7 @@ SERVICE = ROOT / "docs" / "service" / "index.md"
 SECURITY = SERVICE.with_name("security.md")
 HTTP = SERVICE.with_name("http.md")
 SIGNED = SERVICE.with_name("signed-tokens.md")
+DASHBOARD = SERVICE.with_name("dashboard.md")
 PAGES = [
     read(path)
     for path in (
@@ -31,6 +32,7 @@ PAGES = [
         SECURITY,
         HTTP,
         SIGNED,
+        DASHBOARD,
         *(each for folder in FOLDERS for each in sorted(folder.glob("*.md"))),
     )
     if path.name != "index.md" or path == SERVICE

@@ -149,8 +149,10 @@ def test_without_an_argument_the_environment_says(monkeypatch: pytest.MonkeyPatc
         ("redis://h?tll=3", "has no option tll"),
         ("redis://h1,h2", "redis\\+cluster"),
         ("redis+sentinel://h1", "name the primary"),
-        ("redis+cluster://h1/3", "has no database"),
-        ("redis://h/x", "has no database"),
+        ("redis+cluster://h1/3", "has no database '3'. It has only database 0$"),
+        ("redis://h/x", "has no database 'x'. It has numbers as databases, such as 0$"),
+        ("reddis://h", "^no engine for reddis://. Did you mean redis://\\?$"),
+        ("postgre+asyncpg://h", "Did you mean postgres://\\?$"),
         ("redis://h?token_base=-1", "token_base"),
         (
             "oracle://h",

@@ -70,6 +70,9 @@ async def side_by_side(redis: str, sqlite: str) -> None:
             assert (await visitor.get("/small")).headers["location"] == "/locks/small/"
             assert (await visitor.get("/none/")).status == 404
             assert (await visitor.get("/health")).status == 404
+            lost = await visitor.get("/small/healt")  # the page leads back to the others
+            assert (lost.status, "No such page" in lost.text) == (404, True)
+            assert 'href="/locks/small/"' in lost.text
             assert (await visitor.get("/small/health")).status == 200
     finally:
         await app.close()

@@ -40,8 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Distributed locks: run a command under a lock, elect a leader, see who holds what.",
 )
-app.command("run", cls=Wrapping)(run.run)
-app.command("elect", cls=Wrapping)(elect.elect)
+app.command("run", cls=Wrapping, help=manual(run.run))(run.run)
+app.command("elect", cls=Wrapping, help=manual(elect.elect))(elect.elect)
 SEEING: dict[str, Callable[..., int | None]] = {
     "ls": ls.ls,
     "who": who.who,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -128,6 +129,9 @@ def _installed(whole: str, scheme: str) -> Factory:
             return _checked(entry.load(), f"the engine of {scheme}://, {entry.value},")
         except (AttributeError, TypeError) as error:  # the package is at fault
             raise ImportError(f"the engine of {scheme}:// cannot be used: {error}") from error
+    meant = get_close_matches(scheme, ENGINES, 1)
+    if meant:  # a slip of the keyboard
+        raise ValueError(f"no engine for {whole}://. Did you mean {meant[0]}://?")
     known = ", ".join(f"{each}://" for each in ENGINES)
     raise ValueError(
         f"no engine for {whole}://, and no installed package registers one in the group {GROUP}. "

@@ -124,8 +124,12 @@ class App:
         page = PAGES.get((request.method.replace("HEAD", "GET"), path))
         if page is not None:
             return await page(request, receive, view)
-        known = any(path == each for _, each in PAGES)
-        return said(405, "lockfast: not allowed") if known else said(404, "lockfast: no such page")
+        if any(path == each for _, each in PAGES):
+            return said(405, "lockfast: not allowed")
+        why = "The dashboard has no page at this address."
+        return view.show(
+            request, "refused.html", status=404, title_words="No such page", why=why, more=""
+        )
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Close at the server's end. A mounted application never gets here."""

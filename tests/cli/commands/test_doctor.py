@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lockfast.cli.render import stdout
 from lockfast.engines.postgres import install
 from tests.cli.commands.calls import Calls, Said
 from tests.servers import (
@@ -32,12 +33,22 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
     return lambda url, *args: Calls(url, capsys)("doctor", *args)
 
 
+def test_the_second_line_of_a_risk_begins_below_the_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stdout, "WIDE", 40)
+    stdout.labelled("  risk    ", "a restart forgets the grants made since then [x]")
+    assert capsys.readouterr().out == (
+        "  risk    a restart forgets the grants\n          made since then [x]\n"
+    )
+
+
 def test_a_well_kept_redis_is_left_alone(doctor: Doctor) -> None:
     with Redis(appendonly=True, config=DURABLE) as server:
         said = doctor(server.url)
         (told,) = doctor(server.url, "--json").objects
     assert said.code == 0
-    assert "gives fenced." in said.words
+    assert "gives the level fenced." in said.words
     assert said.out.endswith("No setting needs to be changed.\n")
     fields = ["engine", "level", "promise", "format", "stored_formats", "findings", "good"]
     assert list(told) == fields
@@ -50,7 +61,7 @@ def test_an_evicting_redis_is_found_with_what_to_type(doctor: Doctor) -> None:
     with Redis(appendonly=True, config=config) as server:
         said = doctor(server.url)
         assert said.code == 1
-        assert "gives efficiency." in said.words
+        assert "gives the level efficiency." in said.words
         assert "maxmemory-policy = allkeys-lru" in said.out
         assert "change CONFIG SET maxmemory-policy noeviction" in said.words
         server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")  # as it says
@@ -135,7 +146,7 @@ def test_an_etcd_of_two_is_found_and_one_of_three_is_not(doctor: Doctor) -> None
     with EtcdCluster(2) as cluster:
         said = doctor(cluster.url)
         assert said.code == 1
-        assert "gives fenced." in said.words
+        assert "gives the level fenced." in said.words
         assert "voting members = 2" in said.out
         assert "until there are three or five that vote" in said.words
         assert doctor(cluster.url, "--require", "consensus").code == 1
@@ -172,7 +183,7 @@ def test_other_engines_are_told_from_their_weak_kin(
 def test_a_sqlite_file_on_a_disk_is_left_alone(doctor: Doctor, tmp_path: Path) -> None:
     said = doctor(f"sqlite:///{tmp_path}/locks.db")
     assert said.code == 0
-    assert "on this host, gives fenced." in said.words
+    assert "on this host, gives the level fenced." in said.words
     assert doctor(f"sqlite:///{tmp_path}/locks.db", "--require", "consensus").code == 1
 
 

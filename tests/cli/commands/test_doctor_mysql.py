@@ -39,7 +39,7 @@ def test_a_well_kept_mariadb_is_left_alone(doctor: Doctor, server: MariaDB) -> N
     for url in (server.url, server.address("app")):
         said = doctor(url)
         assert said.code == 0
-        assert re.match(r"MariaDB 1[0-9.]+ gives fenced\.", said.words)
+        assert re.match(r"MariaDB 1[0-9.]+ gives the level fenced\.", said.words)
         assert said.out.endswith("No setting needs to be changed.\n")
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_the_list_of_commands_says_what_each_is_for(capsys: pytest.CaptureFixtur
     for command in SEEING:
         (line,) = [each for each in said.splitlines() if re.match(rf"│ {command}\s", each)]
         assert len(line.split()) > 4
+
+
+@pytest.mark.parametrize("command", ["run", "elect", *SEEING])
+def test_in_a_narrow_terminal_only_the_last_line_of_a_paragraph_is_short(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    assert launch([command, "--help"]) == 0
+    text, _, _ = capsys.readouterr().out.partition("╭")
+    lines = [line.strip() if line[:3] != "   " else "" for line in text.splitlines()]
+    for line, following in pairwise(lines):
+        if line and following and not line.endswith(":"):  # not the heading of a list
+            # The next word did not fit: `run --help` once broke lines in the middle.
+            assert len(f"{line} {following.split()[0]}") > 78, line
 
 
 @pytest.mark.parametrize("command", ["", "run", "elect", *SEEING])

@@ -71,6 +71,8 @@ def test_whoever_may_break_locks_has_opened_the_link(url: str) -> None:
         serving(url, "--allow-break") as (program, port, link),
     ):
         assert "The link works once." in program.stderr
+        # A terminal of 80 columns would break a longer one, and only a part of it would be copied.
+        assert len(f"http://127.0.0.1:65535/{link}") <= 80
         mount, _, token = link.rpartition("/")
         for path in ("/", "/static/lockfast.css", "/?token=wrong", "/?token=", "/table"):
             for below in ("", f"/{mount}"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -17,6 +18,7 @@ import pytest
 import lockfast
 from tests.cli.run.program import ROOT, Program, run
 from tests.servers import Redis, free_port, wait_until
+from tests.servers.certificates import Certificates
 
 NOWHERE = "redis://127.0.0.1:1"
 
@@ -76,6 +78,15 @@ def test_it_says_what_it_serves_where_for_whom_and_how_to_connect(host: str) -> 
             f"lockfast: serving redis://127.0.0.1:1 at {where}, to every program on this machine. "
             f"Connect with LOCKFAST_URL=lockfast://{where}\n"
         )
+
+
+def test_it_says_where_the_dashboard_is(tmp_path: Path) -> None:
+    files, port = Certificates(tmp_path), free_port()
+    with served(NOWHERE, "--web", port=port) as program:
+        assert program.stderr.endswith(f". The dashboard is at http://127.0.0.1:{port}/web/\n")
+    tls = ("--ssl-certfile", str(files.certificate_path), "--ssl-keyfile", str(files.key_path))
+    with served(NOWHERE, "--web", *tls, port=port) as program:
+        assert program.stderr.endswith(f". The dashboard is at https://127.0.0.1:{port}/web/\n")
 
 
 def test_its_warnings_are_shown() -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from lockfast.cli.engine_url import connect
 from lockfast.cli.names import Name, readable
 from lockfast.cli.render.stderr import say
-from lockfast.cli.render.stdout import Json, show, tell
+from lockfast.cli.render.stdout import Json, labelled, show, tell
 from lockfast.plain import plain
 from lockfast.show.claims import described, fields
 from lockfast.show.consequences import consequences
@@ -74,7 +74,9 @@ def breaks(  # noqa: PLR0913  # each is an option
             )
         holder = holders[0]
         if not json:
-            show(Text("\n".join(consequences(holder, len(queue) > 1))))
+            for line in consequences(holder, len(queue) > 1):
+                text = line.removeprefix("- ")
+                labelled(line.removesuffix(text), text)
         if not yes and not _agreed():
             return 1
         broken = client.revoke(holder, reason)

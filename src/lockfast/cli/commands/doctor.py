@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockfast import Guarantees, Level
 from lockfast.cli.engine_url import connect
-from lockfast.cli.render.stdout import Json, show, tell
+from lockfast.cli.render.stdout import Json, labelled, show, tell
 from lockfast.core.record import FORMAT
 from lockfast.plain import plain
 from lockfast.primitives.inspection import formats
@@ -80,15 +80,15 @@ def _fields(found: Guarantees, stored: set[int], *, good: bool) -> dict[str, obj
 
 def _show(found: Guarantees, stored: set[int], required: Level | None) -> None:
     level = found.level.name.lower()
-    show(Text.assemble(f"{plain(found.subject)} gives ", (level, "bold"), "."))
+    show(Text.assemble(f"{plain(found.subject)} gives the level ", (level, "bold"), "."))
     show(Text(f"That means: {plain(found.promise)}."))
     formats_ = ", ".join(map(str, sorted(stored))) or "none, because no lock is in use"
     show(f"Stored format: {formats_}. This version reads and writes {FORMAT}.")
     for finding in found.findings:
         show("")
         show(Text(plain(finding.setting), style="bold yellow"))
-        show(Text(f"  risk    {plain(finding.risk)}"))
-        show(Text(f"  change  {plain(finding.remedy)}"))
+        labelled("  risk    ", plain(finding.risk))
+        labelled("  change  ", plain(finding.remedy))
     if not found.findings:
         show("No setting needs to be changed.")
     if required is not None and found.level < required:

@@ -50,6 +50,17 @@ def elect(  # noqa: PLR0913  # each is an option that users look for
     which is the fencing token, as LOCKFAST_TOKEN in its environment. If the leader cannot keep its
     lease, lockfast ends the command before the lease expires, as `run` does, and campaigns again.
     When the command ends by itself, lockfast ends too, with the exit code of the command.
+
+    For example:
+      lockfast elect scheduler -- celery beat
+      lockfast elect scheduler --value "$(hostname):8080" -- ./serve
+
+    Exit codes:
+      64   the command line is wrong
+      78   the configuration is wrong, or the engine rejects the request
+      70   the watchdog of the command was killed
+      126  the command cannot be run, and 127: it does not exist
+      Otherwise that of the command, or 128 + n if signal n ended it.
     """
     plan = Plan.of(ttl, grace)
     try:

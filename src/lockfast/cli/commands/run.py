@@ -82,14 +82,26 @@ def run(  # noqa: PLR0913  # each is an option that users look for
     """Run a command while holding the lock NAME, and end it before another process can acquire it.
 
     The command gets LOCKFAST_NAME and LOCKFAST_TOKEN, the fencing token, in its environment. It has
-    its own process group, and lockfast passes signals on to it. When the command ends,
-    lockfast ends all processes that it has left running, and then releases the lock.
+    its own process group, and lockfast passes signals on to it. When the command ends, lockfast
+    ends all processes that it has left running, and then releases the lock.
 
     If lockfast cannot renew the lease, it sends TERM to the command and all its descendants, and
     KILL after the grace, before the lease ends.
 
-    Exit codes: the command's own; 75 busy (or -E), 69 engine unreachable, 76 lease lost, 64 wrong
-    usage, 78 wrong configuration, 128+n ended by signal n, 126 and 127 as in a shell.
+    For example:
+      lockfast run nightly -- make report
+      lockfast run nightly -n -E 0 -- make report   do nothing if it runs already
+      lockfast run build --slots 4 -- make          four at once, on all machines
+
+    Exit codes:
+      75   the lock was busy; -E changes this code
+      76   the lease was lost, and lockfast ended the command
+      69   the engine cannot be reached
+      64   the command line is wrong
+      78   the configuration is wrong, or the engine rejects the request
+      70   the watchdog of the command was killed
+      126  the command cannot be run, and 127: it does not exist
+      Otherwise that of the command, or 128 + n if signal n ended it.
     """
     if nonblock and timeout is not None:
         raise typer.BadParameter("use either -n or -w, not both")

@@ -269,8 +269,12 @@ def _said(context: typer.Context, config: Config, *, keyed: bool) -> str:
     whom = "every program on this machine" if private else "every program"
     scheme = "lockfasts" if config.ssl_certfile else "lockfast"
     name = "HOST" if config.host in EVERYWHERE else where
-    return (
+    said = (
         f"serving {address(context)} at {where}:{config.port}, to {whom}"
         f"{' that has an API key' if keyed else ''}. "
         f"Connect with LOCKFAST_URL={scheme}://{':KEY@' if keyed else ''}{name}:{config.port}"
     )
+    if config.web:
+        web = "https" if config.ssl_certfile else "http"
+        said = f"{said}. The dashboard is at {web}://{name}:{config.port}/web/"
+    return said

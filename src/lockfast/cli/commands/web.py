@@ -68,7 +68,8 @@ def web(
     show_log()
 
     def told(link: str) -> None:
-        once = " The link works once." if allow_break else ""
-        say(f"the dashboard of {address(context)} is at {link}{once}")
+        said = f"the dashboard of {address(context)}"
+        # The link is at the end, so that nothing behind it is copied with it.
+        say(f"open {said}. The link works once. {link}" if allow_break else f"{said} is at {link}")
 
     serve(context.obj, host, port, allow_break=allow_break, say=told, opens=opens)

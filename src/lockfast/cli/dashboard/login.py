@@ -22,6 +22,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
 
+SECRET = 16  # bytes: nobody guesses them, and the link fits into 80 columns
+
 # A page of ours leads on, not a redirect: a browser that came from elsewhere would send no cookie
 # that is `SameSite=Strict`.
 WELCOME = (
@@ -40,10 +42,10 @@ class Login:
 
     def __init__(self, port: int) -> None:
         """Make them. `port`: is in the cookie's name, for several dashboards of a user."""
-        self._token: str | None = secrets.token_urlsafe(32)
-        self._cookie = secrets.token_urlsafe(32)
+        self._token: str | None = secrets.token_urlsafe(SECRET)
+        self._cookie = secrets.token_urlsafe(2 * SECRET)
         self._name = f"lockfast-{port}"
-        self._mount = f"/{secrets.token_urlsafe(16)}"
+        self._mount = f"/{secrets.token_urlsafe(SECRET)}"
         self.link = f"{self._mount[1:]}/?token={self._token}"
         """What follows the host and the port in the link."""
 

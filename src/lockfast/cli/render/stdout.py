@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 WIDE = 240  # columns if stdout is not a terminal, so that a table in a pipe is not cut off
 
@@ -28,6 +30,14 @@ def console() -> Console:
 def show(what: RenderableType) -> None:
     """Print text or a table for people."""
     _printed(lambda: console().print(what))
+
+
+def labelled(label: str, text: str) -> None:
+    """Print a label and a text for people. The lines after the first begin below the text."""
+    out = console()
+    room = max(out.width - len(label), 20)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    show(Text(label + f"\n{' ' * len(label)}".join(lines)))
 
 
 def copyable(line: str) -> None:

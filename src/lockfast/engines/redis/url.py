@@ -34,7 +34,8 @@ def login_of(target: Target, options: dict[str, str]) -> tuple[str, Login]:
     name, number = (first, rest) if kind == "sentinel" else ("", first)
     number = options.get("db", number) or "0"
     if not number.isdigit() or (kind == "cluster" and number != "0"):
-        raise ValueError(f"{target.scheme}:// has no database {number!r}")
+        only = "only database 0" if kind == "cluster" else "numbers as databases, such as 0"
+        raise ValueError(f"{target.scheme}:// has no database {number!r}. It has {only}")
     return name, Login(
         username=target.username,
         secret=target.secret(),

@@ -15,7 +15,7 @@ LABELS, WIDE, RIGHT = 296, 360, 76
 FOOT = 24
 TICKS = 4
 SHORTEST = 10.0  # seconds that the picture shows at least
-WHO = 17  # columns
+WHO = 21  # columns: a program of ten letters, and its process id
 
 
 class Part(NamedTuple):
