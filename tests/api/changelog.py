@@ -28,9 +28,39 @@ def unnamed(before: list[str], after: list[str], changelog: str) -> list[str]:
 
     A class is named by its own name, and what belongs to it by its own name or that of the class.
     """
-    spans = re.findall(r"`([^`]+)`", unreleased(changelog))
-    words = {word for span in spans for word in re.findall(r"\w[\w-]*", span)}
+    words = _words(unreleased(changelog))
     return [line for line in changes(before, after) if not words & set(_names(line))]
+
+
+def without_notice(before: list[str], after: list[str], changelog: str) -> list[str]:
+    """Return what was removed, and not deprecated in an earlier release.
+
+    Only what was unsafe may go at once: it stands under Security in the unreleased section.
+    """
+    first = unreleased(changelog)
+    words = _words(_under("Deprecated", changelog.replace(first, ""))) | _words(
+        _under("Security", first)
+    )
+    left = {_subject(line) for line in after}
+    removed = [line for line in changes(before, after) if line[0] == "-"]
+    gone = [line for line in removed if _subject(line[1:]) not in left]
+    return [line for line in gone if not words & set(_names(line))]
+
+
+def _under(title: str, changelog: str) -> str:
+    """Return the entries below a title, of every section."""
+    entries = rf"^### {title}\n(.*?)(?=^##|\Z)"
+    return "\n".join(re.findall(entries, changelog, re.MULTILINE | re.DOTALL))
+
+
+def _words(text: str) -> set[str]:
+    spans = re.findall(r"`([^`]+)`", text)
+    return {word for span in spans for word in re.findall(r"\w[\w-]*", span)}
+
+
+def _subject(line: str) -> str:
+    """Return what a line is about, without its parameters, its type or its number."""
+    return re.split(r"[(:=]", re.sub(r" \d+$", "", line))[0].strip()
 
 
 def _names(line: str) -> Iterator[str]:

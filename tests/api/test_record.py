@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import lockfast
-from tests.api.changelog import CHANGELOG, released, unnamed
+from tests.api.changelog import CHANGELOG, released, unnamed, without_notice
 from tests.api.record import changes, explained, recorded
-from tests.api.surface import surface
+from tests.api.surface import numbers, surface
+from tests.docs.page import ROOT
 
 
 def test_the_public_api_is_the_one_that_is_recorded() -> None:
@@ -57,3 +60,31 @@ def test_a_change_that_the_changelog_does_not_name_is_found() -> None:
     left = unnamed(before, after, text.format(named))
     assert sorted(left) == ["+port 4", "-port 3"]
     assert unnamed(before, after, text.format(f"{named}\n- The number `port` is 4.")) == []
+
+
+def test_nothing_is_removed_that_no_release_has_deprecated() -> None:
+    found = without_notice(released(), recorded(), CHANGELOG.read_text("utf-8"))
+    assert not found, explained(found)
+
+
+def test_a_removal_without_notice_is_found() -> None:
+    before = [
+        "class lockfast.RLock",
+        "lockfast.Lock.wait(s: int) -> L",
+        "lockfast ls --all",
+        "port 3",
+    ]
+    after = ["lockfast.Lock.wait(*, s: int) -> L", "port 4"]
+    text = "\n## [Unreleased]\n\n### {}\n\n- `RLock`, `--all`\n\n## [0.2.0] - 2026-11-20\n{}"
+    gone = ["-class lockfast.RLock", "-lockfast ls --all"]
+    for title in ("Removed", "Deprecated"):  # in the same release is too late
+        assert without_notice(before, after, text.format(title, "")) == gone
+    notice = "\n### Deprecated\n\n- `RLock`\n\n### Fixed\n\n- `--all`\n"
+    assert without_notice(before, after, text.format("Removed", notice)) == gone[1:]
+    assert without_notice(before, after, text.format("Security", "")) == []
+
+
+def test_the_numbers_of_formats_are_those_of_the_page_on_compatibility() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page, re.MULTILINE)
+    assert [" ".join(row) for row in rows] == numbers()
