@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def result(seed: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # as JSON
         "faults": {"pause-client": 7, "loss": 2},
         "overlaps": {"count": 4},
         "counted": {"kept": 5},
+        "lost_by": {"the machine was too busy": 2, "no fault": 1},
         "violations": [],
         "lapse": "",
         "version": "abc1234",
@@ -95,6 +97,7 @@ def test_a_run_without_an_end_is_counted_and_listed(tmp_path: Path) -> None:
     (tmp_path / "etcd-12" / "history").mkdir(parents=True)
     said = unfinished(Ask("service-etcd", 3, 1.0, tmp_path, SETUPS["tls"]), "Traceback")
     campaign.add(keep(tmp_path, said))
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", each["date"]) for each in campaign.stretches)
     killed_, ended = sorted(campaign.stretches, key=lambda each: str(each["scenario"]))
     assert (killed_["scenario"], killed_["engine"], killed_["seeds"]) == ("etcd", "etcd", [12])
     assert (ended["engine"], ended["setup"]) == ("service", "tls")
@@ -124,6 +127,8 @@ def test_what_is_excused_is_listed(tmp_path: Path) -> None:
     text = page(campaign)
     assert "| redis-cluster, valkey-9.1, seed 7 | lapse: it lost 3 of 9 writes |" in text
     assert "| redis-cluster, valkey-9.1 | `kept` 5 |" in text
+    assert "| redis-cluster, valkey-9.1 | 2 leases lost while the machine was too busy" in text
+    assert "| 0 | 25% |" in text
 
 
 def test_the_page_of_the_campaign_is_that_of_its_ledger() -> None:

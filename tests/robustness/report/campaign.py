@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.robustness import killed
+from tests.robustness.checkers.carried import BUSY
 from tests.robustness.scenario import load, names
 from tests.robustness.sites import SITES
 
@@ -76,6 +77,7 @@ def found(folder: Path) -> Iterator[Found]:
         else:
             raw = f"{run.resolve()} {run.stat().st_mtime_ns}".encode()
             said = _unfinished(run)
+        said.setdefault("date", time.strftime("%Y-%m-%d", time.gmtime(run.stat().st_mtime)))
         yield Found(hashlib.sha256(raw).hexdigest()[:12], said)
 
 
@@ -88,7 +90,6 @@ def _unfinished(run: Path) -> dict[str, Any]:
         "seed": int(seed) if seed.isdecimal() else 0,
         "engine": "",
         "violations": [{"checker": "harness", "said": told}],
-        "date": time.strftime("%Y-%m-%d", time.gmtime(run.stat().st_mtime)),
     }
 
 
@@ -106,13 +107,14 @@ def stretch(runs: list[Found]) -> dict[str, Any]:
         counts["acquisitions"] += said["acquisitions"]
         counts["faults"] += sum(said["faults"].values())
         counts["lost"] += said["lost"]
+        counts["lost_busy"] += said.get("lost_by", {}).get(BUSY, 0)
         counts["refused"] += said["writes"]["fenced"]["refused"]
         counts["stale"] += said["writes"]["unfenced"]["stale_applied"]
         counts["overlaps"] += said["overlaps"]["count"]
         counted.update(said.get("counted", {}))
         busy += said.get("busy", 0.0) * said["seconds"]
     return {
-        "date": max(said.get("date", "") for _, said in runs),
+        "date": max(said["date"] for _, said in runs),
         "commit": first.get("version", ""),
         "scenario": first["scenario"],
         "engine": engine(first["scenario"]),
@@ -121,6 +123,7 @@ def stretch(runs: list[Found]) -> dict[str, Any]:
         "runs": len(runs),
         **{word: counts[word] for word in COUNTS},
         "busy": round(busy),
+        "lost_busy": counts["lost_busy"],
         "violations": [
             {"run": digest, "seed": said["seed"], **violation, "cause": ""}
             for digest, said in runs

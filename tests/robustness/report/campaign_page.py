@@ -69,24 +69,31 @@ def _groups(among: Iterable[Stretch], word: Callable[[Stretch], Any]) -> dict[An
 
 
 def _cells(among: Iterable[Stretch]) -> list[str]:
+    among = list(among)
     sums = _sums(among)
-    return [number(sums[word]) for word in _COLUMNS]
+    busy = "" if any(each.get("before") for each in among) else _busy(sums)
+    return [*(number(sums[word]) for word in _COLUMNS), busy]
+
+
+def _busy(sums: Counter[str]) -> str:
+    return f"{sums['busy'] / max(sums['seconds'], 1):.0%}"
 
 
 def _titles() -> list[str]:
-    return [_TITLES.get(word, word) for word in _COLUMNS]
+    return [*(_TITLES.get(word, word) for word in _COLUMNS), "machine too busy"]
 
 
 def _summary(stretches: Sequence[Stretch]) -> str:
     sums = _sums(stretches)
     unexplained = sum(not each["cause"] for _, each in _listed(stretches, "violations"))
-    busy = sums["busy"] / max(sums["seconds"], 1)
+    own = _sums(each for each in stretches if not each.get("before"))
     return (
         f"**{number(sums['runs'])} runs of {sums['seconds'] / 3600:.1f} hours: "
         f"{number(sums['acquisitions'])} acquisitions under {number(sums['faults'])} faults, "
         f"{number(sums['violations'])} violations, of which {number(unexplained)} have no "
         f"explanation.** {number(sums['runs'] - sums['ended'])} runs did not come to their end. "
-        f"The machine was too busy in {busy:.0%} of the time. "
+        f"In the {number(own['runs'])} runs of the campaign itself, the machine was too busy in "
+        f"{_busy(own)} of the time. "
         "The goal is 10,000,000 acquisitions under 20,000 faults.\n"
     )
 
@@ -136,6 +143,15 @@ def _excused(stretches: Sequence[Stretch]) -> str:
     rows = [
         [f"{each['scenario']}, {each['setup']}, seed {one['seed']}", f"lapse: {words(one['said'])}"]
         for each, one in _listed(stretches, "lapses")
+    ]
+    rows += [
+        [
+            f"{each['scenario']}, {each['setup']}",
+            f"{number(each['lost_busy'])} leases lost while the machine was too busy: `carried` did "
+            "not check them",
+        ]
+        for each in stretches
+        if each["lost_busy"]
     ]
     counted: dict[str, Counter[str]] = {}
     for each in stretches:
