@@ -144,14 +144,11 @@ def _excused(stretches: Sequence[Stretch]) -> str:
         [f"{each['scenario']}, {each['setup']}, seed {one['seed']}", f"lapse: {words(one['said'])}"]
         for each, one in _listed(stretches, "lapses")
     ]
+    groups = _groups(stretches, lambda each: f"{each['scenario']}, {each['setup']}")
     rows += [
-        [
-            f"{each['scenario']}, {each['setup']}",
-            f"{number(each['lost_busy'])} leases lost while the machine was too busy: `carried` did "
-            "not check them",
-        ]
-        for each in stretches
-        if each["lost_busy"]
+        [name, f"{number(lost)} leases lost while the machine was too busy: no checker judged them"]
+        for name, each in sorted(groups.items())
+        if (lost := sum(one["lost_busy"] for one in each))
     ]
     counted: dict[str, Counter[str]] = {}
     for each in stretches:
