@@ -13,7 +13,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 HOURS ?= 8
-SEED ?= 1
 .PHONY: help setup tools pins check quick test wide models faults torture bench docs clean
 
 help: ## List the targets
@@ -100,7 +99,7 @@ wide: ## What CI leaves out: every engine on uvloop, every Python, other version
 	$(TRIES) -n 2 -m wide --ignore=tests/wide
 	$(TRIES) -n $(AT_ONCE) tests/wide
 	$(BIN)/python scripts/pythons.py
-	$(BIN)/python scripts/server_versions.py
+	$(BIN)/python -m scripts.server_versions
 
 models: ## Check the models of the protocol, those that must be refuted too
 	$(BIN)/python -m spec
@@ -121,8 +120,8 @@ faults: ## Every model, 5,000 seeds of the simulation, real faults on every engi
 	$(BIN)/python -m tests.robustness controls; \
 	real=$$?; wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0
 
-torture: ## Faults on every engine with seed after seed from SEED=1, for HOURS=8; build/robustness/torture
-	$(BIN)/python -m tests.robustness torture --hours $(HOURS) --seed $(SEED)
+torture: ## Faults on every engine with seed after seed, for HOURS=8; goes on behind the last seed
+	$(BIN)/python -m tests.robustness torture --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 # One after another, even under -j: two at once would measure each other.
 bench: ## Run each benchmark in turn, one JSON result each

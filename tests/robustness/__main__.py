@@ -2,6 +2,7 @@
 
 python -m tests.robustness redis --seed 7 --seconds 30
 python -m tests.robustness redis --previous c0ff680
+python -m tests.robustness redis --setup valkey-9.1
 python -m tests.robustness ci
 python -m tests.robustness torture --hours 8
 python -m tests.robustness controls
@@ -12,6 +13,7 @@ python -m tests.robustness killed --seconds 60
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -25,6 +27,7 @@ from tests.robustness.hostile import run as hostile
 from tests.robustness.many import ci, torture
 from tests.robustness.run import Run
 from tests.robustness.scenario import load, names
+from tests.robustness.setups import DEFAULT, SETUPS, of_site
 
 BUILD = Path("build/robustness")
 
@@ -36,6 +39,11 @@ def one(asked: argparse.Namespace) -> int:
         scenario = replace(scenario, previous=asked.previous)
     seed = scenario.seed if asked.seed is None else asked.seed
     seconds = scenario.seconds if asked.seconds is None else asked.seconds
+    setup = SETUPS[asked.setup]
+    if setup not in of_site(scenario.site):
+        print(f"{scenario.name} has no set-up {setup.name}")
+        return 2
+    os.environ.update(setup.environment())  # for the servers, which this process starts
     out = asked.out or BUILD / f"{scenario.name}-{seed}"
     shutil.rmtree(out, ignore_errors=True)
     began = time.monotonic()
@@ -43,7 +51,7 @@ def one(asked: argparse.Namespace) -> int:
     def say(what: str) -> None:
         print(f"{time.monotonic() - began:6.1f} {scenario.name}/{seed}: {what}", flush=True)
 
-    result = Run(scenario, seed, seconds, out, say=say).run()
+    result = Run(scenario, seed, seconds, out, setup=setup, say=say).run()
     for violation in result["violations"]:
         say(f"VIOLATION {violation['checker']}: {violation['said']}")
     writes = result["writes"]
@@ -71,6 +79,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     parser.add_argument("--hours", type=float, default=8.0, help="of torture (8)")
     parser.add_argument("--previous", choices=["", *VERSIONS], help="what every other worker runs")
+    parser.add_argument(
+        "--setup", choices=SETUPS, default=DEFAULT.name, help="the servers' versions, TLS, a pooler"
+    )
     parser.add_argument("--engine", choices=hostile.ENGINES, help="of hostile, this one alone")
     parser.add_argument("--control", help="of the controls, this one alone")
     parser.add_argument(
@@ -80,7 +91,7 @@ def main() -> int:
     if asked.what == "ci":
         return ci(asked.out or BUILD / "ci")
     if asked.what == "torture":
-        return torture(asked.out or BUILD / "torture", asked.hours, asked.seed or 1)
+        return torture(asked.out or BUILD / "torture", asked.hours, asked.seed)
     if asked.what == "controls":
         return controls.run(
             asked.out or BUILD / "controls", asked.control, mutated=not asked.healthy
@@ -88,7 +99,7 @@ def main() -> int:
     if asked.what == "hostile":
         return hostile.run(asked.seconds or 60.0, asked.seed or 1, print, asked.engine)
     if asked.what == "killed":
-        return killed.run(asked.seconds or 60.0, asked.seed or 1, print)
+        return killed.run(asked.seconds or killed.SECONDS, asked.seed or 1, print, asked.out)
     return one(asked)
 
 

@@ -9,6 +9,7 @@ one holder at a time, tokens that increase, and no wait that is longer than a tt
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -22,11 +23,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lockfast
 from lockfast import aio
+from tests.robustness.crowd import Crowd
+from tests.robustness.stamp import today, version
 
+NAME = "killed"
+SECONDS = 60.0
 WORKERS = 8
 TTL = 1.0
 SLACK = 2.0
@@ -143,14 +148,17 @@ def _start(number: int, url: str, path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, mode, url, str(path)])
 
 
-def run(seconds: float, seed: int, say: Callable[[str], object]) -> int:
-    """Strike for so many seconds. The exit status is 1 if a rule was broken."""
+def run(seconds: float, seed: int, say: Callable[[str], object], out: Path | None = None) -> int:
+    """Strike for so many seconds; write result.json into the folder `out`, if it is given. The exit
+    status is 1 if a rule was broken.
+    """
     chance = random.Random(seed)  # noqa: S311  # it must replay, not be secret
     with tempfile.TemporaryDirectory() as folder:
         path, database = Path(folder) / "log", Path(folder) / "locks.db"
         url, log = f"sqlite:///{database}", Log(path)
         kills, end = 0, time.monotonic() + seconds
-        with _workers(url, path) as workers:
+        began, crowd = time.monotonic(), Crowd()
+        with crowd, _workers(url, path) as workers:
             time.sleep(1.0)
             while time.monotonic() < end:
                 victims = chance.sample(range(WORKERS), chance.randint(1, MOST))
@@ -167,11 +175,51 @@ def run(seconds: float, seed: int, say: Callable[[str], object]) -> int:
     for each in wrong[:20]:
         say(f"VIOLATION {each}")
     counts = Counter(line.what for line in lines)
+    if not counts["holds"]:
+        wrong.append("nothing was granted")
+    if out is not None:
+        found = result(lines, wrong, seed, kills)
+        found |= {"seconds": round(time.monotonic() - began, 1), "busy": round(crowd.share, 3)}
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "result.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     say(
         f"{counts['holds']} holds, {kills} kills, {counts['lost']} leases lost, the longest wait "
         f"{max(_waits(lines), default=0.0):.2f} s, {len(wrong)} violations"
     )
-    return 1 if wrong or not counts["holds"] else 0
+    return bool(wrong)
+
+
+def result(lines: list[Line], wrong: list[str], seed: int, kills: int) -> dict[str, Any]:
+    """Return what a run came to, as that of a scenario says it. There is no register here."""
+    counts = Counter(line.what for line in lines)
+    return {
+        "scenario": NAME,
+        "engine": "sqlite",
+        "site": "sqlite",
+        "setup": "default",
+        "servers": f"SQLite {sqlite3.sqlite_version}",
+        "seed": seed,
+        "ttl": TTL,
+        "workers": WORKERS,
+        "pairs": 0,
+        "acquisitions": counts["holds"],
+        "releases": counts["leaves"],
+        "lost": counts["lost"],
+        "unknown": 0,
+        "writes": {
+            "fenced": {"applied": 0, "refused": 0, "unknown": 0},
+            "unfenced": {"applied": 0, "stale_applied": 0, "lost_updates": 0},
+        },
+        "faults": {"kill-client": kills},
+        "missed": 0,
+        "overlaps": {"count": 0, "longest": 0.0, "rightful": 0, "where_allowed": True},
+        "recovery": {"longest": round(max(_waits(lines), default=0.0), 3), "bound": TTL + SLACK},
+        "violations": [{"checker": NAME, "said": said} for said in wrong],
+        "control": None,
+        "caught": None,
+        "version": version(),
+        "date": today(),
+    }
 
 
 def _left(database: Path) -> list[str]:

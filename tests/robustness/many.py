@@ -13,9 +13,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.robustness import killed
 from tests.robustness.figures import Figures
+from tests.robustness.report.campaign import Campaign
 from tests.robustness.scenario import Scenario, load, names
+from tests.robustness.setups import DEFAULT, OTHERS, Setup, choose
 from tests.robustness.sites import SITES
+from tests.robustness.stamp import today, version
 from tests.robustness.traffic.process import ROOT
 from tests.stolen import Watch, wait_quiet
 
@@ -31,6 +35,7 @@ class Ask(NamedTuple):
     seed: int
     seconds: float
     out: Path
+    setup: Setup = DEFAULT
 
 
 def run(ask: Ask) -> dict[str, Any]:
@@ -39,7 +44,7 @@ def run(ask: Ask) -> dict[str, Any]:
     log = ask.out.with_suffix(".log")
     argv = [
         *(sys.executable, "-m", "tests.robustness", ask.scenario, "--seed", str(ask.seed)),
-        *("--seconds", str(ask.seconds), "--out", str(ask.out)),
+        *("--seconds", str(ask.seconds), "--out", str(ask.out), "--setup", ask.setup.name),
     ]
     with log.open("w", encoding="utf-8") as said:
         try:
@@ -49,16 +54,23 @@ def run(ask: Ask) -> dict[str, Any]:
     if ask.out.exists():
         log = log.rename(ask.out / "log")
     result = ask.out / "result.json"
-    if result.exists():
-        found: dict[str, Any] = json.loads(result.read_text("utf-8"))
-        return found
-    tail = log.read_text("utf-8")[-800:]
+    if not result.exists():
+        result.write_text(json.dumps(unfinished(ask, log.read_text("utf-8")[-800:])), "utf-8")
+    found: dict[str, Any] = json.loads(result.read_text("utf-8"))
+    return found
+
+
+def unfinished(ask: Ask, tail: str) -> dict[str, Any]:
+    """Return the result of a run that has written none. It counts as a violation."""
     return {
         "scenario": ask.scenario,
         "seed": ask.seed,
         "engine": "",
+        "setup": ask.setup.name,
         "faults": {},
         "violations": [{"checker": "harness", "said": f"it did not come to its end: {tail}"}],
+        "version": version(),
+        "date": today(),
     }
 
 
@@ -118,22 +130,41 @@ def ci(out: Path) -> int:
     return bool(failed)
 
 
-def torture(out: Path, hours: float, first: int) -> int:
+def rotation(seed: int, out: Path) -> list[Ask]:
+    """Return the runs with one seed: each scenario in one set-up, and SQLite."""
+    asks = [
+        Ask(name, seed, scenario.seconds, out / f"{name}-{seed}", choose(scenario.site, seed))
+        for name in names()
+        for scenario in [load(name)]
+    ]
+    return [*asks, Ask(killed.NAME, seed, killed.SECONDS, out / f"{killed.NAME}-{seed}")]
+
+
+def after(out: Path) -> int:
+    """Return the first seed that neither has a folder nor is in the ledger of the campaign."""
+    found = [int(path.name.rpartition("-")[2]) for path in out.glob("*-[0-9]*") if path.is_dir()]
+    return 1 + max([0, *found, *Campaign.read().seeds])
+
+
+def torture(out: Path, hours: float, first: int | None) -> int:
     """Go through scenarios and seeds until the time is over; keep the folder of each failing one.
+    The seed chooses the set-up too. Without a first seed, go on behind the last one.
 
     torture.json is written after every run: a run that is stopped has its figures too.
     """
     out.mkdir(parents=True, exist_ok=True)
+    for setup in OTHERS:  # all, so that none is found missing in the middle of the night
+        setup.environment()
+    first = first or after(out)
     end = time.monotonic() + hours * 3600
     say, figures = _talk(), Figures()
 
     def asks() -> Iterator[Ask]:
         for seed in itertools.count(first):
-            for name in names():
+            for ask in rotation(seed, out):
                 if time.monotonic() > end:
                     return
-                scenario = load(name)
-                yield Ask(name, seed, scenario.seconds, out / f"{name}-{seed}")
+                yield ask
 
     for result in results(asks(), say):
         figures.add(result)
@@ -141,7 +172,8 @@ def torture(out: Path, hours: float, first: int) -> int:
         if not result["violations"]:
             # The report needs its result and its moments, and an hour has gigabytes of the rest.
             for kept in ("history", "logs"):
-                shutil.rmtree(out / f"{result['scenario']}-{result['seed']}" / kept)
+                folder = out / f"{result['scenario']}-{result['seed']}" / kept
+                shutil.rmtree(folder, ignore_errors=True)  # SQLite's have none
         (out / "torture.json").write_text(json.dumps(figures.summary(), indent=1) + "\n", "utf-8")
     print(figures.table())
     return bool(figures.broken)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,10 +19,12 @@ from tests.robustness.moments import moments
 from tests.robustness.plan import Plan, draw
 from tests.robustness.player import Player
 from tests.robustness.scenario import Scenario
+from tests.robustness.setups import DEFAULT, Setup
 from tests.robustness.sites import SITES, Site
+from tests.robustness.stamp import today, version
 from tests.robustness.traffic.clock import now
 from tests.robustness.traffic.node import NodeWorker, build
-from tests.robustness.traffic.process import ROOT, Task, Worker
+from tests.robustness.traffic.process import Task, Worker
 from tests.robustness.traffic.recorder import Recorder
 from tests.robustness.traffic.register import Entry, entries, key
 from tests.robustness.verdict import Logs, judge, unserved
@@ -43,15 +43,17 @@ _PATIENCE = 40.0  # seconds for the workers to begin, and to end in good order
 class Run:
     """One run. Its folder has the histories, the logs of workers and servers, and result.json."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what makes one run another
         self,
         scenario: Scenario,
         seed: int,
         seconds: float,
         out: Path,
         *,
+        setup: Setup = DEFAULT,
         say: Callable[[str], None] = print,
     ) -> None:
+        self.setup = setup
         self.scenario = scenario
         self.seed = seed
         self.seconds = seconds
@@ -72,8 +74,10 @@ class Run:
         # A socket in the file system is in reach from every network, also a broken one.
         site = SITES[self.scenario.site]()
         site.previous = VERSIONS.get(self.scenario.previous)
+        site.access = self.setup.access
         crowd = Crowd()
         with crowd, site, Redis(config={"unixsocket": _SOCKET}) as register:
+            servers = site.version()
             if self.scenario.previous:
                 VERSIONS[self.scenario.previous].install(site.url)
             workers = self._workers(site, f"unix://{register.data_path / _SOCKET}")
@@ -98,6 +102,8 @@ class Run:
             "scenario": self.scenario.name,
             "engine": SITES[self.scenario.site].engine,
             "site": self.scenario.site,
+            "setup": self.setup.name,
+            "servers": servers,
             "seed": self.seed,
             "seconds": round(time.monotonic() - began, 1),
             "ttl": self.scenario.ttl,
@@ -111,6 +117,7 @@ class Run:
             "control": None,
             "caught": None,
             "version": version(),
+            "date": today(),
         }
         for moment in moments(history):
             moment.write(self.out / "moments")
@@ -210,7 +217,8 @@ class Run:
 
         player = Player(stage, record)
         other = VERSIONS.get(scenario.previous)
-        kinds = sorted({*(scenario.faults or site.kinds)} - {*(other.without if other else ())})
+        without = {*self.setup.without, *(other.without if other else ())}
+        kinds = sorted({*(scenario.faults or site.kinds)} - without)
         # See the plan: nothing may be lost once a clock was moved.
         moved = "clock-server" in kinds
         again = [kind for kind in kinds if not (moved and "data" in breaks(kind, site))]
@@ -280,14 +288,6 @@ def read_logs(register: Redis, *, fenced: bool) -> Logs:
                 [each for each in words if isinstance(each, bytes)]
             )
     return found
-
-
-def version() -> str:
-    """Tell the commit of the code, if this is a clone."""
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        argv = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-        return subprocess.check_output(argv, text=True, stderr=subprocess.DEVNULL).strip()
-    return ""
 
 
 def _granted(history: list[Record], workers: list[Worker]) -> dict[str, int]:

@@ -29,12 +29,22 @@ from tests.robustness.sites import (
     ServiceSite,
     Site,
 )
+from tests.robustness.sites.site import Access
 from tests.servers import Connection, Redis, ServerError, wait_until
 from tests.servers.node import rows
 
 _TTL = 1.0
 # Beside other tests, a node does not answer the others for a second now and then, and is excluded.
 GALERA = pytest.param("galera", marks=pytest.mark.wide)
+# How clients come to a site, if not plainly, and what happens to its servers meanwhile.
+ACCESSES = [
+    ("redis", Access.TLS, "kill-server"),
+    ("etcd", Access.TLS, "kill-server"),
+    pytest.param("redlock", Access.TLS, "kill-server", marks=pytest.mark.wide),
+    pytest.param("mysql", Access.TLS, "stale-failover", marks=pytest.mark.wide),
+    pytest.param("postgres", Access.TLS, "stale-failover", marks=pytest.mark.wide),
+    pytest.param("postgres", Access.POOLED, "stale-failover", marks=pytest.mark.wide),
+]
 
 
 @pytest.fixture(scope="module", params=["redlock", "etcd", "zookeeper", GALERA])
@@ -112,6 +122,24 @@ def test_a_site_serves_again_after_a_crash_and_its_tokens_go_on(site: Site) -> N
     undo()
     site.wait_served()
     assert before < between < _token(site)
+
+
+@pytest.mark.parametrize(("name", "access", "kind"), ACCESSES)
+def test_clients_that_use_tls_or_a_pooler_are_served_before_and_after_a_crash(
+    name: str, access: Access, kind: str
+) -> None:
+    site = SITES[name]()
+    site.access = access
+    with site:
+        files = site.certificates
+        # Each of these URLs demands TLS, and a certificate that names the proxy.
+        assert files is None or str(files.ca_path) in site.entry
+        assert (access is Access.POOLED) == ("PgBouncer" in site.version())
+        before = _token(site)
+        undo = _begin(site, kind)
+        undo()
+        site.wait_served()
+        assert before < _token(site)
 
 
 @pytest.mark.parametrize("turn", [0, 1], ids=["from-its-peers", "from-all"])

@@ -129,6 +129,10 @@ class Etcd(Server):
             return False
         return bool(said.get("leader") == said["header"]["member_id"])
 
+    def version(self) -> str:
+        """Tell its version."""
+        return str(self.post("maintenance/status")["version"])
+
     def revision(self) -> int:
         """Tell the revision of the store."""
         return int(self.post("maintenance/status")["header"]["revision"])
@@ -153,7 +157,7 @@ class EtcdCluster(Group):
         self,
         members: int = 3,
         *,
-        tls: bool = False,
+        tls: bool | Certificates = False,
         mutual: bool = False,
         password: str | None = None,
         heartbeat: int = 50,
@@ -163,7 +167,8 @@ class EtcdCluster(Group):
     ) -> None:
         """Times are in milliseconds: with the default ones etcd has no lease below 2 s.
 
-        With mutual TLS, the members demand a certificate, and the url names the one of theirs.
+        The members show the certificates that are given as tls. With mutual TLS, they demand one,
+        and the url names the one of theirs.
         """
         times = ("--heartbeat-interval", str(heartbeat), "--election-timeout", str(election))
         self.nodes = [
@@ -171,7 +176,7 @@ class EtcdCluster(Group):
             for number, home in enumerate(spread(homes, members))
         ]
         if tls:
-            certificates = Certificates(self.nodes[0].folder)
+            certificates = Certificates(self.nodes[0].folder) if tls is True else tls
             for node in self.nodes:
                 node.certificates = certificates
                 node.mutual = mutual

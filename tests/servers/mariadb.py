@@ -46,14 +46,14 @@ class MariaDB(Server):
         self,
         *,
         config: Mapping[str, str] | None = None,
-        tls: bool = False,
+        tls: bool | Certificates = False,
         env: Mapping[str, str] | None = None,
         home: Home | None = None,
     ) -> None:
         """Make the data; config is further options of the server, without their dashes.
 
-        With tls it has a certificate for 127.0.0.1, and still serves without TLS whoever wants
-        that; env is for ServerClock.
+        With tls it has a certificate for 127.0.0.1, or those that are given, and still serves
+        without TLS whoever wants that; env is for ServerClock.
         """
         super().__init__("mariadb", env=env, home=home)
         self.host = address_of(home)
@@ -63,7 +63,7 @@ class MariaDB(Server):
         """Short, because a socket's path has a hundred characters at most."""
         give(self, _USER)
         run(program("cp"), "-a", str(_template()), str(self.data_path))
-        self._certificates = Certificates(self.folder) if tls else None
+        self._certificates = Certificates(self.folder) if tls is True else tls or None
         if self._certificates is not None:
             self._certificates.key_path.chmod(0o644)  # its own user has to read it
         self.config = {
@@ -143,6 +143,11 @@ class MariaDB(Server):
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def version(self) -> str:
+        """Tell its version."""
+        ((said,),) = self.command("SELECT VERSION()")
+        return str(said).partition("-")[0]
 
     def is_ready(self) -> bool:
         """Tell whether it answers."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from tests.servers.certificates import Certificates
 from tests.servers.guard import guard
 from tests.servers.owner import give
 from tests.servers.process import (
@@ -63,9 +64,14 @@ class _Unprivileged(Server):
         give(self, _USER)
 
     @property
+    def plain_url(self) -> str:
+        """The address for a client that says nothing about TLS."""
+        return f"postgresql://postgres@{self.host}:{self.port}/postgres"
+
+    @property
     def url(self) -> str:
         """The address for a client."""
-        return f"postgresql://postgres@{self.host}:{self.port}/postgres"
+        return self.plain_url
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Open a connection that may do anything."""
@@ -83,6 +89,11 @@ class _Unprivileged(Server):
             return self.command("SELECT 1") == [(1,)]
         except psycopg.OperationalError:
             return False
+
+    def version(self) -> str:
+        """Tell its version."""
+        ((said,),) = self.command("SHOW server_version")
+        return str(said).partition(" ")[0]
 
     @property
     def pids(self) -> list[int]:
@@ -112,11 +123,15 @@ class Postgres(_Unprivileged):
         *,
         config: Mapping[str, str] | None = None,
         replica_of: "Postgres | None" = None,
+        certificates: Certificates | None = None,
         env: Mapping[str, str] | None = None,
         home: Home | None = None,
     ) -> None:
-        """Make the data; config is further lines of postgresql.conf, written as they are."""
+        """Make the data; config is further lines of postgresql.conf, written as they are. With
+        certificates, clients that use its url demand TLS and look at who the server is.
+        """
         super().__init__("postgres", env=env, home=home)
+        self.certificates = certificates
         self.data_path = self.folder / "data"
         if replica_of is None:
             run(program("cp"), "-a", str(_template(_tool("initdb"))), str(self.data_path))
@@ -126,7 +141,9 @@ class Postgres(_Unprivileged):
         else:
             run(
                 *_as_user(_tool("pg_basebackup"), "--pgdata", str(self.data_path), "--no-sync"),
-                *("--write-recovery-conf", "--checkpoint", "fast", "--dbname", replica_of.url),
+                *("--write-recovery-conf", "--checkpoint", "fast"),
+                # Without TLS, for which libpq would look for a certificate in the home of root.
+                *("--dbname", f"{replica_of.plain_url}?sslmode=disable"),
             )
         lines = {
             "listen_addresses": f"'{self.host}'",
@@ -134,10 +151,32 @@ class Postgres(_Unprivileged):
             "unix_socket_directories": "''",
             "max_connections": "200",
             "shared_buffers": "'32MB'",
+            **self._secure(),
             **(config or {}),
         }
         with (self.data_path / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name} = {value}\n" for name, value in lines.items())
+
+    def _secure(self) -> dict[str, str]:
+        """Speak TLS too, with a key that is the server's own, as it demands."""
+        files = self.certificates
+        if files is None:
+            return {}
+        key, certificate = self.folder / "server.key", self.folder / "server.crt"
+        shutil.copyfile(files.key_path, key)
+        shutil.copyfile(files.certificate_path, certificate)
+        key.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(key, _USER, _USER)
+            shutil.chown(certificate, _USER, _USER)
+        return {"ssl": "on", "ssl_cert_file": f"'{certificate}'", "ssl_key_file": f"'{key}'"}
+
+    @property
+    def url(self) -> str:
+        """The address for a client."""
+        if self.certificates is None:
+            return self.plain_url
+        return f"{self.plain_url}?sslmode=verify-full&sslrootcert={self.certificates.ca_path}"
 
     def argv(self) -> list[str]:
         """Tell the command line."""
@@ -206,9 +245,11 @@ def _is_gone(pid: int) -> bool:
 class PgBouncer(_Unprivileged):
     """PgBouncer in transaction mode: a connection is a client's for one transaction only."""
 
-    def __init__(self, server: Postgres, *, pool_size: int = 2) -> None:
-        """Stand in front of that server."""
-        super().__init__("pgbouncer")
+    def __init__(self, server: Postgres, *, pool_size: int = 2, home: Home | None = None) -> None:
+        """Stand in front of that server. It asks one that was down again after a second, and not
+        after a quarter of a minute.
+        """
+        super().__init__("pgbouncer", home=home)
         self._config_path = self.folder / "pgbouncer.ini"
         self._config_path.write_text(
             "[databases]\n"
@@ -216,9 +257,13 @@ class PgBouncer(_Unprivileged):
             "[pgbouncer]\n"
             f"listen_addr = {self.host}\nlisten_port = {self.port}\nunix_socket_dir =\n"
             "auth_type = any\npool_mode = transaction\nmax_client_conn = 200\n"
-            f"default_pool_size = {pool_size}\n",
+            f"default_pool_size = {pool_size}\nserver_login_retry = 1\n",
             encoding="utf-8",
         )
+
+    def version(self) -> str:
+        """Tell its own version, and not that of the server behind it."""
+        return run(program("pgbouncer"), "--version").split()[1]
 
     def argv(self) -> list[str]:
         """Tell the command line."""

@@ -22,7 +22,7 @@ class Redis(Node):
         username: str | None = None,
         password: str | None = None,
         acl: str = "~* &* +@all",
-        tls: "bool | Redis" = False,
+        tls: "bool | Redis | Certificates" = False,
         mutual: bool = False,
         appendonly: bool = False,
         maxmemory: str | None = None,
@@ -36,9 +36,10 @@ class Redis(Node):
 
         A username makes an ACL user with the password and the rules in acl; the url is that
         user's. `command` goes on as the default user, who may do everything. With tls=another, it
-        shows the other's certificate, so that one URL with one CA can name both. With mutual TLS,
-        it demands a certificate, and the url names the one that it shows itself. The config is
-        further lines of redis.conf, written as they are; env is for ServerClock.
+        shows the other's certificate, so that one URL with one CA can name both, and with
+        tls=certificates it shows these. With mutual TLS, it demands a certificate, and the url
+        names the one that it shows itself. The config is further lines of redis.conf, written as
+        they are; env is for ServerClock.
         """
         super().__init__("redis", env=env, home=home)
         self.username = username
@@ -53,6 +54,8 @@ class Redis(Node):
         self._certificates: Certificates | None = (
             tls._certificates
             if isinstance(tls, Redis)
+            else tls
+            if isinstance(tls, Certificates)
             else Certificates(self.folder)
             if tls
             else None

@@ -23,7 +23,7 @@ from tests.servers.process import (
 )
 
 # Its manifest names the others, all but one that TLS needs and one that writes its log.
-_JARS = os.environ.get("LOCKFAST_ZOOKEEPER_JARS") or ":".join(
+_JARS = ":".join(
     f"/usr/share/java/{name}.jar" for name in ("zookeeper", "netty-codec", "slf4j-simple")
 )
 _JVM = ("-Xmx64m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -128,8 +128,8 @@ class ZooKeeper(Server):
         return [
             *(program("java"), *_JVM),
             *(f"-D{name}={value}" for name, value in self._properties.items()),
-            *("-cp", _JARS, "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
-            str(self._config_path),
+            *("-cp", os.environ.get("LOCKFAST_ZOOKEEPER_JARS") or _JARS),
+            *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config_path)),
         ]
 
     def command(self, word: str) -> str:

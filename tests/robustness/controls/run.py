@@ -14,10 +14,10 @@ from pathlib import Path
 from tests.robustness.controls import rules
 from tests.robustness.controls.catalogue import CONTROLS
 from tests.robustness.controls.trial import SEED, Control, Trial
-from tests.robustness.run import version
 from tests.robustness.simulation import batched, replicas
 from tests.robustness.simulation.mutants import switched_in
 from tests.robustness.simulation.run import run as simulated
+from tests.robustness.stamp import version
 
 AT_ONCE = 2  # on two cores
 PATIENCE = 240.0  # seconds in which a mutant must be found; on a quiet machine luck is rarer

@@ -15,6 +15,7 @@ from tests.servers.process import ServerError
 # 198.18.0.0/15 is kept for tests of networks (RFC 2544), so no neighbour of the machine has it.
 # Network n is 198.18.n.0/24, and all its names begin with the same prefix.
 _NETWORKS = range(256)
+_HOSTS = 50  # at most, with the bridge
 _OURS = re.compile(r"lf(\d+)[-bv]")
 
 
@@ -32,6 +33,11 @@ class Network(Group):
         self.address = f"198.18.{self.number}.1"
         self.hosts: list[Host] = []
         self._bridge = f"lf{self.number}b"
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the bridge and of the hosts, also of those that are yet to come."""
+        return [f"198.18.{self.number}.{place}" for place in range(1, _HOSTS)]
 
     def start(self) -> Self:
         """Make the bridge."""

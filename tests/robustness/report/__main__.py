@@ -1,4 +1,8 @@
-"""Write the report: python -m tests.robustness.report DIR... --out docs/robustness."""
+"""Write the report, or the page of the campaign.
+
+python -m tests.robustness.report DIR... --out docs/robustness
+python -m tests.robustness.report --add build/robustness/torture
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.robustness.report.campaign import Campaign, NothingNewError
+from tests.robustness.report.campaign_page import page as campaign_page
 from tests.robustness.report.choose import choose
 from tests.robustness.report.page import page
 from tests.robustness.report.results import controls, runs
@@ -34,13 +40,34 @@ def write(folders: list[Path], out: Path, html: Path) -> int:
     return len(found)
 
 
+def add(folders: list[Path], out: Path) -> int:
+    """Add runs to the ledger of the campaign, and write its page."""
+    campaign = Campaign.read()
+    try:
+        count = sum(campaign.add(folder) for folder in folders)
+    except (NothingNewError, OSError) as error:
+        print(error)
+        return 1
+    campaign.write()
+    (out / "campaign.md").write_text(campaign_page(campaign), "utf-8")
+    print(f"{count} runs were added: {out / 'campaign.md'}")
+    return 0
+
+
 def main() -> int:
     """Do what is asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path, help="with result.json's under them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path, help="with result.json's under them")
+    parser.add_argument(
+        "--add", action="store_true", help="the runs to the campaign; no folder: only its page"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/robustness"))
     parser.add_argument("--html", type=Path, default=Path("build/robustness/report.html"))
     asked = parser.parse_args()
+    if asked.add:
+        return add(asked.folders, asked.out)
     count = write(asked.folders, asked.out, asked.html)
     print(f"{count} runs: {asked.out / 'report.md'}, {asked.html}")
     return 0 if count else 1

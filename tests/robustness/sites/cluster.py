@@ -4,6 +4,7 @@ import contextlib
 from typing import ClassVar
 
 from lockfast.engines.redis.keys import slot
+from tests.robustness.sites.redis import named
 from tests.robustness.sites.site import COMMON, Site
 from tests.servers.cluster import Cluster
 from tests.servers.process import Server, ServerError, wait_until
@@ -45,6 +46,10 @@ class ClusterSite(Site):
     def url(self) -> str:
         """The addresses of all nodes."""
         return self.cluster.url
+
+    def version(self) -> str:
+        """Ask one of the nodes."""
+        return named(self.cluster.nodes[0])
 
     def leader(self) -> Redis:
         """Tell the primary to which every client listens."""

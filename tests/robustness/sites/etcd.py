@@ -3,7 +3,7 @@
 import http.client
 from typing import ClassVar
 
-from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.robustness.sites.site import COMMON, PASSWORD, PROXIED, Site
 from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.process import Server, ServerError
 
@@ -24,7 +24,13 @@ class EtcdSite(Site):
     @property
     def url(self) -> str:
         """The addresses of the proxies."""
-        return f"etcd://{','.join(proxy.address for proxy in self.proxies)}"
+        members = ",".join(node.address for node in self.cluster.nodes)
+        proxies = ",".join(proxy.address for proxy in self.proxies)
+        return self.cluster.url.replace(members, proxies)
+
+    def version(self) -> str:
+        """Ask one of the members."""
+        return f"etcd {self.cluster.nodes[0].version()}"
 
     def leader(self) -> Etcd:
         """Tell who leads, if anybody does."""
@@ -45,10 +51,18 @@ class EtcdSite(Site):
 
     def _build(self) -> None:
         hosts = [self.network.host() for _ in range(_MEMBERS)]
-        self.cluster = EtcdCluster(_MEMBERS, homes=hosts)
+        files = self.certificates
+        self.cluster = EtcdCluster(
+            _MEMBERS,
+            tls=files or False,
+            password=PASSWORD if files else None,
+            # Each look at a member logs in, which costs a tenth of a second of a core by default.
+            options=("--bcrypt-cost", "4") if files else (),
+            homes=hosts,
+        )
         self.servers += self.cluster.nodes
         self.cluster.start()
-        if _revokes(str(self.cluster.nodes[0].post("maintenance/status")["version"])):
+        if _revokes(self.cluster.nodes[0].version()):
             self.aftermath = dict.fromkeys(_REVOKING, _AFTERMATH)
         nodes = self.cluster.nodes
         self._front(nodes, [node.port for node in nodes])

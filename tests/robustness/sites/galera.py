@@ -5,7 +5,6 @@ import contextlib
 import pymysql
 
 from lockfast.engines.mysql import install
-from tests.robustness.sites.mysql import LOGIN
 from tests.robustness.sites.site import COMMON, PROXIED, Site
 from tests.servers.clock import ServerClock
 from tests.servers.galera import Galera, GaleraNode
@@ -26,7 +25,12 @@ class GaleraSite(Site):
     def url(self) -> str:
         """The addresses of the proxies."""
         places = ",".join(proxy.address for proxy in self.proxies)
-        return f"mysql://{LOGIN}@{places}/lockfast?ssl_mode=disabled"
+        node = self.cluster.nodes[0]
+        return node.url.replace(f"{node.host}:{node.port}", places)
+
+    def version(self) -> str:
+        """Ask a node."""
+        return f"MariaDB {self.cluster.nodes[0].version()} with Galera"
 
     def leader(self) -> GaleraNode:
         """Tell the writer: the node that most connections lead to."""

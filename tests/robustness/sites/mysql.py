@@ -11,7 +11,6 @@ from tests.servers.clock import ServerClock
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import Server, ServerError
 
-LOGIN = "root:tests"
 _PATIENCE = 60.0
 # What a new replica need not sync while it catches up: until then nobody promotes it.
 _SYNCS = ("innodb_flush_log_at_trx_commit", "sync_binlog")
@@ -46,7 +45,12 @@ class MySQLSite(Site):
     @property
     def url(self) -> str:
         """The address of the proxy."""
-        return f"mysql://{LOGIN}@{self.proxies[0].address}/lockfast?ssl_mode=disabled"
+        primary = self.primary
+        return primary.url.replace(f"{primary.host}:{primary.port}", self.proxies[0].address)
+
+    def version(self) -> str:
+        """Ask the primary."""
+        return f"MariaDB {self.primary.version()}"
 
     def leader(self) -> MariaDB:
         """Tell the primary."""
@@ -91,7 +95,12 @@ class MySQLSite(Site):
         self.wait_served()
 
     def _copy(self, host: Host) -> None:
-        replica = MariaDB(config={**_LOGGED, "read-only": "1"}, env=ServerClock().env, home=host)
+        replica = MariaDB(
+            config={**_LOGGED, "read-only": "1"},
+            tls=self.certificates or False,
+            env=ServerClock().env,
+            home=host,
+        )
         self.replica = replica
         self.servers.append(replica)
         replica.start(_PATIENCE)
@@ -102,7 +111,12 @@ class MySQLSite(Site):
             replica.command(f"SET GLOBAL {name} = 1")
 
     def _build(self) -> None:
-        self.primary = MariaDB(config=_LOGGED, env=ServerClock().env, home=self.network.host())
+        self.primary = MariaDB(
+            config=_LOGGED,
+            tls=self.certificates or False,
+            env=ServerClock().env,
+            home=self.network.host(),
+        )
         self.servers.append(self.primary)
         self.primary.start(_PATIENCE)
         self._front([self.primary], [self.primary.port])

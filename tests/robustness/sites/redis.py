@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.robustness.sites.site import COMMON, PASSWORD, PROXIED, USER, Site
 from tests.servers.clock import ServerClock
 from tests.servers.process import Server
 from tests.servers.redis import Redis
@@ -15,6 +15,13 @@ def emptied(server: Server) -> None:
     if isinstance(server, Redis):
         shutil.rmtree(server.data_path)
         server.data_path.mkdir()
+
+
+def named(server: Redis) -> str:
+    """Tell which Redis, or which Valkey, a server says that it is."""
+    said = server.info("server")
+    valkey = said.get("valkey_version")
+    return f"Valkey {valkey}" if valkey else f"Redis {said['redis_version']}"
 
 
 class RedisSite(Site):
@@ -37,7 +44,11 @@ class RedisSite(Site):
     @property
     def url(self) -> str:
         """The address of the proxy."""
-        return f"redis://{self.proxies[0].address}"
+        return self.redis.url.replace(self.redis.address, self.proxies[0].address)
+
+    def version(self) -> str:
+        """Ask it."""
+        return named(self.redis)
 
     def leader(self) -> Redis:
         """Tell the only one."""
@@ -52,7 +63,11 @@ class RedisSite(Site):
         return self.redis.alive and self.redis.is_ready()
 
     def _build(self) -> None:
+        files = self.certificates
         self.redis = Redis(
+            username=USER if files else None,
+            password=PASSWORD if files else None,
+            tls=files or False,
             appendonly=self.appendonly,
             config=self.config,
             env=ServerClock().env,

@@ -4,11 +4,12 @@ import contextlib
 
 from lockfast.engines.redlock import install
 from lockfast.engines.redlock.messages import MEMBER
-from tests.robustness.sites.redis import emptied
-from tests.robustness.sites.site import COMMON, PROXIED, Site
+from tests.robustness.sites.redis import emptied, named
+from tests.robustness.sites.site import COMMON, PASSWORD, PROXIED, USER, Site
 from tests.servers.clock import ServerClock
 from tests.servers.process import Server, wait_until
 from tests.servers.redis import Redis
+from tests.servers.redlock import url_of
 from tests.servers.resp import ReplyError
 
 _NODES = 5
@@ -28,7 +29,11 @@ class RedlockSite(Site):
     @property
     def url(self) -> str:
         """The addresses of the proxies."""
-        return f"redlock://{','.join(proxy.address for proxy in self.proxies)}"
+        return url_of(*self.nodes, addresses=[proxy.address for proxy in self.proxies])
+
+    def version(self) -> str:
+        """Ask one."""
+        return named(self.nodes[0])
 
     def leader(self) -> Redis:
         """Tell the first: none leads."""
@@ -70,8 +75,12 @@ class RedlockSite(Site):
         return all(node.alive and node.is_ready() for node in self.nodes)
 
     def _build(self) -> None:
+        files = self.certificates
         self.nodes = [
             Redis(
+                username=USER if files else None,
+                password=PASSWORD if files else None,
+                tls=files or False,
                 appendonly=True,
                 config={"appendfsync": "always"},
                 env=ServerClock().env,

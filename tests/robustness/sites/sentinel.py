@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from tests.robustness.sites.redis import named
 from tests.robustness.sites.site import COMMON, Site
 from tests.servers.process import Server, ServerError
 from tests.servers.redis import Redis
@@ -32,6 +33,10 @@ class SentinelSite(Site):
     def url(self) -> str:
         """The address of the Sentinels."""
         return self.group.url
+
+    def version(self) -> str:
+        """Ask one of the nodes."""
+        return named(self.group.nodes[0])
 
     def leader(self) -> Redis:
         """Tell the primary, as the Sentinels know it."""

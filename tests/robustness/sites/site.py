@@ -1,13 +1,19 @@
 """A site: the servers of one engine on hosts of their own, proxies before them, and the network."""
 
 import contextlib
+import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from tests.previous.version import Version
 from tests.robustness.hosts import Host, Network, host_of
+from tests.servers.certificates import Certificates
 from tests.servers.group import Group
+from tests.servers.guard import guard
 from tests.servers.process import Server, wait_until
 from tests.servers.proxy import Proxy
 from tests.servers.replica import Replica
@@ -29,7 +35,19 @@ COMMON = (
 )
 # What takes a proxy between the clients and the servers.
 PROXIED = ("lose-reply", "delay", "late-request")
+# What clients log in with where they use TLS.
+USER, PASSWORD = "app", "tests"
 _PATIENCE = 60.0
+
+
+class Access(StrEnum):
+    """How clients come to the servers."""
+
+    PLAIN = "plain"
+    TLS = "tls"
+    """With a password too, where the engine asks for one."""
+    POOLED = "pgbouncer"
+    """By way of a PgBouncer in transaction mode beside each PostgreSQL."""
 
 
 class Lapse(NamedTuple):
@@ -55,6 +73,7 @@ class Site(Group):
 
     def __init__(self) -> None:
         """Claim a network."""
+        self.access = Access.PLAIN
         self.aftermath: dict[str, float] = {}
         """For how many seconds after such a fault it may still lose what it has acknowledged."""
         self.previous: Version | None = None
@@ -75,6 +94,19 @@ class Site(Group):
     def entry(self) -> str:
         """The URL that clients connect to."""
         return self.url
+
+    @cached_property
+    def certificates(self) -> Certificates | None:
+        """What the servers show to clients that use TLS, who know them by the proxies' address."""
+        if self.access is not Access.TLS:
+            return None
+        folder = Path(tempfile.mkdtemp(prefix="certificates-", dir=guard().folder))
+        folder.chmod(0o755)  # a server that runs as a user of its own reads them too
+        return Certificates(folder, self.network.addresses)
+
+    @abstractmethod
+    def version(self) -> str:
+        """Tell what the servers say that they are."""
 
     @abstractmethod
     def leader(self) -> Server:

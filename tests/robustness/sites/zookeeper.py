@@ -30,6 +30,11 @@ class ZooKeeperSite(Site):
         """The addresses of the proxies."""
         return f"zookeeper://{','.join(proxy.address for proxy in self.proxies)}"
 
+    def version(self) -> str:
+        """Ask one of the servers."""
+        first = self.ensemble.servers[0].command("srvr").splitlines()[0]
+        return f"ZooKeeper {first.partition(': ')[2].partition('-')[0]}"
+
     def leader(self) -> ZooKeeper:
         """Tell who leads, if anybody does."""
         return self.ensemble.leader()
