@@ -45,12 +45,20 @@ ON_EVERY_ENGINE = (
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["plan"]:  # it measures nothing, and has arguments of its own
+        import_module("benchmarks.planning.command").main(sys.argv[2:])
+        return
     # Not at the top: worker processes import this module too, and need one of them.
     modules = {name: import_module(f"benchmarks.{name}") for name in BENCHMARKS}
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure lockfast against others, both sides in turns within one run.",
-        epilog="\n".join(f"  {name:8} {module.__doc__}" for name, module in modules.items()),
+        epilog="\n".join(
+            [
+                *(f"  {name:8} {module.__doc__}" for name, module in modules.items()),
+                "  plan     What a fleet takes: see python -m benchmarks plan --help",
+            ]
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")

@@ -14,12 +14,14 @@ from benchmarks.planning.crew import PROCESSES, Crew
 from benchmarks.planning.meter import Meter
 from benchmarks.planning.stored import as_table
 from benchmarks.stage import Result, Stage
+from lockfast.service.wire import SILENCE
 from tests.servers import Replica
 
 DIRECT = {"redis": 200, "redlock": 60, "zookeeper": 40, "sqlite": 20}  # clients; 100 on the others
 SERVICE = 1000
 LOADED = 200  # of them acquire and release as fast as they can
 BEATING, LONG, WAITING = 6.0, 15.0, 30.0  # ttls: many renewals, many leases, and waiters
+SHORTEST = {"zookeeper": 4.0}  # the ttl of a quick run
 # 200 backends of PostgreSQL that start together keep two cores busy: see `benchmarks.idle`.
 AT_ONCE, DIRECT_AT_ONCE = 25, 2
 FLOWS = ("engine_us", "replica_us", "engine_bytes", "replica_bytes", "disk_bytes")
@@ -114,7 +116,7 @@ class Probe:
     def measure(self) -> Way:
         """Measure everything, but the engine's memory for each lease and each waiter."""
         crew, stage = self._crew, self._stage
-        connection, connections = self._connect()
+        connection, idle, connections = self._connect()
         stage.say("one client, and then many, that acquire and release")
         one = self._pairs(lambda: crew.one("pairs", stage.pick(2.0, 0.3), 1))
         shares = self._meter.shares()
@@ -147,13 +149,16 @@ class Probe:
             lease=_only(held, ("replica_memory",)),
             waiter=_only(waiter, ("replica_memory",)),
             connection=connection,
+            idle=idle,
             connections=connections,
             latency=latency,
             peak=many.done / seconds,
         )
 
-    def _connect(self) -> tuple[Cost, float]:
-        """Return the cost of an idle client, and the connections to the engine of each."""
+    def _connect(self) -> tuple[Cost, Cost, float]:
+        """Return the memory of a client, the cost of a second of it, and the connections to the
+        engine: of each client, or of the replica.
+        """
         crew, stage, meter = self._crew, self._stage, self._meter
         crew.all("connect", 1)
         seconds = stage.pick(2.0, 0.2)
@@ -166,14 +171,16 @@ class Probe:
         more = (self._each - 1) * PROCESSES
         time.sleep(stage.pick(1.0, 0.1))
         then = meter.read()
-        time.sleep(stage.pick(5.0, 0.3))
-        self._idle = _per_second(meter.read(), then, stage.pick(5.0, 0.3))
-        grown = _only(_less(then, first), MEMORY).times(1.0 / more)
+        # A replica pings each silent client once in this time.
+        seconds = stage.pick(SILENCE if self._service else 5.0, 0.3)
+        time.sleep(seconds)
+        self._idle = _per_second(meter.read(), then, seconds)
+        grown = _only(_positive(_less(then, first)), MEMORY).times(1.0 / more)
         beyond = _positive(_less(self._idle, base)).times(1.0 / more)
         if self._service:  # the engine does not see how many clients a replica has
-            grown = _only(grown, ("replica_memory",))
-            return grown + _only(beyond, ("replica_us", "replica_bytes")), meter.connections()
-        return grown + beyond, meter.connections() / (self._each * PROCESSES)
+            grown, beyond = _only(grown, MEMORY[1:]), _only(beyond, ("replica_us", "replica_bytes"))
+            return grown, beyond, meter.connections()
+        return grown, beyond, meter.connections() / (self._each * PROCESSES)
 
     def _pairs(self, work: Callable[[], int], *, warm: bool = True) -> Span:
         if warm:
@@ -188,7 +195,7 @@ class Probe:
     def _renewals(self) -> tuple[Cost, Cost, Cost]:
         """Return the cost of a call, of a renewal in it, and the memory for each lease."""
         crew, stage = self._crew, self._stage
-        ttl = stage.pick(BEATING, 1.5 if not self._service else 2.0)
+        ttl = stage.pick(BEATING, SHORTEST.get(stage.engine, 2.0))
         few = max(self._each // 20, 1) if self._service else self._each
         stage.say("a few leases, renewed one by one" if self._service else "a lease each")
         crew.all("hold", 0, few, ttl)
@@ -198,7 +205,7 @@ class Probe:
             stage.say("one client of many leases")
             before = self._meter.read()
             self._many = stage.count(4000, 60)
-            crew.one("hold_many", self._many, stage.pick(LONG, 2.0))
+            crew.one("hold_many", self._many, stage.pick(LONG, SHORTEST.get(stage.engine, 2.0)))
             self._lease = _grown(self._meter.read(), before, self._many)
             many = self._renewed(stage.pick(LONG / 2.0, 2.0))
             crew.all("drop")
@@ -218,11 +225,23 @@ class Probe:
         before = self._meter.read()
         if self._service:
             each = self._each - 1
-            crew.all("wait", each, max(each // 50, 1), stage.pick(WAITING, 2.0), each)
+            crew.all(
+                "wait",
+                each,
+                max(each // 50, 1),
+                stage.pick(WAITING, SHORTEST.get(stage.engine, 2.0)),
+                each,
+            )
             count = each * PROCESSES
         else:
             count = stage.count(2000, 40)
-            crew.one("wait", count, max(count // 50, 1), stage.pick(WAITING, 2.0), 1)
+            crew.one(
+                "wait",
+                count,
+                max(count // 50, 1),
+                stage.pick(WAITING, SHORTEST.get(stage.engine, 2.0)),
+                1,
+            )
         waiter = _grown(self._meter.read(), before, count)
         if not self._service:
             self._waiter = waiter
