@@ -93,7 +93,8 @@ def launch(argv: Sequence[str] | None = None) -> int:
     try:
         code = app(args=argv, prog_name="lockfast", standalone_mode=False)
     except typer.TyperException as error:
-        if message := error.format_message():  # empty if Typer has shown the help instead
+        # Typer's words in front of our sentences. Empty if Typer has shown the help instead.
+        if message := error.format_message().removeprefix("Invalid value: "):
             say(f"{message} {_hint(message)}".rstrip())
         return Code.USAGE
     except typer.Abort:

@@ -90,9 +90,9 @@ def test_a_wrong_url_is_78(url: str) -> None:
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["run", "job", "tail", "-n", "5"], "put -- in front of the command"),
+        (["run", "job", "tail", "-n", "5"], "lockfast: put -- in front of the command"),
         (["run", "job", "--"], "Missing argument"),
-        (["run", "job", "-n", "-w", "1", "--", "true"], "use either -n or -w, not both"),
+        (["run", "job", "-n", "-w", "1", "--", "true"], "lockfast: use either -n or -w, not both"),
         (["run", "job", "--grace", "20", "--", "true"], "a longer --ttl"),
         (
             ["run", "job", "--ttl", "-1", "--", "true"],
