@@ -177,6 +177,14 @@ def test_the_picture_shows_waits_holds_and_ends() -> None:
     assert "it hangs" in first.whole
 
 
+def test_the_picture_cuts_no_process_id_in_half() -> None:
+    who = "reports.py pid 32620 on web-3"
+    event = Event("granted", NOW, "a", "1" * 32, 1, exclusive=True, who=who)
+    (row,) = timeline([event], None, Engine().history, NOW + 5).rows
+    assert row.who.startswith("reports.py pid 32620")
+    assert row.whole.endswith(who)
+
+
 @in_loop
 async def test_a_page_shows_what_has_happened() -> None:
     async with dashboard() as (client, visitor):

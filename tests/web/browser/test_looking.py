@@ -183,6 +183,11 @@ def test_each_page_has_no_serious_fault_breaks_no_policy_and_is_reached_with_the
             browser.open(f"{site.url}{path}")
             assert browser.run("return document.documentElement.scrollWidth") <= 400, path
             assert browser.faults() == [], path
+        # Where the table has no room for all, the purpose says more than the token.
+        browser.size(800)
+        browser.open(site.url)
+        assert "nightly run" in browser.text()
+        assert not any(cell.is_displayed() for cell in browser.all("td.c-token"))
 
 
 def missed(browser: Chromium) -> list[str]:
