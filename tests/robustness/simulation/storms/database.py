@@ -159,7 +159,9 @@ class Queues:
                 behind=len(queue) - 1,
                 floor=mine.ticket,
             )
-        while queue[1].gone:
+        while queue[1].gone or queue[1].expires <= now:
+            if not queue[1].gone:
+                self._drop(queue[1])
             del queue[1]
         return Standing(
             mine.ticket,

@@ -9,13 +9,13 @@ import asyncio
 import base64
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
-from lockfast.service.handshake import LIMIT
+from lockfast.service.handshake import LIMIT, TURN
 from lockfast.service.replica import Replica
 from lockfast.service.wire import Wire
 from tests.robustness.simulation.storms.machine import Machine
@@ -42,6 +42,9 @@ class Process:
         self._engine: Any = None
         self.wires: set[Any] = set()
         self.handshake, self.message = HANDSHAKE * stands, MESSAGE * stands
+        self.backlog: deque[tuple[Gate, bytes]] = deque()
+        """Connections that are not accepted yet, and what they have sent."""
+        self._turn = max(TURN // stands, 1)
         self.ends: dict[End, None] = {}
         """Its ends of the connections that are open."""
         self.arrivals = 0
@@ -52,6 +55,15 @@ class Process:
     def _open(self) -> Engine:
         self._engine = self._make(self.machine)
         return self._engine  # type: ignore[no-any-return]
+
+    def accept(self) -> None:
+        """Accept some connections, and then let others have their turn, as `Entrance` does."""
+        for _ in range(min(self._turn, len(self.backlog))):
+            gate, data = self.backlog[0]
+            gate.shake(data)
+            self.backlog.popleft()
+        if self.backlog:
+            self.machine.call_soon(self.accept)
 
     def leave(self) -> None:
         """Lose the connection to the database."""
@@ -66,8 +78,16 @@ class Process:
     @property
     def waiting(self) -> int:
         """How many messages wait to be read, or are not answered yet."""
-        asked = sum(connection._unanswered for connection in self.replica.connections)
-        return len(self.machine.ready) + asked
+        read = sum(connection._unanswered for connection in self.replica.connections)
+        unread = sum(
+            getattr(each._callback, "__func__", None) is End._receive for each in self.machine.ready
+        )
+        return read + unread
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the replica has."""
+        return len(self.replica._tasks._running)
 
 
 class Gate(asyncio.Protocol):
@@ -83,6 +103,13 @@ class Gate(asyncio.Protocol):
         process.ends[end] = None
 
     def data_received(self, data: bytes) -> None:
+        """Wait to be accepted: what is connected already does not wait for those who come."""
+        process = self._process
+        process.backlog.append((self, data))
+        if len(process.backlog) == 1:
+            process.machine.call_soon(process.accept)
+
+    def shake(self, data: bytes) -> None:
         """Shake hands."""
         process = self._process
         process.arrivals -= 1

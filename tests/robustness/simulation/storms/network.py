@@ -85,6 +85,8 @@ class End(asyncio.Transport):
             self._machine.call_soon(what, *args)
 
     def _receive(self, data: bytes) -> None:
+        if self._network.time.tracing:
+            self._network.time.say(self._machine.name, "receives a message")
         if not self._open:
             self._send(self.peer._lost, ConnectionResetError("reset by peer"))
         elif self._paused:

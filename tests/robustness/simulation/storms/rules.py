@@ -25,7 +25,7 @@ GAP = 5.0  # seconds between two outages that are too short to serve everybody
 MESSAGES = 4  # that wait at a replica for each client
 PEAK = 3.0  # times the even rate, at which clients of a replica that has died connect
 CHANCE = 10  # more clients, since a few fall together by chance
-TASKS = 200  # callbacks of a replica itself
+TASKS = 50  # of a replica. Each kind of request has up to 16 calls of the engine under way
 GRACE = 6.0  # seconds after its timeout in which a waiter is granted or told
 
 
@@ -57,6 +57,7 @@ class Rules:
     def granted(self, name: str, member: Member) -> None:
         """Check that nobody believes in a lease that the database now gives to another."""
         self.seen["grants"] += 1
+        self._time.say("database", f"gives {name} away")
         before = self._holders.get(name)
         self._holders[name] = member.id
         if before is not None and before != member.id and before not in self._forgotten:
@@ -102,6 +103,7 @@ class Rules:
     def told(self, client: Client) -> None:
         """Check that it was told in time."""
         until, name = self._waiting.pop(client)
+        self._time.say(str(client), f"is told of {name}")
         if self._time.now > until:
             raise Broken(f"{client} was told of {name} {self._time.now - until:.3f} s too late")
 
@@ -130,6 +132,7 @@ class Rules:
             if lease.claim.loss is None:
                 continue
             self.seen[f"lost: {lease.claim.loss.name.lower()}"] += 1
+            self._time.say(str(client), f"lost {lease.name}: {lease.claim.why()}")
             if lease.id not in self._forgotten and not self.cut_off(client.rack, INTERVAL):
                 raise Broken(f"{client} lost {lease.name} for no reason: {lease.claim.why()}")
 
@@ -156,9 +159,11 @@ class Rules:
     def waits(self, process: Process) -> None:
         """Check how much waits at a replica, which takes memory."""
         waiting = process.waiting
-        most = MESSAGES * (len(process.replica.connections) + process.arrivals) + TASKS
+        most = MESSAGES * (len(process.replica.connections) + process.arrivals)
         if waiting > most:
             raise Broken(f"{waiting} messages wait at {process.machine.name}, more than {most}")
+        if process.tasks > TASKS:
+            raise Broken(f"{process.machine.name} has {process.tasks} tasks")
 
     def connected(self, began: int, arrived: Callable[[], Counter[int]], even: float) -> None:
         """Check that clients did not all come at once. `even`: how many come in each second if they

@@ -106,6 +106,7 @@ class Storm:
 
     def run(self) -> None:
         """Let the storms come, and look at what is left."""
+        self.rules.seen.update(self.plan.storms)
         for fault in self.plan.faults:
             self.time.at(fault.at, self._strike, fault)
         self.time.at(LOOK, self._look)
@@ -115,7 +116,6 @@ class Storm:
 
     def _strike(self, fault: Fault) -> None:
         self.time.say("fate", str(fault))
-        self.rules.seen[fault.what] += 1
         getattr(self, f"_{fault.what}")(fault)
 
     def _kill(self, fault: Fault) -> None:
