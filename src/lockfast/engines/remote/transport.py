@@ -26,7 +26,9 @@ QUICK = 0.5  # seconds that each of several hosts gets at first
 MOVING = 1.0  # seconds after which an attempt to leave a replica that still works is given up
 QUIET = 0.5  # seconds in which the requests under way may end before the replica is left
 LEAST = 0.05  # seconds that an attempt to connect to one host gets at least
-CALMEST = 2.0  # seconds between two attempts of the heart to connect, at most
+CALMEST = 2.0
+"""Seconds between two attempts of the heart to connect, at most. With more clients than can be
+served in such a time, it is what the replica has said (`Line.spread`)."""
 SLOWEST = 8.0
 """How many times longer an attempt to connect may take after others have failed. A replica that a
 whole fleet connects to at once is slow. If clients gave up their attempts and began again, it would
@@ -238,7 +240,9 @@ class Transport(ABC):
         if failures and all(isinstance(error, EngineRefused) for error in failures.values()):
             raise next(iter(failures.values()))
         text = "; ".join(error.message for error in failures.values())
-        raise EngineUnavailable(text or "no time to connect", sent=False)
+        waits = [_after(error) for error in failures.values()]
+        after = min([wait for wait in waits if wait], default=0.0)
+        raise EngineUnavailable(text or "no time to connect", sent=False, after=after)
 
     async def _tried(self, place: Place, deadline: float) -> Line | EngineError:
         try:
@@ -261,13 +265,20 @@ class Transport(ABC):
             if not self.hears and not self._wakes:  # nothing to hear, so no need for a connection
                 await self._bell.wait(deadline)
                 return self._taken()
+            if line is not None and line.moving is not None and self.now() < line.moving:
+                # All clients have lost the replica at the same moment. A renewal that is due, or a
+                # caller, connects sooner.
+                await self._bell.wait(before(deadline, line.moving))
+                return self._taken()
             try:
                 await self._connected(patience(deadline, self.now()))
                 self._calm = CALM
-            except EngineError:
+            except EngineError as error:
                 # Longer and longer, because a fleet must not flood a service that cannot answer.
-                pause = random.uniform(0.5, 1.0) * self._calm  # noqa: S311  # not a secret
-                self._calm = min(2.0 * self._calm, CALMEST)
+                chance = random.uniform(0.5, 1.0)  # noqa: S311  # not a secret
+                pause = max(chance * self._calm, 2.0 * chance * _after(error))
+                most = CALMEST if line is None else max(line.spread or 0.0, CALMEST)
+                self._calm = min(2.0 * self._calm, most)
                 await self._bell.wait(before(deadline, self.now() + pause))
             return self._taken()
         if not self._tuned:
@@ -300,8 +311,13 @@ def _silent(line: Line) -> EngineUnavailable:
     return EngineUnavailable(f"{line.where}: it does not answer", sent=True)
 
 
+def _after(error: EngineError) -> float:
+    """Return the seconds after which an overloaded replica wants to be asked again."""
+    return error.after if isinstance(error, EngineUnavailable) else 0.0
+
+
 def _unsent(error: EngineError) -> EngineError:
     """Return the error for one of the callers that waited for a connection, and sent nothing."""
     if isinstance(error, EngineUnavailable):
-        return EngineUnavailable(error.message, sent=False)
+        return EngineUnavailable(error.message, sent=False, after=error.after)
     return EngineRefused(error.message)
