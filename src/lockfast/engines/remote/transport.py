@@ -118,7 +118,9 @@ class Transport(ABC):
         raise EngineUnavailable(f"{line.where}: no answer in time", sent=True)
 
     async def _wait(self, line: Line, pending: Pending, deadline: float) -> None:
-        """Wait for a reply until the deadline. Drop the line if no byte arrives on it."""
+        """Wait for a reply until the deadline. Drop the line if no byte arrives on it, not even a
+        pong.
+        """
         sent = self.now()
         if sent - line.received > FRESH:
             # Twice, because this process may itself have stood still during the first time: a
@@ -132,15 +134,14 @@ class Transport(ABC):
                     return
                 if line.received >= sent:
                     break
-            if line.received >= sent and await self._came(pending, deadline):
-                return
-        elif await line.answered(pending, deadline):
-            return
-        elif line.received < sent and self.now() < sent + DOUBT:
-            line.doubt()  # too early to tell: see `connected`
-            return
-        if line.received < sent:
-            line.drop(_silent(line))
+            if line.received < sent:
+                line.drop(_silent(line))
+            else:
+                await self._came(pending, deadline)
+        elif not await line.answered(pending, deadline) and line.received < sent:
+            # Too early to tell, see `connected`. Its engine may be slow, and it was not asked for a
+            # sign of life. If all clients left a replica for that, the others would break down too.
+            line.doubt()
 
     async def _came(self, pending: Pending, until: float) -> bool:
         """Wait for a reply, and return whether it came. May be called again after it did not."""
