@@ -68,6 +68,7 @@ def test_the_database_answers_as_the_reference_model(seed: int) -> None:
             last = now + rng.uniform(-0.5, shape.wait_ttl)
             asks.append(Ask(f"{len(asks):032x}", shape, rng.random() < 0.8, last, b""))
         ask = asks[-1] if deed == "claim" else rng.choice(asks[-8:])
+        said: list[Standing | bool | None]
         if deed == "resign":
             doubt = rng.random() < 0.5
             said = [each.resign(ask, now, doubt=doubt) for each in (model, ours)]

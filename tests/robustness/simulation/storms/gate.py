@@ -11,25 +11,29 @@ import hashlib
 import re
 from collections import Counter, deque
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 from lockfast.port import Engine
 from lockfast.runtime.aio import Aio
+from lockfast.service.binding import BACKLOG
+from lockfast.service.figures import CONNECTIONS
 from lockfast.service.handshake import LIMIT, TURN
 from lockfast.service.replica import Replica
 from lockfast.service.wire import Wire
 from tests.robustness.simulation.storms.machine import Machine
-from tests.robustness.simulation.storms.network import BACKLOG, End
+from tests.robustness.simulation.storms.network import End
 
 HANDSHAKE = 600e-6  # seconds of processor time that a new connection costs a replica
 MESSAGE = 150e-6  # the same, of what a client sends at once
 KEY = re.compile(rb"Sec-WebSocket-Key: (\S+)")
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
+RETURNS = b"\r\nLockfast-Returns: 1\r\n"
 AGREED = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Accept: %b\r\n\r\n"
 )
-REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+REFUSED = b"HTTP/1.1 503 Service Unavailable\r\n%bContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class Process:
@@ -44,6 +48,7 @@ class Process:
         self.handshake, self.message = HANDSHAKE * stands, MESSAGE * stands
         self.backlog: deque[tuple[Gate, bytes]] = deque()
         """Connections that are not accepted yet, and what they have sent."""
+        self._room = max(BACKLOG // stands, 1)
         self._turn = max(TURN // stands, 1)
         self.ends: dict[End, None] = {}
         """Its ends of the connections that are open."""
@@ -72,8 +77,8 @@ class Process:
 
     @property
     def crowded(self) -> bool:
-        """Whether the system drops a new connection."""
-        return self.arrivals >= BACKLOG
+        """Whether the system drops a new connection, whose client tries again."""
+        return self.arrivals >= self._room
 
     @property
     def waiting(self) -> int:
@@ -117,17 +122,25 @@ class Gate(asyncio.Protocol):
         if process.machine.time() - self._began > LIMIT:
             self._end.abort()
             return
-        if process.replica.draining:
-            self._end.write(REFUSED)
-            self._end.close()
+        replica = process.replica
+        if replica.draining:
+            self._refuse(b"")
+            return
+        if replica.load.overloaded and RETURNS not in data:
+            after = ceil(replica.load.refuse(CONNECTIONS).after)
+            self._refuse(b"Retry-After: %d\r\n" % after)
             return
         found = KEY.search(data)
         assert found is not None
         accepted = base64.b64encode(hashlib.sha1(found[1] + GUID, usedforsecurity=False).digest())
         self._end.write(AGREED % accepted)
         process.welcomed[int(process.machine.time())] += 1
-        Wire(process.replica, self._end, process.wires)
+        Wire(replica, self._end, process.wires)
         self._end.set_protocol(Charged(process, self._end))
+
+    def _refuse(self, fields: bytes) -> None:
+        self._end.write(REFUSED % fields)
+        self._end.close()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # asyncio's
         """Forget the connection."""

@@ -13,9 +13,6 @@ from tests.robustness.simulation.storms.machine import Machine, Time
 LEAST, MOST = 0.0002, 0.002  # seconds that a segment takes
 RESENT = 0.2  # seconds until a segment is sent again; then twice as many, and so on
 RETRIED = 1.0  # the same, of a connection that is not answered
-BACKLOG = 4_096
-"""Connections that wait at a replica: 2,048 in the system's backlog, and as many whose handshake is
-not over (`service.handshake.MOST`). The system drops what is beyond, and its client tries again."""
 
 
 class Network:

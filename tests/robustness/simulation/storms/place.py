@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from lockfast.port import Engine
+from lockfast.service.server import DRAINING
 from tests.robustness.simulation.storms.gate import Gate, Process
 from tests.robustness.simulation.storms.machine import Machine, Time
 from tests.robustness.simulation.storms.network import RETRIED, End, Network
+
+LOOK = 1.0  # seconds between two looks whether a replica is back
+STARTING = 1.0  # seconds until another process accepts connections
+WRITING = 0.1  # seconds in which a process that ends writes what is left
 
 
 class Place:
@@ -52,27 +57,32 @@ class Place:
             for end in process.ends:
                 end.peer.reset()
 
-    def drain(self, seconds: float) -> None:
-        """Send all clients away, and end; another process begins soon afterwards."""
+    def drain(self, then: Callable[[], object]) -> None:
+        """Send all clients away, end, and start another process. Then call `then`."""
         process = self.process
-        if process is None:
-            return
-        machine = process.machine
+        if process is not None:
+            process.machine.call_soon(self._leave, process)
+        self._time.at(self._time.now + LOOK, self._look, process, then)
 
+    def _leave(self, process: Process) -> None:
         async def leave() -> None:
-            await process.replica.drain(seconds)
+            await process.replica.drain(DRAINING + process.replica.load.spread())
             await process.replica.close()
-            machine.call_later(0.1, self._ended, process)  # what was written leaves first
+            process.machine.call_later(WRITING, self._ended, process)
 
-        def begin() -> None:
-            self._draining = machine.create_task(leave())
-
-        machine.call_soon(begin)
+        self._draining = process.machine.create_task(leave())
 
     def _ended(self, process: Process) -> None:
         if self.process is process:
             self.kill()
-            self._time.at(self._time.now + 1.0, self.start)
+            self._time.at(self._time.now + STARTING, self.start)
+
+    def _look(self, before: Process | None, then: Callable[[], object]) -> None:
+        """Look whether another process runs."""
+        if self.process in {None, before}:
+            self._time.at(self._time.now + LOOK, self._look, before, then)
+        else:
+            then()
 
     async def connect(
         self, fleet: Machine, rack: int, make: Callable[[], asyncio.Protocol]

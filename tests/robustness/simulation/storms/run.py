@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from unittest.mock import patch
 from lockfast.claims.heart import log
 from lockfast.engines.remote import identity, opener
 from lockfast.runtime.aio import Aio
+from lockfast.service import overload
 from lockfast.url import parse
 from tests.robustness.simulation.run import Ear, Outcome
 from tests.robustness.simulation.storms.access import Access
@@ -27,8 +29,6 @@ from tests.robustness.simulation.storms.plan import RACKS, TTL, Fault, Plan, dra
 from tests.robustness.simulation.storms.rules import Rules
 from tests.robustness.simulation.world import Broken
 
-RATE = 1_000.0  # connections a second at which clients of a replica that ended are to come
-LONGEST_SPREAD = 15.0  # seconds over which they come, at most
 LOOK = 1.0  # seconds between two looks at what waits at the replicas
 SELDOM = 6  # seconds between two looks at what is in the database
 
@@ -44,7 +44,8 @@ def run(seed: int, *, clients: int, mutant: str | None = None, tracing: bool = F
     why = None
     try:
         secret = patch.object(identity, "new_secret", lambda: f"{rng.getrandbits(256):064x}")
-        with secret, switched_in(mutant):
+        slow = scaled(storm.plan.stands)
+        with secret, switched_in(mutant), slow:
             storm.run()
     except Broken as error:
         why = str(error)
@@ -56,6 +57,16 @@ def run(seed: int, *, clients: int, mutant: str | None = None, tracing: bool = F
     if why is not None:
         why = f"{'+'.join(storm.plan.storms)}: {why}"
     return Outcome(seed, why, storm.rules.seen, storm.time.trace)
+
+
+@contextmanager
+def scaled(stands: int) -> Iterator[None]:
+    """Make the replicas expect processors that are so many times slower than real ones."""
+    with (
+        patch.object(overload, "RATE", overload.RATE / stands),
+        patch.object(overload, "WAITING", overload.WAITING // stands),
+    ):
+        yield
 
 
 class Storm:
@@ -74,6 +85,8 @@ class Storm:
             Place(self.time, number, make, self._network, plan.stands)
             for number in range(plan.replicas)
         ]
+        self._rolling_on = 0
+        """How many times all replicas are being restarted now."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._fleets = [self._fleet(rack) for rack in range(RACKS)]
 
@@ -111,7 +124,10 @@ class Storm:
             self.time.at(fault.at, self._strike, fault)
         self.time.at(LOOK, self._look)
         self.time.say("plan", str(self.plan))
-        self.time.run(self.plan.end)
+        self.time.run(self.plan.over)
+        while self._rolling_on:
+            self.time.run(self.time.now + LOOK)
+        self.time.run(self.time.now + TTL)
         self.rules.end()
 
     def _strike(self, fault: Fault) -> None:
@@ -122,7 +138,7 @@ class Storm:
         process = self.places[fault.where].process
         if process is not None and len(self.plan.storms) == 1:
             count = len(process.replica.connections)
-            even = count / min(max(count * self.plan.stands / RATE, 1.0), LONGEST_SPREAD)
+            even = count / max(process.replica.load.spread(), 1.0)
             now = self.time.now
             self.time.at(now + TTL, self.rules.connected, int(now), self._arrived, even)
         self._down(self.places[fault.where], fault.seconds)
@@ -143,8 +159,17 @@ class Storm:
                 self.rules.outage(rack, seconds)
 
     def _rolling(self, fault: Fault) -> None:
-        for turn, place in enumerate(self.places):
-            self.time.at(self.time.now + turn * fault.seconds, place.drain, fault.seconds * 0.8)
+        self._rolling_on += 1
+        self._roll(fault, 0)
+
+    def _roll(self, fault: Fault, turn: int) -> None:
+        """Restart one replica, and some time after it is back the next one."""
+        if turn == len(self.places):
+            self._rolling_on -= 1
+            return
+        self.places[turn].drain(
+            lambda: self.time.at(self.time.now + fault.seconds, self._roll, fault, turn + 1)
+        )
 
     def _restart(self, fault: Fault) -> None:
         self._database.stop(self._database.queues)
