@@ -67,7 +67,7 @@ def greeted(spread: float | None) -> Mute:
 @pytest.fixture
 def latest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every random moment is the latest one."""
-    monkeypatch.setattr(random, "uniform", lambda _, most: most)
+    monkeypatch.setattr(random, "random", lambda: 1.0)
 
 
 def lost(line: Line) -> float | None:
@@ -147,7 +147,7 @@ class Cut:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(overload, "RATE", 0.1)
-        monkeypatch.setattr(random, "uniform", lambda _, most: most)
+        monkeypatch.setattr(random, "random", lambda: 1.0)
         self.service = Service(self._make)
 
     def _make(self, _: object) -> Callable[[], Held]:

@@ -205,7 +205,7 @@ async def _refuse(scope: Message, send: Send, status: int, fields: Fields) -> No
     """Refuse a WebSocket. A server without the extension answers 403."""
     if "websocket.http.response" in (scope.get("extensions") or {}):
         # No Content-Length: uvicorn 0.35 adds a second one, which clients reject.
-        await _respond(send, "websocket.http.response", status, fields, b"")
+        await _respond(send, "websocket.http.response", status, list(fields), b"")
     else:
         await send({"type": "websocket.close"})
 
