@@ -18,14 +18,20 @@ from lockfast.service.heart import Heart
 from lockfast.service.replies import fault
 from tests.robustness.simulation.storms import database
 from tests.robustness.simulation.storms.database import Queues
+from tests.robustness.simulation.storms.plan import TTL
 
 _claim, _renew, _greet, _copy = ClaimRequests.claim, Heart.renew, Line._greet, Queues.copy
-MANY = 8  # requests that wait at a replica
+MANY = 8  # renewals that wait at a replica
+_shedding: dict[Heart, float] = {}
+"""Until when each replica refuses renewals."""
 
 
 def refuse_renewals(self: Heart, entry: Entry) -> None:
-    """Shed load by the requests that must not be shed."""
+    """Shed load by the requests that must not be shed, until the load has been low for a ttl."""
+    now = self._runtime.now()
     if len(self._pending) >= MANY:
+        _shedding[self] = now + TTL
+    if now < _shedding.get(self, 0.0):
         entry.put(EngineUnavailable("too many requests", sent=False))
     else:
         _renew(self, entry)
