@@ -109,13 +109,14 @@ models: ## Check the models of the protocol, those that must be refuted too
 SPARE := chrt --idle 0
 COMPUTED := build/robustness/computed.log
 
-faults: ## Every model, 5,000 seeds of the simulation, real faults on every engine, mutants
+faults: ## Every model, 5,000 seeds of the simulation, 20 storms, real faults on every engine, mutants
 	@mkdir -p $(dir $(COMPUTED))
 	@{ $(SPARE) $(BIN)/python -m spec && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --seeds 5000 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --redlock --seeds 100 && \
 	$(SPARE) $(BIN)/python -m tests.robustness.simulation --batched --seeds 400 && \
-	$(SPARE) $(BIN)/python -m tests.robustness.simulation --replicas --seeds 500; } >$(COMPUTED) 2>&1 & \
+	$(SPARE) $(BIN)/python -m tests.robustness.simulation --replicas --seeds 500 && \
+	$(SPARE) $(BIN)/python -m tests.robustness.simulation --storm --seeds 20; } >$(COMPUTED) 2>&1 & \
 	computed=$$!; $(BIN)/python -m tests.robustness ci && $(BIN)/python -m tests.robustness killed && \
 	$(BIN)/python -m tests.robustness controls; \
 	real=$$?; wait $$computed; computed=$$?; cat $(COMPUTED); test $$real = 0 -a $$computed = 0

@@ -254,16 +254,19 @@ class EngineUnavailable(EngineError, ConnectionError):
     Attributes:
         sent: True if the engine may have received and applied the request. False if nothing can
             have happened.
+        after: Seconds after which an overloaded lock service asks for the request again. 0 if it
+            has not said anything.
     """
 
     anchor = "engine-unavailable"
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, after: float = 0.0) -> None:
         """Take the message, and whether the request may have reached the engine.
 
         `sent` is True if the outcome is unknown, and False if nothing can have happened.
         """
         self.sent = sent
+        self.after = after
         super().__init__(message)
 
 

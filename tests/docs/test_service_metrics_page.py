@@ -20,7 +20,8 @@ def test_each_metric_is_on_the_page_with_its_type_and_attributes() -> None:
     figures = Figures(lambda: 0)
     types = re.findall(r"^# TYPE (\S+) (\w+)$", page(figures), re.MULTILINE)
     metrics = (*figures.counters, *figures.histograms)
-    keys = [(), *(tuple(key.replace(".", "_") for key in metric.keys) for metric in metrics)]
+    labels = [tuple(key.replace(".", "_") for key in metric.keys) for metric in metrics]
+    keys = [() for _ in figures.gauges] + labels
     rows = [
         (name, kind, tuple(re.findall(r"`(\w+)`", attributes)))
         for name, kind, attributes in ROW.findall(PAGE)

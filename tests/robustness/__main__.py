@@ -8,6 +8,7 @@ python -m tests.robustness torture --hours 8
 python -m tests.robustness controls
 python -m tests.robustness hostile --seconds 60
 python -m tests.robustness killed --seconds 60
+python -m tests.robustness storm --kind start --clients 10000
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import shutil
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.previous.version import VERSIONS
-from tests.robustness import killed
+from tests.robustness import killed, storm
 from tests.robustness.controls import run as controls
 from tests.robustness.hostile import run as hostile
 from tests.robustness.many import ci, torture
@@ -66,13 +68,20 @@ def one(asked: argparse.Namespace) -> int:
     return bool(result["violations"])
 
 
-def main() -> int:
+def storms(asked: argparse.Namespace) -> int:
+    """Run one storm, or all. The exit status is 1 if a rule was broken."""
+    kinds = [asked.kind] if asked.kind else list(storm.KINDS)
+    say = bool if asked.json else partial(print, file=sys.stderr, flush=True)
+    return max([storm.run(kind, asked.clients, asked.ttl, say) for kind in kinds])
+
+
+def main() -> int:  # noqa: PLR0911  # one for each command
     """Do what is asked."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", choices=[*names(), "ci", "torture", "controls", "hostile", "killed"]
+        "what", choices=[*names(), "ci", "torture", "controls", "hostile", "killed", "storm"]
     )
     parser.add_argument("--seed", type=int, help="of the plan and of all choices")
     parser.add_argument("--seconds", type=float, help="of faults, at least")
@@ -87,6 +96,10 @@ def main() -> int:
     parser.add_argument(
         "--healthy", action="store_true", help="controls without their mutants: none may be caught"
     )
+    parser.add_argument("--kind", choices=storm.KINDS, help="of storm, this one alone")
+    parser.add_argument("--clients", type=int, default=15_000, help="of a storm (15,000)")
+    parser.add_argument("--ttl", type=float, default=30.0, help="of the leases in a storm (30)")
+    parser.add_argument("--json", action="store_true", help="of a storm, its figures only")
     asked = parser.parse_args()
     if asked.what == "ci":
         return ci(asked.out or BUILD / "ci")
@@ -100,6 +113,8 @@ def main() -> int:
         return hostile.run(asked.seconds or 60.0, asked.seed or 1, print, asked.engine)
     if asked.what == "killed":
         return killed.run(asked.seconds or killed.SECONDS, asked.seed or 1, print, asked.out)
+    if asked.what == "storm":
+        return storms(asked)
     return one(asked)
 
 

@@ -243,6 +243,8 @@ def test_the_page_is_what_prometheus_reads(running: Running) -> None:
     families = {family.name: family for family in parsed(text)}
     assert {name: family.type for name, family in families.items()} == {
         "lock_service_connections": "gauge",
+        "lock_service_overloaded": "gauge",
+        "lock_service_shed": "counter",
         "lock_service_accepted": "counter",
         "lock_service_refused": "counter",
         "lock_service_requests": "counter",

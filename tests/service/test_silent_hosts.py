@@ -154,3 +154,23 @@ def test_an_answer_that_is_late_once_does_not_end_an_idle_connection() -> None:
             assert line is not None
             assert line.error is None
             drive(transport.close())
+
+
+def test_a_replica_whose_engine_is_slow_is_not_left() -> None:
+    """It is silent for as long, unless somebody asks it for a sign of life. If its whole fleet left
+    it for that, the storm would go on to the next replicas.
+    """
+    held = Held()
+    with Service(lambda _: held.made) as service:
+        transport = transport_to(service.url.removeprefix("lockfast://"))
+        ask(transport, 5.0)
+        line = transport.line
+        held.holding.add("inspect")
+        seconds = DOUBT + 0.3
+        with pytest.raises(EngineUnavailable, match="no answer in time"):
+            drive(transport.call(messages.Inspect(0, "a", None), now() + seconds, messages.Page))
+        time.sleep(0.5)
+        ask(transport, 5.0)
+        assert transport.line is line
+        held.loop.call_soon_threadsafe(held.let_go)
+        drive(transport.close())

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from lockfast.claims import deadlock, observer, payload
 from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD
-from lockfast.claims.release import give_up, longer
+from lockfast.claims.release import give_up, later, longer
 from lockfast.claims.renewing import named
 from lockfast.claims.session import Session
 from lockfast.errors import (
@@ -214,24 +214,30 @@ async def _claim_again(
     Return when the request that was answered was sent, and its reply.
     """
     runtime = session.runtime
-    late = claim.ask.not_after
-    end = late if until is None else min(until, late)
-    pause = 0.0
+    ask, pause = claim.ask, 0.0
     while True:
         if not error.sent:
             claim.copies -= 1
+        # An overloaded service has passed no copy on, so the claim begins again.
+        anew = error.after > 0.0 and not claim.copies
+        if error.after:
+            pause = max(pause, later(error.after))
+        late = NEVER if anew else ask.not_after
+        end = late if until is None else min(until, late)
         left = end - runtime.now()
-        if left <= (LAST if pause else 0.0) or (pause and not claim.ask.queue):
+        if left <= (LAST if pause else 0.0) or (pause and not ask.queue):
             raise error
         # The last pause is cut short. Attempts once ended up to a second before the timeout.
         await runtime.sleep(min(pause, max(left - LAST, 0.0)))
         pause = longer(pause)
         sent = runtime.now()
+        if anew:
+            ask.not_after, ask.fixed = sent + claim.shape.wait_ttl, None
         claim.copies += 1
         try:
             deadline = session.deadline(sent, until, claim.shape.wait_ttl)
             # A copy that waits for a connection must not be sent after `not_after`.
-            return sent, await session.engine.claim(claim.ask, min(deadline, late))
+            return sent, await session.engine.claim(ask, min(deadline, ask.not_after))
         except EngineUnavailable as again:
             error = again
 

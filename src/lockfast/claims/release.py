@@ -132,6 +132,11 @@ def longer(pause: float) -> float:
     return min(max(pause * 2.0, 0.02), 1.0) * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
 
 
+def later(after: float) -> float:
+    """Return for how long to wait if an overloaded service has asked for so many seconds."""
+    return after * random.uniform(1.0, 1.5)  # noqa: S311  # no secret
+
+
 def lost(claim: Claim) -> LeaseLost:
     """Return the `LeaseLost` for a claim."""
     reason = claim.loss or Loss.EXPIRED

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from lockfast.claims.claim import Claim
 from lockfast.claims.phases import HELD
+from lockfast.claims.schedule import BEATS, FEWER_BEATS
 from lockfast.claims.table import Table
 from lockfast.errors import EngineError
 from lockfast.port import Renewer
@@ -80,6 +81,7 @@ async def renew(  # noqa: PLR0913, PLR0917  # two of them are limits of one time
     except EngineError as error:
         worried, why = table.unanswered(claims, sent, clock()), str(error)
     else:
+        table.beats = FEWER_BEATS if getattr(engine, "busy", False) else BEATS
         worried, late = table.renewed(claims, sent, standings, clock())
         why = ", ".join({str(each) for each in standings if isinstance(each, Exception)})
     if worried:

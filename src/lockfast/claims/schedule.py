@@ -10,6 +10,9 @@ from lockfast.claims.phases import HELD, WAITING
 from lockfast.core.timetable import Pulse
 
 BEATS = 3.0  # renewals per ttl
+FEWER_BEATS = 2.25
+"""Renewals per ttl while the service is overloaded. Not 2: a lease is in jeopardy after half of its
+ttl, and after one lost renewal there must be time for another one."""
 
 
 class Schedule(Notices):
@@ -19,6 +22,8 @@ class Schedule(Notices):
         """Begin with an empty schedule."""
         super().__init__()
         self._pulse: Pulse[Claim] = Pulse()
+        self.beats = BEATS
+        """Renewals per ttl, as the latest reply to one wants it."""
         self._planned = NEVER
         """Until when the heart sleeps. -NEVER if it is awake, or was roused."""
         self._missed = -NEVER
@@ -44,7 +49,7 @@ class Schedule(Notices):
             life = min(claim.shape.ttl, claim.ask.departs or NEVER)
         if claim.lane is not None:
             claim.lane.pop(claim, None)
-        lane = claim.lane = self._pulse.lane(life / BEATS)
+        lane = claim.lane = self._pulse.lane(life / self.beats)
         due = lane[claim] = now + lane.interval
         if due < self._planned:
             self._hurry(due)

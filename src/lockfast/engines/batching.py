@@ -54,6 +54,11 @@ class Batching:
         if hasattr(engine, "on_disconnect"):
             self.on_disconnect = engine.on_disconnect
 
+    @property
+    def busy(self) -> bool:
+        """Whether the engine has said that it is overloaded."""
+        return getattr(self.inner, "busy", False)
+
     async def claim(self, ask: Ask, deadline: float) -> Standing | None:
         """Make a claim, together with others if calls are under way."""
         lane = self._claims

@@ -106,13 +106,17 @@ class Departing(Protocol):
 
 
 class Paced(Protocol):
-    """An engine whose claims end some time after its connection, at the wish of the user.
+    """An engine whose claims are renewed more or less often than usual.
 
-    `on_disconnect` is optional. Without it, and with 0, claims end with their ttl.
+    Both are optional. Without `on_disconnect`, and with 0, claims end with their ttl. With it, they
+    end some time after their connection, at the wish of the user.
     """
 
     on_disconnect: float
     """The `Ask.departs` of all claims that are to end with the connection."""
+    busy: bool
+    """Whether the latest reply to a renewal said that the server is overloaded. Then claims are
+    renewed less often."""
 
 
 class Signer(Protocol):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from typing import Protocol
 
 from lockfast.service.admission import OPEN, Admission
 from lockfast.service.caller import Caller
-from lockfast.service.figures import OTHER
+from lockfast.service.figures import CONNECTIONS, OTHER
 from lockfast.service.http.api import Api
 from lockfast.service.http.exchange import serve
 from lockfast.service.http.routes import OPENAPI
@@ -25,7 +26,10 @@ WEB = "/web"
 DIRECT = "lockfast.direct"
 """The extension with which our own server carries the frames itself: see `wire`."""
 KEPT = 300  # seconds for which others may keep the public keys
-Fields = list[tuple[bytes, bytes]]
+RETURNS = b"lockfast-returns", b"1"
+"""The header of a client that was connected before. It may have leases, so it is never refused
+because a replica is overloaded."""
+Fields = Sequence[tuple[bytes, bytes]]
 LIVE, METRICS, READY = "/livez", "/metrics", "/readyz"
 PAGES = {LIVE, METRICS, READY}
 OK, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, TOO_MANY, UNAVAILABLE = 200, 403, 404, 405, 429, 503
@@ -104,6 +108,9 @@ class App:
             await self._refuse(scope, send, UNAVAILABLE)
         elif caller.usage is not None and caller.usage.crowded(1):
             await self._refuse(scope, send, TOO_MANY)
+        elif self.replica.load.overloaded and RETURNS not in scope["headers"]:
+            after = ceil(self.replica.load.refuse(CONNECTIONS).after)
+            await self._refuse(scope, send, UNAVAILABLE, [(b"retry-after", b"%d" % after)])
         else:
             await send({"type": "websocket.accept"})
             if self.admission is not admission:  # the configuration was read again meanwhile
@@ -121,9 +128,9 @@ class App:
     def _rules(self) -> Admission:
         return self.admission
 
-    async def _refuse(self, scope: Message, send: Send, status: int) -> None:
+    async def _refuse(self, scope: Message, send: Send, status: int, fields: Fields = ()) -> None:
         self.replica.figures.refused.counts[str(status),] += 1
-        await _refuse(scope, send, status)
+        await _refuse(scope, send, status, fields)
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         path = _path(scope)
@@ -194,11 +201,11 @@ def _path(scope: Message) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-async def _refuse(scope: Message, send: Send, status: int) -> None:
+async def _refuse(scope: Message, send: Send, status: int, fields: Fields) -> None:
     """Refuse a WebSocket. A server without the extension answers 403."""
     if "websocket.http.response" in (scope.get("extensions") or {}):
-        # No headers: uvicorn 0.35 adds a second Content-Length, which clients reject.
-        await _respond(send, "websocket.http.response", status, [], b"")
+        # No Content-Length: uvicorn 0.35 adds a second one, which clients reject.
+        await _respond(send, "websocket.http.response", status, list(fields), b"")
     else:
         await send({"type": "websocket.close"})
 

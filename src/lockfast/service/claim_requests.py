@@ -15,9 +15,10 @@ from lockfast.service.attaching import attached
 from lockfast.service.collector import SIZE, Collector
 from lockfast.service.engine_time import EngineTime
 from lockfast.service.entry import Answers, Entry
-from lockfast.service.figures import Figures
+from lockfast.service.figures import CLAIMS, Figures
 from lockfast.service.heart import Heart
 from lockfast.service.kept import KeptClaims, Refreshed, Removed, Told
+from lockfast.service.overload import Load
 from lockfast.service.requests import ask_of, deadline_of, departs
 from lockfast.service.rights import CLAIM
 from lockfast.service.tasks import Tasks
@@ -42,8 +43,10 @@ class ClaimRequests:
         clock: Clock,
         figures: Figures,
         watch: Watch,
+        load: Load,
     ) -> None:
         """Begin without requests."""
+        self._load = load
         self._engine = engine
         self.departs = hasattr(engine, "attach") and hasattr(engine, "depart")
         """Whether the engine can remove the claims of a connection that has ended."""
@@ -65,11 +68,20 @@ class ClaimRequests:
         """Return the time of the engine's server that has a name, if it is known."""
         return self._engine.time(name)
 
+    def waiting(self) -> int:
+        """Return how many claims wait for the engine."""
+        return self._claims.waiting + len(self._time)
+
     def claim(self, client: Client, epoch: int, request: Claim) -> None:
-        """Make claims."""
+        """Make claims, unless the replica is overloaded."""
         answers: Answers = Standings(client, request, self._engine.time, self._figures, self._watch)
         if self._figures.spans is not None:
             answers = Traced(answers, request.asks, "claim", self._figures.spans)
+        if self._load.full():
+            error = self._load.refuse(CLAIMS)
+            for at in range(len(request.asks)):
+                answers.put(at, error)
+            return
         check = self._check(client, new=True)
         for entry in self._entries(request, epoch, answers, check, client.kept):
             self._timed(entry, self._claim)

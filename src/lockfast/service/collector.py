@@ -50,6 +50,8 @@ class Collector:
         """Entries of calls that the engine refused. Each is sent again by itself."""
         self._keys: dict[Hashable, deque[Entry] | None] = {}
         """For each key of which an entry is ready or under way: those that wait for it."""
+        self.waiting = 0
+        """How many entries have no answer."""
         self._calls = 0
         self._latest = 0
         """The number of the task that has begun last. It alone sends what comes."""
@@ -61,6 +63,7 @@ class Collector:
 
     def add(self, entry: Entry) -> None:
         """Send a claim as soon as possible."""
+        self.waiting += 1
         key = self._key(entry.ask)
         if key in self._keys:
             waiting = self._keys[key]
@@ -154,6 +157,7 @@ class Collector:
 
     def _leave(self, entry: Entry) -> None:
         """Make the next entry with the same key ready."""
+        self.waiting -= 1
         key = self._key(entry.ask)
         waiting = self._keys[key]
         if waiting:

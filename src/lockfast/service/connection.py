@@ -20,6 +20,7 @@ from lockfast.engines.remote.messages import (
     Reply,
     Request,
     Resign,
+    Said,
     Sign,
     Welcome,
     encode,
@@ -34,11 +35,13 @@ from lockfast.service.hearing import Hearing
 from lockfast.service.kept import KeptClaims
 from lockfast.service.other_requests import OtherRequests
 from lockfast.service.outbox import MANY, Outbox
+from lockfast.service.overload import Load
 from lockfast.service.replies import fault
 from lockfast.service.requests import has_foreign
 from lockfast.service.sign_requests import SignRequests
 from lockfast.service.usage import Overrun, Usage
 
+LITTLE = 0.1  # seconds by which advice must have changed, at least
 UNANSWERED = 256  # requests; while there are as many, nothing is read from the client
 NORMAL, PROTOCOL, SLOW = 1000, 1002, 1013  # codes of WebSocket's close frame
 REASON = 120  # characters of a close frame's reason: at most 123 bytes
@@ -53,6 +56,7 @@ class Services(Protocol):
     signatures: SignRequests
     hearing: Hearing
     disconnects: Disconnects
+    load: Load
 
     def time(self) -> float | None:
         """Return the engine's time, if the replica knows it and there is one clock."""
@@ -82,6 +86,8 @@ class Connection:
         self.epoch = 0
         self.ended = False
         self._unanswered = 0
+        self._spread = 0.0
+        """What the client was told last about when to connect again."""
 
     @property
     def full(self) -> bool:
@@ -129,7 +135,8 @@ class Connection:
             self.epoch = hello.epoch
             now, moves = self._services.time(), self._services.moves()
             departs = self._services.claims.departs
-            self._send(Welcome(VERSION, self.client, now, moves, departs))
+            spread = self._spread = self._services.load.spread()
+            self._send(Welcome(VERSION, self.client, now, moves, departs, spread))
             self._hear(on=hello.hear)
 
     def _hear(self, *, on: bool) -> None:
@@ -177,7 +184,17 @@ class Connection:
     def answer(self, reply: Reply) -> None:
         """Send the reply to a request."""
         self._unanswered -= 1
+        if isinstance(reply, Said):
+            self._advise(reply)
         self._send(reply)
+
+    def _advise(self, said: Said) -> None:
+        """Say in a reply how busy the replica is, and what has changed in it since the greeting."""
+        load = self._services.load
+        said.busy = load.overloaded
+        spread = load.spread()
+        if abs(spread - self._spread) > max(self._spread / 2.0, LITTLE):
+            said.spread = self._spread = spread
 
     def wake(self, frame: bytes) -> None:
         """Send an encoded wake."""

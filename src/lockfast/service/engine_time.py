@@ -35,6 +35,10 @@ class EngineTime:
         self._waiting: deque[Waiting] = deque()
         self._asking = False
 
+    def __len__(self) -> int:
+        """Return how many requests wait."""
+        return len(self._waiting)
+
     def learn(self, name: str, then: Then) -> None:
         """Call `then` once `Engine.time` of a name is known, or with the error that prevents it."""
         self._waiting.append(Waiting(name, then))

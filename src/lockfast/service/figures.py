@@ -29,6 +29,8 @@ SECONDS = (
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 CLAIMING, REMOVING = ("claim", "renew"), ("resign", "break")
 REQUESTS = (*CLAIMING, *REMOVING, "inspect", "record", "records", "guarantees", "sign")
+CONNECTIONS, CLAIMS = "connection", "claim"
+"""What an overloaded replica refuses."""
 OTHER = "other"
 """The route of all requests over HTTP whose path is none of ours."""
 
@@ -94,10 +96,18 @@ class Figures:
     spans: Spans | None = None
     """Records spans of requests, if somebody traces."""
 
-    def __init__(self, connections: Callable[[], int]) -> None:
-        """Begin at 0. `connections`: returns how many clients are connected."""
+    def __init__(self, connections: Callable[[], int], overloaded: Callable[[], int] = int) -> None:
+        """Begin at 0. `connections`: returns how many clients are connected. `overloaded`: returns
+        1 while the replica is overloaded.
+        """
         self.connections = Gauge(
             "lock.service.connections", "{connection}", "Clients that are connected.", connections
+        )
+        self.overloaded = Gauge(
+            "lock.service.overloaded",
+            "1",
+            "1 while the replica refuses new clients and new claims, because it is overloaded.",
+            overloaded,
         )
         self.accepted = Counter(
             "lock.service.accepted", "{connection}", "Connections of clients that were accepted."
@@ -144,6 +154,13 @@ class Figures:
             ("lock.reason",),
             [("claim",), ("inspect",), ("break",), ("limit",)],
         )
+        self.shed = Counter(
+            "lock.service.shed",
+            "{request}",
+            "Connections and claims that were refused because the replica was overloaded.",
+            ("lock.shed",),
+            [(CONNECTIONS,), (CLAIMS,)],
+        )
         self.unlogged = Counter(
             "lock.service.audit.lost", "{line}", "Lines of the audit log that were not written."
         )
@@ -175,10 +192,10 @@ class Figures:
             ("http.route",),
             SECONDS,
         )
-        self.gauges = (self.connections,)
+        self.gauges = (self.connections, self.overloaded)
         self.counters = (
             *(self.accepted, self.refused, self.requests, self.claims),
-            *(self.wakes, self.drained, self.denied, self.unlogged, self.http),
+            *(self.wakes, self.drained, self.denied, self.shed, self.unlogged, self.http),
         )
         self.histograms = (self.calls, self.sizes, self.served)
 

@@ -21,6 +21,7 @@ from lockfast.service.figures import Figures
 from lockfast.service.hearing import Hearing
 from lockfast.service.heart import WINDOW, Heart
 from lockfast.service.other_requests import OtherRequests
+from lockfast.service.overload import Load
 from lockfast.service.sign_requests import SignRequests
 from lockfast.service.signing import Signing
 from lockfast.service.tasks import Tasks
@@ -66,7 +67,8 @@ class Replica:
         self.connections: dict[Connection, None] = {}
         self.leaving: Callable[[], object] = bool
         """Called when the replica begins to drain. It ends what waits without a connection."""
-        self.figures = Figures(lambda: len(self.connections))
+        self.figures = Figures(lambda: len(self.connections), lambda: int(self.load.overloaded))
+        self.load = Load(self.figures, lambda: len(self.connections))
         self.watch = Watch(runtime.now, self.figures)
         self.signing: Signing | None = None
         """The keys that sign tokens. None: it signs none."""
@@ -145,7 +147,9 @@ class Replica:
             heart = self._heart = Heart(
                 engine, self._runtime, self.hearing.route, self.figures, self._window
             )
-            self.claims = ClaimRequests(engine, heart, self._tasks, clock, self.figures, self.watch)
+            self.claims = ClaimRequests(
+                engine, heart, self._tasks, clock, self.figures, self.watch, self.load
+            )
             self.disconnects = Disconnects(self.claims.depart, clock, self.figures, self.watch)
             self.others = OtherRequests(engine, self._tasks, clock, self.figures, self.watch)
             inspect = partial(engine.inspect, cursor=None, exact=True)
@@ -153,6 +157,8 @@ class Replica:
                 inspect, heart, self._tasks, clock, self.figures, self.watch, lambda: self.signing
             )
             heart.start()
+            self.load.waiting = self.claims.waiting
+            self.load.start()
         return engine
 
     async def ready(self) -> bool:
@@ -204,6 +210,7 @@ class Replica:
         self.leaving()
         for connection in list(self.connections):
             connection.end(LEAVING, "the replica ends")
+        self.load.close()
         if self._engine is not None and self._heart is not None:
             self.disconnects.close()
             await self._heart.end(CLOSING)

@@ -37,7 +37,7 @@ from lockfast.service.wire import Wire
 from lockfast.service.workers import Supervisor, Worker
 
 log = logging.getLogger("lockfast")
-DRAINING = 5.0  # seconds for clients to leave
+DRAINING = 5.0  # seconds for clients to leave, after those over which they are spread
 TICKS = 10  # of uvicorn, 0.1 s each, between two pages of figures for other workers
 FLUSHING = 2  # seconds for uvicorn to end what is left
 UNINTERESTING = {
@@ -190,7 +190,8 @@ class Server(uvicorn.Server):
         """Send the clients away, then end. Meanwhile it still listens, so that `/readyz` can tell a
         load balancer to choose another replica.
         """
-        await self._replica.drain(DRAINING, lambda: self.force_exit)
+        seconds = DRAINING + self._replica.load.spread()
+        await self._replica.drain(seconds, lambda: self.force_exit)
         self._entrance.close()
         if self._worker is None:
             forget(self._settings)

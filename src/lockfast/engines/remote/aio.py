@@ -155,7 +155,12 @@ class AioTransport(Transport):
         address = self._address
         context = address.tls.current() if address.tls else None
         wire = WebSocket(
-            place.host, place.port, address.path, address.secret(), secure=context is not None
+            place.host,
+            place.port,
+            address.path,
+            address.secret(),
+            secure=context is not None,
+            returns=self.identity.epoch > 0,
         )
         line = AioLine(self, wire, str(place))
         try:

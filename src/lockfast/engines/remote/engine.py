@@ -41,6 +41,8 @@ class RemoteEngine:
         self._clock: ServerClock | None = None
         self._woken: set[str] = set()
         """Claims that were just woken: their first renewal is urgent."""
+        self.busy = False
+        """Whether the replica has said in its latest reply that it is overloaded."""
         self._failed = False
         """Whether the last renewal was not answered. Then the next one is urgent too."""
 
@@ -108,6 +110,7 @@ class RemoteEngine:
         self, request: messages.Claim | messages.Renew, deadline: float
     ) -> messages.Said:
         said = await self._transport.call(request, deadline, messages.Said)
+        self.busy = said.busy
         if said.now is not None:
             self._clock = ServerClock(int(said.now * UNITS), self._transport.now(), UNITS)
         return said

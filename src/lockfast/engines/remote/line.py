@@ -14,15 +14,26 @@ from typing import Protocol
 
 from lockfast.engines.remote import messages
 from lockfast.engines.remote.identity import Identity
-from lockfast.engines.remote.messages import Failed, Goaway, Hello, Malformed, Welcome, Woken
-from lockfast.engines.remote.websocket import Ended, WebSocket
+from lockfast.engines.remote.messages import (
+    Failed,
+    Goaway,
+    Hello,
+    Malformed,
+    Said,
+    Welcome,
+    Woken,
+)
+from lockfast.engines.remote.websocket import LONGEST_AFTER, Ended, WebSocket
 from lockfast.engines.server_clock import ServerClock
 from lockfast.errors import EngineError, EngineRefused, EngineUnavailable
 from lockfast.port import Wake
 from lockfast.runtime.base import Clock, Event
 
 UNITS = 10**6  # in a second: the resolution of the engine's clock here
-SPREAD = 1.0  # seconds over which the clients of a replica that ends connect to others
+SPREAD = 1.0
+"""Seconds over which the clients of a replica that asks them to leave connect to others, at least.
+It still works, so nobody waits for it."""
+LONGEST_SPREAD = 30.0  # seconds, whatever a replica says
 UNABLE = (
     "the replica cannot release locks when a client disconnects, because it runs an earlier "
     "version of lockfast, or its engine cannot do that: upgrade it, or remove on_disconnect from "
@@ -91,8 +102,10 @@ class Line(ABC):
         """Why it has ended."""
         self.received = owner.now()
         """When the last byte arrived."""
+        self.spread: float | None = None
+        """Over how many seconds the clients of this replica connect again, if it has said so."""
         self.moving: float | None = None
-        """When to connect to another replica, because this one has asked for it."""
+        """When to connect to another replica, because this one has asked for it, or has ended."""
         self.doubted: float | None = None
         """When a request was given up that had no answer, and nothing else had arrived since."""
         self._owner = owner
@@ -159,8 +172,8 @@ class Line(ABC):
             self.probe()
 
     def move_later(self) -> None:
-        """Note that the replica is to be left, at a random moment of the next second."""
-        self.moving = self._owner.now() + random.uniform(0.0, SPREAD)  # noqa: S311  # not a secret
+        """Note that the replica is to be left, at a random moment."""
+        self.moving = self._owner.now() + max(self.spread or 0.0, SPREAD) * random.random()  # noqa: S311  # not a secret
 
     def fed(self, data: bytes) -> None:
         """Handle bytes of the replica. b"" is the end. Any error ends the connection."""
@@ -178,7 +191,8 @@ class Line(ABC):
         except EngineRefused as error:
             self.drop(EngineRefused(f"{self.where}: {error.message}"))
         except EngineUnavailable as error:
-            self.drop(EngineUnavailable(f"{self.where}: {error.message}", sent=error.sent))
+            text = f"{self.where}: {error.message}"
+            self.drop(EngineUnavailable(text, sent=error.sent, after=error.after))
         except Exception as error:  # noqa: BLE001  # the library raises many types, and bytes cause them
             text = f"{self.where}: not a WebSocket of lockfast: {str(error)[:200]}"
             self.drop(EngineUnavailable(text, sent=True))
@@ -202,6 +216,8 @@ class Line(ABC):
                 raise EngineRefused(reply.fault.why)
             self._settle(reply.n, failure(self.where, reply.fault))
         else:
+            if isinstance(reply, Said) and reply.spread is not None:
+                self.spread = min(reply.spread, LONGEST_SPREAD)
             self._settle(reply.n, reply)
 
     def _settle(self, number: int, result: Result) -> None:
@@ -217,6 +233,8 @@ class Line(ABC):
             # and the replica before it would remove them.
             raise EngineRefused(UNABLE)
         self._owner.identity.moves = welcome.moves
+        if welcome.spread is not None:
+            self.spread = min(welcome.spread, LONGEST_SPREAD)
         if welcome.now is not None:
             self.told = ServerClock(int(welcome.now * UNITS), self.received, UNITS)
         self.welcome = welcome
@@ -227,6 +245,11 @@ class Line(ABC):
         if self.error is not None:
             return
         self.error = error
+        if self.moving is None and self.spread is not None:
+            # All clients of a replica that dies notice it at the same moment. A late moment is more
+            # likely than an early one (the square root), because renewals that are due bring many
+            # clients back early: together, about as many come in each second.
+            self.moving = self._owner.now() + self.spread * random.random() ** 0.5  # noqa: S311  # not a secret
         self.shut()
         pending, self._pending = self._pending, {}
         for each in list(pending.values()):
@@ -239,5 +262,6 @@ class Line(ABC):
 def failure(where: str, fault: messages.Fault) -> EngineError:
     """Return the error for a request that failed as a whole."""
     if fault.kind == "unavailable":
-        return EngineUnavailable(f"{where}: {fault.why}", sent=fault.sent)
+        after = min(fault.after, LONGEST_AFTER)
+        return EngineUnavailable(f"{where}: {fault.why}", sent=fault.sent, after=after)
     return EngineRefused(f"{where}: {fault.why}")

@@ -173,6 +173,9 @@ class Welcome(Struct, tag_field="t", tag="welcome", omit_defaults=True):
     """Whether claims outlive this replica, so that another connection may renew them."""
     on_disconnect: bool = False
     """Whether claims can end with the connection."""
+    spread: Seconds | None = None
+    """Over how many seconds the replica's clients are to connect again when it ends, each at a
+    random moment. None: an earlier version does not say."""
 
 
 class Blocking(Struct):
@@ -210,7 +213,8 @@ class Fault(Struct, omit_defaults=True):
     at: Number = 0
     """Which claim of the request has failed."""
     after: Seconds = 0.0
-    """Seconds until the request may be repeated, if a limit on requests was exceeded."""
+    """Seconds until the request may be repeated, if a limit on requests was exceeded, or if the
+    replica is overloaded."""
     denied: bool = False
     """For `refused`: whether the client may not do this, by its rights or limits."""
 
@@ -223,6 +227,11 @@ class Said(Struct, tag_field="t", tag="said", omit_defaults=True):
     now: Instant | None = None
     faults: Annotated[list[Fault], Meta(max_length=AT_ONCE)] = []
     """The claims that have failed. Their place in `results` is null."""
+    spread: Seconds | None = None
+    """The `spread` of the greeting, if it has changed since."""
+    busy: bool = False
+    """Whether the replica is overloaded: the client renews less often until a reply says no more
+    that it is."""
 
 
 class Gone(Struct, tag_field="t", tag="gone", omit_defaults=True):

@@ -142,7 +142,14 @@ class ThreadTransport(Transport):
             keep_alive(sock)
             if context is not None:
                 sock = context.wrap_socket(sock, server_hostname=place.host)
-            wire = WebSocket(place.host, place.port, address.path, key, secure=context is not None)
+            wire = WebSocket(
+                place.host,
+                place.port,
+                address.path,
+                key,
+                secure=context is not None,
+                returns=self.identity.epoch > 0,
+            )
             line = ThreadLine(self, wire, str(place), sock)
         except BaseException:
             sock.close()

@@ -26,11 +26,16 @@ QUICK = 0.5  # seconds that each of several hosts gets at first
 MOVING = 1.0  # seconds after which an attempt to leave a replica that still works is given up
 QUIET = 0.5  # seconds in which the requests under way may end before the replica is left
 LEAST = 0.05  # seconds that an attempt to connect to one host gets at least
-CALMEST = 2.0  # seconds between two attempts of the heart to connect, at most
+CALMEST = 2.0
+"""Seconds between two attempts of the heart to connect, at most. With more clients than can be
+served in such a time, it is what the replica has said (`Line.spread`)."""
 SLOWEST = 8.0
 """How many times longer an attempt to connect may take after others have failed. A replica that a
 whole fleet connects to at once is slow. If clients gave up their attempts and began again, it would
 spend its time on connections that nobody waits for, and none of them would succeed."""
+MANY, SLOW = 4.0, 4.0
+"""After a replica has ended whose clients are spread over so many seconds, an attempt may take so
+many times longer for each, at most: half a second for each of several hosts becomes two."""
 FRESH = 2.0
 """Seconds after which an idle connection may have died without notice: the next request goes with a
 ping, which a replica answers at once, also if its engine is slow."""
@@ -116,7 +121,9 @@ class Transport(ABC):
         raise EngineUnavailable(f"{line.where}: no answer in time", sent=True)
 
     async def _wait(self, line: Line, pending: Pending, deadline: float) -> None:
-        """Wait for a reply until the deadline. Drop the line if no byte arrives on it."""
+        """Wait for a reply until the deadline. Drop the line if no byte arrives on it, not even a
+        pong.
+        """
         sent = self.now()
         if sent - line.received > FRESH:
             # Twice, because this process may itself have stood still during the first time: a
@@ -130,15 +137,14 @@ class Transport(ABC):
                     return
                 if line.received >= sent:
                     break
-            if line.received >= sent and await self._came(pending, deadline):
-                return
-        elif await line.answered(pending, deadline):
-            return
-        elif line.received < sent and self.now() < sent + DOUBT:
-            line.doubt()  # too early to tell: see `connected`
-            return
-        if line.received < sent:
-            line.drop(_silent(line))
+            if line.received < sent:
+                line.drop(_silent(line))
+            else:
+                await self._came(pending, deadline)
+        elif not await line.answered(pending, deadline) and line.received < sent:
+            # Too early to tell, see `connected`. Its engine may be slow, and it was not asked for a
+            # sign of life. If all clients left a replica for that, the others would break down too.
+            line.doubt()
 
     async def _came(self, pending: Pending, until: float) -> bool:
         """Wait for a reply, and return whether it came. May be called again after it did not."""
@@ -187,6 +193,9 @@ class Transport(ABC):
         """
         error: EngineError | None = EngineUnavailable("the connection was given up", sent=False)
         old = self.line
+        if old is not None and not old.usable:
+            # Another replica takes thousands of clients over, and is slow for a moment.
+            self._slow = max(self._slow, min(1.0 + (old.spread or 0.0) / MANY, SLOW))
         try:
             if old is not None and old.usable:
                 await self._quiet(old)
@@ -238,7 +247,9 @@ class Transport(ABC):
         if failures and all(isinstance(error, EngineRefused) for error in failures.values()):
             raise next(iter(failures.values()))
         text = "; ".join(error.message for error in failures.values())
-        raise EngineUnavailable(text or "no time to connect", sent=False)
+        waits = [_after(error) for error in failures.values()]
+        after = min([wait for wait in waits if wait], default=0.0)
+        raise EngineUnavailable(text or "no time to connect", sent=False, after=after)
 
     async def _tried(self, place: Place, deadline: float) -> Line | EngineError:
         try:
@@ -261,13 +272,20 @@ class Transport(ABC):
             if not self.hears and not self._wakes:  # nothing to hear, so no need for a connection
                 await self._bell.wait(deadline)
                 return self._taken()
+            if line is not None and line.moving is not None and self.now() < line.moving:
+                # All clients have lost the replica at the same moment. A renewal that is due, or a
+                # caller, connects sooner.
+                await self._bell.wait(before(deadline, line.moving))
+                return self._taken()
             try:
                 await self._connected(patience(deadline, self.now()))
                 self._calm = CALM
-            except EngineError:
+            except EngineError as error:
                 # Longer and longer, because a fleet must not flood a service that cannot answer.
-                pause = random.uniform(0.5, 1.0) * self._calm  # noqa: S311  # not a secret
-                self._calm = min(2.0 * self._calm, CALMEST)
+                chance = random.uniform(0.5, 1.0)  # noqa: S311  # not a secret
+                pause = max(chance * self._calm, 2.0 * chance * _after(error))
+                most = CALMEST if line is None else max(line.spread or 0.0, CALMEST)
+                self._calm = min(2.0 * self._calm, most)
                 await self._bell.wait(before(deadline, self.now() + pause))
             return self._taken()
         if not self._tuned:
@@ -300,8 +318,13 @@ def _silent(line: Line) -> EngineUnavailable:
     return EngineUnavailable(f"{line.where}: it does not answer", sent=True)
 
 
+def _after(error: EngineError) -> float:
+    """Return the seconds after which an overloaded replica wants to be asked again."""
+    return error.after if isinstance(error, EngineUnavailable) else 0.0
+
+
 def _unsent(error: EngineError) -> EngineError:
     """Return the error for one of the callers that waited for a connection, and sent nothing."""
     if isinstance(error, EngineUnavailable):
-        return EngineUnavailable(error.message, sent=False)
+        return EngineUnavailable(error.message, sent=False, after=error.after)
     return EngineRefused(error.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from http import HTTPStatus
 
 from websockets.client import ClientProtocol
@@ -38,6 +39,8 @@ KEYLESS = (
     "it needs an API key. Make one with `lockfast new-key NAME`, and write it as the password into "
     "the URL, or name its file by password_file"
 )
+LONGEST_AFTER = 30.0
+"""Seconds until a request is repeated, at most, whatever a replica says."""
 CLOSED = "the replica closed the connection"
 END = b"\r\n\r\n"  # of the head of a response
 _quiet = logging.getLogger("lockfast.websocket")
@@ -53,12 +56,25 @@ class Ended(Exception):  # never leaves the engine
 class WebSocket:
     """The protocol of one connection, from the handshake on."""
 
-    def __init__(self, host: str, port: int, path: str, key: str | None, *, secure: bool) -> None:
-        """Prepare a handshake. `key`: the API key, if there is one."""
+    def __init__(  # noqa: PLR0913  # each is a part of the request
+        self,
+        host: str,
+        port: int,
+        path: str,
+        key: str | None,
+        *,
+        secure: bool,
+        returns: bool = False,
+    ) -> None:
+        """Prepare a handshake. `key`: the API key, if there is one. `returns`: whether the client
+        was connected before. Then an overloaded replica accepts it, since it may have leases.
+        """
         uri = WebSocketURI(secure, host, port, path, "")
         self._handshake = ClientProtocol(uri, logger=_quiet)
         request = self._handshake.connect()
         request.headers["User-Agent"] = "lockfast"
+        if returns:
+            request.headers["Lockfast-Returns"] = "1"
         if key is not None:
             request.headers["Authorization"] = f"Bearer {key}"
         self._handshake.send_request(request)
@@ -165,7 +181,8 @@ class WebSocket:
             raise EngineUnavailable("too many connections have this key or token", sent=False)
         text = f"it answered HTTP {response.status_code}"
         what = advice.for_status(response.status_code, secure=self._secure)
-        raise EngineUnavailable(f"{text}. {what}" if what else text, sent=False)
+        after = min(_seconds(response.headers.get("Retry-After", "")), LONGEST_AFTER)
+        raise EngineUnavailable(f"{text}. {what}" if what else text, sent=False, after=after)
 
     def _why(self) -> str:
         """Return why there was no handshake."""
@@ -173,3 +190,8 @@ class WebSocket:
         if error is not None and not isinstance(error.__cause__ or error, EOFError):
             return f"not a WebSocket of lockfast: {str(error)[:200]}"
         return CLOSED if self._secure else f"{CLOSED}. {advice.PLAIN_TO_TLS}"
+
+
+def _seconds(field: str) -> float:
+    """Return the seconds of a field `Retry-After`. 0 if it is a date, which only proxies send."""
+    return float(field) if re.fullmatch("[0-9]{1,9}", field) else 0.0
