@@ -257,7 +257,8 @@ class _Members:
                         counts["granted"] += 1
                         counts["moved"] += lease.token != self._tickets.get(place, lease.token)
                         counts["unfair"] += any(other < place for other in left.values())
-                        await lease.release()
+                        with contextlib.suppress(LockfastError):
+                            await lease.release()
 
         parts = [
             list(range(begin, min(begin + QUEUE, waiters))) for begin in range(0, waiters, QUEUE)
