@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,jwt,mysql,otel,postgres,prometheus,redis,redlock,remote,service,sqlalchemy,starlette,testing,web,zookeeper
-BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle http web
+BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle http web scale
 ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 

@@ -99,6 +99,7 @@ PROMISED = {
         "scans_per_second": float,
         "scans_per_second_of_one_viewer": float,
     },
+    "scale": {"lost": int, "least_ratio": float, "most_ratio": float, "good": int, "points": dict},
 }
 ON_OTHERS = {
     "hold": {"lost", "heart_cpu", "server_cpu", "leases"},
@@ -133,7 +134,7 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
     # What a program got wrong shows here, however noisy the machine is.
     if name == "crowd":
         assert figures["grants_in_ticket_order"]
-    if name in {"hold", "idle"}:
+    if name in {"hold", "idle", "scale"}:
         assert figures["lost"] == 0
     if name == "web":  # one scan for all ten viewers, at most twice a second
         scans = figures["scans_per_second"]
