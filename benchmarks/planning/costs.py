@@ -54,7 +54,9 @@ class Way:
     waiter: Cost
     """A claim that waits: memory."""
     connection: Cost
-    """An idle client: memory, of the engine if it is direct, or else of the replica."""
+    """A client that is connected: memory, of the engine if it is direct, or else of the replica."""
+    idle: Cost
+    """A second of a client that neither holds nor waits: a replica pings who is silent for long."""
     connections: float
     """Connections to the engine: of each client that holds a lease, or of each replica."""
     latency: float

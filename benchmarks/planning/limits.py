@@ -8,6 +8,9 @@ HEADROOM = 0.7
 """The share of a core, of memory, of file descriptors and of a network that a plan uses. Above it,
 queues grow at each burst."""
 
+MAXCLIENTS = "maxclients {:,}, the default"
+MAX_CONNECTIONS = "max_connections {:,}, many for this engine"
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -34,17 +37,26 @@ class Rule:
     own, and the operator splits the names."""
     connections: int | None = None
     """Connections that one of its servers accepts. None: only files limit them."""
+    setting: str = "{:,} files of a server's process"
+    """What limits them."""
     part: int = 256
     """Claims that one request to it carries."""
 
 
 RULES = {
     # `maxclients` is 10,000 by default; a script has 64 claims: engines/redis/routes.py.
-    "redis": Rule("masters of a Cluster", cores=1, shards=True, connections=10_000, part=64),
-    "redlock": Rule("sets of five servers", cores=1, connections=10_000),
-    # A process each. 100 by default; a few hundred are usual.
-    "postgres": Rule("primaries", connections=500),
-    "mysql": Rule("primaries", connections=500),
+    "redis": Rule(
+        "masters of a Cluster",
+        cores=1,
+        shards=True,
+        connections=10_000,
+        setting=MAXCLIENTS,
+        part=64,
+    ),
+    "redlock": Rule("sets of five servers", cores=1, connections=10_000, setting=MAXCLIENTS),
+    # 100 and 151 by default. Each is a process, or a thread, and a few hundred are usual.
+    "postgres": Rule("primaries", connections=500, setting=MAX_CONNECTIONS),
+    "mysql": Rule("primaries", connections=500, setting=MAX_CONNECTIONS),
     "etcd": Rule("clusters"),
     "zookeeper": Rule("ensembles"),
     # One writer at a time, and all processes on the host of the file.

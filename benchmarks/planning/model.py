@@ -20,6 +20,7 @@ from lockfast.claims.schedule import BEATS
 from lockfast.core.timetable import Pulse
 from lockfast.port.limits import LONGEST_WAIT
 from lockfast.service import collector, heart
+from lockfast.service.wire import SILENCE
 
 MILLION = 1e6
 TICK = 0.001
@@ -56,7 +57,7 @@ class Reason:
     cost: Cost
     """Of all of them together: CPU and bytes for each second, or memory."""
     constant: str
-    """Where the constant stands in the file."""
+    """Its name in the file, in the table of the way."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ def _enough(limits: tuple[Limit, ...], kind: str) -> int:
 def _needs(  # noqa: PLR0913, PLR0917  # the question, and what is tried
     fleet: Fleet, costs: Costs, machine: Machine, rule: Rule, replicas: int, nodes: int
 ) -> Needs:
-    way, name = (costs.service, "service") if fleet.service else (costs.direct, "direct")
+    way = costs.service if fleet.service else costs.direct
     share = replicas or max(fleet.clients, 1)
     reasons = [
-        Reason(each.what, each.count, each.cost, f"{name}.{each.constant}")
+        Reason(each.what, each.count, each.cost, each.constant)
         for each in chain(_work(fleet, way, share, rule, nodes), _standing(fleet, way))
     ]
     reasons.append(Reason("idle engine nodes", nodes, costs.node.times(nodes), "node"))
@@ -197,14 +198,22 @@ def _calls(rate: float, size: float, rule: Rule, nodes: int) -> float:
 
 
 def _standing(fleet: Fleet, way: Way) -> Iterator[Reason]:
-    """Yield what takes memory."""
+    """Yield what stands there."""
     for what, count, cost, constant in (
-        ("idle clients", fleet.clients, way.connection, "connection"),
+        ("connections", fleet.clients, way.connection, "connection"),
+        ("idle clients", _silent(fleet), way.idle, "idle"),
         ("leases", fleet.locks, way.lease, "lease"),
         ("waiters", fleet.waiters, way.waiter, "waiter"),
     ):
         if count:
             yield Reason(what, count, cost.times(count), constant)
+
+
+def _silent(fleet: Fleet) -> int:
+    """Return how many clients neither hold nor wait. Renewals of the others say that they live."""
+    if interval(fleet.ttl) >= SILENCE:
+        return fleet.clients
+    return max(fleet.clients - fleet.locks - fleet.waiters, 0)
 
 
 def _limits(
@@ -230,7 +239,7 @@ def _limits(
     most = rule.connections or machine.files
     # Each replica connects to every node: more nodes do not take connections from one another.
     connections = found.engine_connections / (found.nodes if fleet.service else 1)
-    yield Limit("engine connections", connections / most, f"{most:,} of a server")
+    yield Limit("engine connections", connections / most, rule.setting.format(most))
     if not fleet.service:
         return
     files = HEADROOM * machine.files

@@ -26,11 +26,16 @@ def read(path: Path = PATH) -> dict[str, Costs]:
         ) from None
 
 
-def write(costs: Costs, path: Path) -> None:
+def store(engine: str, table: Mapping[str, Any], path: Path) -> None:
     """Put the constants of one engine into a file. Those of the others stay."""
-    every = (read(path) if path.exists() else {}) | {costs.engine: costs}
+    every = (read(path) if path.exists() else {}) | {engine: _costs(engine, table)}
     text = "\n".join(_table(each) for _, each in sorted(every.items()))
     path.write_text(f"# Written by `python -m benchmarks costs --save`.\n\n{text}", "utf-8")
+
+
+def as_table(costs: Costs) -> dict[str, Any]:
+    """Return the constants of one engine as they stand in the file."""
+    return tomllib.loads(_table(costs))[costs.engine]  # type: ignore[no-any-return]
 
 
 def _costs(engine: str, table: Mapping[str, Any]) -> Costs:
