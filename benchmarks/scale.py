@@ -21,6 +21,7 @@ UNITS = {
     "engine_cpu": ("engine, of a core", 1.0),
     "engine_memory": ("engine, MiB", 2.0**20),
     "network": ("engine, kB/s", 1000.0),
+    "client_network": ("clients, kB/s", 1000.0),
 }
 
 

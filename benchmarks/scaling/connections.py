@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.idle import AT_ONCE, PROCESSES, Holding, held, many_files
 from benchmarks.planning.model import Fleet, interval
-from benchmarks.scaling.point import Meter, Point
+from benchmarks.scaling.point import Point, Servers
 from benchmarks.stage import Stage
 from tests.servers import Redis, Replica
 
@@ -20,6 +20,6 @@ def connections(stage: Stage, clients: int) -> Point:
         many_files(replica.pid, 2 * count)
         with held(Holding(replica.url, count, ttl, seconds, AT_ONCE)) as lost:
             stage.say(f"{count:,} clients have a lease each")
-            used = Meter([server], [replica]).over(seconds)
+            used = Servers([server], [replica]).used(seconds)
             fleet = Fleet("redis", count, count, ttl, replicas=1, nodes=1)
             return Point(fleet, used, lost())

@@ -15,13 +15,14 @@ from multiprocessing.connection import Connection
 from benchmarks import hold
 from benchmarks.idle import memory_of
 from benchmarks.planning.model import Fleet, interval
-from benchmarks.scaling.point import Meter, Point
+from benchmarks.scaling.point import Point, Servers
 from benchmarks.stage import Stage
 from benchmarks.workers import all_do, orders, worker
 from lockfast import State, aio
 from tests.servers import Cluster, Redis
 
 PROCESSES = 4  # one client each
+TASKS = 20  # of each client that acquire at the same time. More would leave its heart no time
 PATIENCE = 300.0  # seconds
 
 
@@ -50,7 +51,7 @@ def _held(stage: Stage, url: str, nodes: list[Redis]) -> Point:
         seconds = time.monotonic() - began
         stage.say(f"{leases:,} leases were acquired in {seconds:.0f} s")
         # Each lease is renewed once in this time, however unevenly they were acquired.
-        used = Meter(nodes).over(interval(ttl))
+        used = Servers(nodes).used(interval(ttl))
         ends = all_do(pipes, "count")
         # What else has no expiry, and what is not there has not been renewed.
         kept = sum(_expiring(node) for node in nodes)
@@ -86,7 +87,7 @@ async def _hold(pipe: Connection, url: str, places: range, ttl: float) -> None:
     while (command := await asyncio.to_thread(next, commands, None)) is not None:
         if command == "acquire":
             spent = time.process_time()
-            leases = await hold.acquire(client, places, ttl)
+            leases = await hold.acquire(client, places, ttl, TASKS)
             since = time.process_time()
             pipe.send(since - spent)
         else:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchmarks.idle import memory_of
+from benchmarks.planning.costs import Cost
+from benchmarks.planning.meter import Meter
 from benchmarks.planning.model import Fleet
 from benchmarks.stage import Figure
 from tests.servers import Redis, Replica
@@ -21,6 +22,7 @@ class Used(NamedTuple):
     engine_cpu: float  # cores
     engine_memory: float  # bytes
     network: float  # bytes/s at the engine
+    client_network: float  # bytes/s between replicas and clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +37,34 @@ class Point:
     """Figures that no model predicts."""
 
 
-class Meter:
-    """Measures servers while a fleet rests on them."""
+class Servers:
+    """The servers of a fleet, which can be measured."""
 
     def __init__(self, engine: Sequence[Redis], replicas: Sequence[Replica] = ()) -> None:
         """Measure these."""
-        self._engine = engine
-        self._nodes = [node.pid for node in engine]
-        self._replicas = [replica.pid for replica in replicas]
+        nodes = [node.pid for node in engine]
+        # A meter reads of one replica.
+        self._meters = [Meter(nodes, [node.port for node in engine], None)]
+        self._meters += [Meter([], [], (replica.pid, replica.port)) for replica in replicas]
 
-    def over(self, seconds: float) -> Used:
-        """Wait for so long, and return what was taken meanwhile."""
-        began, before = time.monotonic(), self._counts()
+    def used(self, seconds: float) -> Used:
+        """Return what they take while so much time passes."""
+        before, began = self._read(), time.monotonic()
         time.sleep(seconds)
-        taken = [b - a for a, b in zip(before, self._counts(), strict=True)]
-        replicas, engine, network = (each / (time.monotonic() - began) for each in taken)
+        after, seconds = self._read(), time.monotonic() - began
+        each = (after + before.times(-1.0)).times(1.0 / seconds)
         return Used(
-            replica_cpu=replicas,
-            replica_memory=_memory(self._replicas),
-            engine_cpu=engine,
-            engine_memory=_memory(self._nodes),
-            network=network,
+            replica_cpu=each.replica_us / 1e6,
+            replica_memory=after.replica_memory,
+            engine_cpu=each.engine_us / 1e6,
+            engine_memory=after.engine_memory,
+            network=each.engine_bytes,
+            client_network=each.replica_bytes,
         )
 
-    def engine_cpu(self) -> float:
-        """Return the seconds of CPU that the engine has used."""
-        return _cpu(self._nodes)
+    def engine_us(self) -> float:
+        """Return the microseconds of CPU that the engine has used."""
+        return sum(self._meters[0].shares())
 
-    def _counts(self) -> tuple[float, float, float]:
-        stats = [node.info("stats") for node in self._engine]
-        ways = ("total_net_input_bytes", "total_net_output_bytes")
-        network = sum(float(each[way]) for each in stats for way in ways)
-        return _cpu(self._replicas), _cpu(self._nodes), network
-
-
-def _memory(pids: Sequence[int]) -> float:
-    return sum(memory_of(pid) for pid in pids) * 1024.0
-
-
-def _cpu(pids: Sequence[int]) -> float:
-    """Read the CPU clocks of the processes. /proc has hundredths of a second: a thousand clients
-    cost an engine less than one of them in a second.
-    """
-    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
+    def _read(self) -> Cost:
+        return sum((meter.read() for meter in self._meters), Cost())

@@ -17,7 +17,7 @@ from benchmarks.idle import many_files
 from benchmarks.planning.model import Fleet, interval
 from benchmarks.rounds import percentile
 from benchmarks.scaling.crowd import TTL, Crowd, Grant, crowd
-from benchmarks.scaling.point import Meter, Point, Used
+from benchmarks.scaling.point import Point, Servers, Used
 from benchmarks.stage import Figure, Stage
 from benchmarks.workers import all_do, orders, worker
 from lockfast import aio
@@ -53,16 +53,16 @@ def on_one_name(stage: Stage) -> Point:
         client = stack.enter_context(lockfast.connect(replica.url))
         small = stack.enter_context(crowd([replica.url], ["few"] * few, processes=2))
         big = stack.enter_context(crowd([replica.url], ["many"] * waiters))
-        meter = Meter([server], [replica])
+        servers = Servers([server], [replica])
         lease = _filled(client, "many", big, waiters)
         stage.say(f"{waiters:,} wait for one name")
-        used = meter.over(stage.count(WINDOWS, 1) * interval(LONGEST_WAIT))
+        used = servers.used(stage.count(WINDOWS, 1) * interval(LONGEST_WAIT))
         rounds = [
-            _drained(small, _filled(client, "few", small, few), few, meter, used)
+            _drained(small, _filled(client, "few", small, few), few, servers, used)
             for _ in range(stage.count(ROUNDS, 1))
         ]
         stage.say("they are granted one after the other")
-        drained = _drained(big, lease, waiters, meter, used)
+        drained = _drained(big, lease, waiters, servers, used)
     fleet = Fleet(*("redis", waiters + few + 1, 1, TTL), waiters=waiters, replicas=1, nodes=1)
     gap_us = median(each.gap_us for each in rounds)
     engine_us = median(each.engine_us for each in rounds)
@@ -91,15 +91,15 @@ def _filled(client: lockfast.Client, name: str, waiting: Crowd, count: int) -> l
 
 
 def _drained(
-    waiting: Crowd, lease: lockfast.Lease, count: int, meter: Meter, resting: Used
+    waiting: Crowd, lease: lockfast.Lease, count: int, servers: Servers, resting: Used
 ) -> Drained:
-    before, began = meter.engine_cpu(), time.monotonic()
+    before, began = servers.engine_us(), time.monotonic()
     lease.release()
     grants = waiting.grants(PATIENCE)
     ended = max((grant.released for grant in grants), default=began)
-    spent = meter.engine_cpu() - before - (ended - began) * resting.engine_cpu
+    spent = servers.engine_us() - before - (ended - began) * resting.engine_cpu * 1e6
     gaps = [later.granted - sooner.released for sooner, later in pairwise(grants)]
-    return Drained(percentile(gaps, 0.5) * 1e6, spent / count * 1e6, _unfair(grants, count))
+    return Drained(percentile(gaps, 0.5) * 1e6, spent / count, _unfair(grants, count))
 
 
 def _unfair(grants: Sequence[Grant], count: int) -> int:
@@ -125,7 +125,7 @@ def on_many_names(stage: Stage) -> Point:
         waiting = stack.enter_context(crowd(urls, names))
         waiting.queue()
         stage.say(f"{waiters:,} wait for a name each")
-        used = Meter([server], replicas).over(stage.count(WINDOWS, 1) * interval(LONGEST_WAIT))
+        used = Servers([server], replicas).used(stage.count(WINDOWS, 1) * interval(LONGEST_WAIT))
         (lost,) = all_do([holder], "release", PATIENCE)
         grants = waiting.grants(60.0)
     fleet = Fleet(
