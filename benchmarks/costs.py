@@ -12,8 +12,10 @@ from benchmarks.planning.about import about
 from benchmarks.planning.costs import Cost, Costs, Way
 from benchmarks.planning.crew import PROCESSES, Crew
 from benchmarks.planning.meter import Meter
+from benchmarks.planning.model import filled
 from benchmarks.planning.stored import as_table
 from benchmarks.stage import Result, Stage
+from lockfast.engines.redis.keys import BUCKETS
 from lockfast.service.wire import SILENCE
 from tests.servers import Replica
 
@@ -74,11 +76,17 @@ def measured(stage: Stage) -> Costs:
             own = members or crew.all("pid")
             probe = Probe(stage, Meter(own, ports, None), crew, clients, service=False)
             direct = probe.measure()
-            memory = probe.memory()
+            memory, busiest = probe.memory(), probe.busiest
         with Replica(server.url) as it, Crew(it.url, AT_ONCE) as crew:
             meter = Meter(members, ports, (it.pid, it.port))
             probe_of_service = Probe(stage, meter, crew, stage.count(SERVICE, 16), service=True)
             service = probe_of_service.measure()
+    if side.cluster is not None:
+        with side.cluster() as cluster, Replica(cluster.url) as it, Crew(it.url, AT_ONCE) as crew:
+            pids = [node.pid for node in cluster.nodes]
+            meter = Meter(pids, [node.port for node in cluster.nodes], (it.pid, it.port))
+            probe = Probe(stage, meter, crew, stage.count(SERVICE, 16), service=True)
+            service = replace(service, script=probe.script(service, len(pids)))
     lease, waiter = memory
     return Costs(
         engine=stage.engine,
@@ -88,7 +96,7 @@ def measured(stage: Stage) -> Costs:
         node=node,
         replica=probe_of_service.base,
         members=max(len(members), 1),
-        busiest=probe.busiest,
+        busiest=busiest,
         about=about(stage.engine),
     )
 
@@ -145,6 +153,7 @@ class Probe:
             handover=over.each,
             renewal_call=renewal_call,
             renewal=renewal,
+            script=Cost(),
             waiting=waiting,
             lease=_only(held, ("replica_memory",)),
             waiter=_only(waiter, ("replica_memory",)),
@@ -248,6 +257,19 @@ class Probe:
         renewed = self._renewed(stage.pick(10.0, 2.0))
         crew.all("drop")
         return _positive(_less(renewed.each, call.times(1.0 / renewed.size))), waiter
+
+    def script(self, way: Way, nodes: int) -> Cost:
+        """Return what each script costs that a call takes more on a Cluster."""
+        ttl = self._stage.pick(BEATING, 2.0)
+        self._connect()
+        self._stage.say("a Cluster: a lease for each client")
+        self._crew.all("hold", 0, self._each, ttl)
+        found = self._renewed(ttl)
+        self._crew.all("drop")
+        calls = filled(nodes, found.size) / found.size
+        scripts = filled(BUCKETS, found.size) / found.size - calls
+        alone = way.renewal + way.renewal_call.times(calls)
+        return _positive(_less(found.each, alone)).times(1.0 / max(scripts, 0.1))
 
     def memory(self) -> tuple[Cost, Cost]:
         """Return what the engine keeps for a lease, and for a waiter."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from benchmarks.rounds import Work
 from benchmarks.workers import Main
+from tests.servers import Cluster
 
 
 class Server(Protocol):
@@ -59,6 +60,8 @@ class Against(Generic[S]):
     slow: Callable[[], AbstractContextManager[S]] | None = None
     """Start a server whose commits take milliseconds, as on a disk. None: there is no such setting,
     and `start` does."""
+    cluster: Callable[[], Cluster] | None = None
+    """Start servers that spread names among them. None: the engine does not."""
 
 
 ENGINES = sorted(module.name for module in pkgutil.iter_modules(__path__))

@@ -25,7 +25,7 @@ from benchmarks.duel import HOLD, NAME, Held, duel, now
 from benchmarks.overheard import overhear
 from benchmarks.rounds import Work
 from benchmarks.workers import orders
-from tests.servers import Redis
+from tests.servers import Cluster, Redis
 from tests.servers.resp import pack
 
 TTL = 30.0
@@ -186,4 +186,5 @@ AGAINST = Against(
     tasks=task_pairs,
     polling={"redis-py": _polling},
     leases=100_000,
+    cluster=Cluster,
 )

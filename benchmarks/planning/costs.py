@@ -14,7 +14,8 @@ class Cost:
     replica_us: float = 0.0
     """Microseconds of CPU of the replica."""
     engine_bytes: float = 0.0
-    """Bytes between the engine and its clients (a replica is one), both directions."""
+    """Bytes between the engine and its clients (a replica is one), both directions. The headers of
+    packets are not counted: 66 bytes each."""
     replica_bytes: float = 0.0
     """Bytes between the replica and its clients, both directions."""
     disk_bytes: float = 0.0
@@ -47,6 +48,8 @@ class Way:
     renewal_call: Cost
     renewal: Cost
     """A renewal of a lease, without its call."""
+    script: Cost
+    """One more script of a call that is sent with others. A Cluster needs many of them."""
     waiting: Cost
     """A renewal of a waiter, without its call."""
     lease: Cost

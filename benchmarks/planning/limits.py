@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lockfast.engines.redis.keys import BUCKETS
+
 HEADROOM = 0.7
 """The share of a core, of memory, of file descriptors and of a network that a plan uses. Above it,
 queues grow at each burst."""
@@ -32,15 +34,15 @@ class Rule:
     """What more of them are called."""
     cores: int | None = None
     """Cores that one of its servers can use. None: all of the machine."""
-    shards: bool = False
-    """Whether the engine itself spreads names over nodes. If not, more nodes are engines of their
-    own, and the operator splits the names."""
+    buckets: int = 0
+    """Parts in which the engine itself spreads names over nodes. Each takes a script of its own. 0:
+    it does not. More nodes are engines of their own then, and the operator splits the names."""
     connections: int | None = None
     """Connections that one of its servers accepts. None: only files limit them."""
     setting: str = "{:,} files of a server's process"
     """What limits them."""
     part: int = 256
-    """Claims that one request to it carries."""
+    """Claims that one script, or statement, carries."""
 
 
 RULES = {
@@ -48,7 +50,7 @@ RULES = {
     "redis": Rule(
         "masters of a Cluster",
         cores=1,
-        shards=True,
+        buckets=BUCKETS,
         connections=10_000,
         setting=MAXCLIENTS,
         part=64,

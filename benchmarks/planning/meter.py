@@ -12,9 +12,7 @@ from urllib.request import urlopen
 from benchmarks.planning.costs import Cost
 from benchmarks.stage import TICKS
 
-HEADER = 66
-"""Bytes of a packet beside its data: Ethernet 14, IPv4 20, TCP with timestamps 32."""
-COUNTED = re.compile(r" (bytes_acked|bytes_received|segs_out|segs_in):(\d+)")
+COUNTED = re.compile(r" (?:bytes_acked|bytes_received):(\d+)")
 LINE = re.compile(r'^lock_service_engine_(\w+)\{lock_call="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
 
 
@@ -108,9 +106,5 @@ def _sockets(ports: Sequence[int]) -> list[str]:
 
 
 def _bytes(ports: Sequence[int]) -> float:
-    """Return the bytes of all connections that are open, as a wire would carry them."""
-    total = 0
-    for line in _sockets(ports):
-        for name, value in COUNTED.findall(line):
-            total += int(value) * (HEADER if name.startswith("segs") else 1)
-    return total
+    """Return the bytes of all connections that are open, without the headers of packets."""
+    return sum(int(value) for line in _sockets(ports) for value in COUNTED.findall(line))

@@ -166,9 +166,10 @@ def _work(fleet: Fleet, way: Way, share: int, rule: Rule, nodes: int) -> Iterato
         yield Reason("hand-overs", deeds, way.handover.times(deeds), "handover")
     elif deeds:
         size = min(max(1.0, deeds / share * way.latency), collector.SIZE) if fleet.service else 1.0
-        calls = _calls(deeds, size, rule, nodes)
         yield Reason("acquisitions", deeds, way.pair.times(deeds), "pair")
-        yield Reason("their calls", calls, way.pair_call.times(calls), "pair_call")
+        yield from _calls(
+            deeds, size, rule, nodes, ("pair_call", way.pair_call), way.script.times(2.0)
+        )
     leases = fleet.locks / interval(fleet.ttl)
     wait = min(fleet.ttl, LONGEST_WAIT)
     waiters = fleet.waiters / interval(wait)
@@ -178,8 +179,8 @@ def _work(fleet: Fleet, way: Way, share: int, rule: Rule, nodes: int) -> Iterato
         yield Reason("renewals of waiters", waiters, way.waiting.times(waiters), "waiting")
     if leases + waiters:
         size = batch((leases + waiters) / share, fleet.ttl, service=fleet.service)
-        calls = _calls(leases + waiters, size, rule, nodes)
-        yield Reason("their calls", calls, way.renewal_call.times(calls), "renewal_call")
+        named = "renewal_call", way.renewal_call
+        yield from _calls(leases + waiters, size, rule, nodes, named, way.script)
 
 
 def batch(rate: float, ttl: float, *, service: bool) -> float:
@@ -191,10 +192,25 @@ def batch(rate: float, ttl: float, *, service: bool) -> float:
     return min(1.0 + rate * window, heart.SIZE)
 
 
-def _calls(rate: float, size: float, rule: Rule, nodes: int) -> float:
-    """Return the calls per second: each is split among the nodes, and into parts of them."""
-    touched = nodes * (1.0 - (1.0 - 1.0 / nodes) ** size) if rule.shards else 1.0
-    return rate / size * max(touched, size / rule.part)
+def _calls(  # noqa: PLR0913, PLR0917  # what is sent, where, and what it costs
+    rate: float, size: float, rule: Rule, nodes: int, named: tuple[str, Cost], script: Cost
+) -> Iterator[Reason]:
+    """Yield the calls per second, with so many claims in each. One goes to each node that has some
+    of them, with a script for each of their buckets.
+    """
+    constant, call = named
+    touched, scripts = 1.0, max(1.0, size / rule.part)
+    if rule.buckets and nodes > 1:
+        touched, scripts = filled(nodes, size), filled(rule.buckets, size)
+    calls, more = rate / size * touched, rate / size * (scripts - touched)
+    yield Reason("  their calls", calls, call.times(calls), constant)
+    if more > 0.0:
+        yield Reason("  more scripts in them", more, script.times(more), "script")
+
+
+def filled(boxes: int, things: float) -> float:
+    """Return how many boxes are not empty, when things are thrown into them."""
+    return boxes * (1.0 - math.pow(1.0 - 1.0 / boxes, things))
 
 
 def _standing(fleet: Fleet, way: Way) -> Iterator[Reason]:

@@ -104,7 +104,7 @@ def _footer(costs: Costs) -> str:
         f"There is {SPARE} replica more than the load takes, so that one may die."
     )
     said = [measured, spare]
-    if not rule.shards:
+    if not rule.buckets:
         said.append(
             f"{engine} does not spread locks over {rule.node}: if more than one is needed, you "
             "split the names yourself. How far the work of one spreads over its cores was not "
