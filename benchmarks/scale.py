@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from benchmarks.planning import stored
 from benchmarks.planning.model import needs
@@ -36,6 +37,14 @@ POINTS: dict[str, Callable[[Stage], Point]] = {
 }
 
 
+class Match(NamedTuple):
+    """A prediction, and what was measured."""
+
+    predicted: float
+    measured: float
+    ratio: float
+
+
 def run(stage: Stage, only: str | None = None) -> Result:
     """Measure all points, or only one."""
     costs = stored.read()[stage.engine]
@@ -50,18 +59,12 @@ def run(stage: Stage, only: str | None = None) -> Result:
         point = measure(stage)
         needed = needs(point.fleet, costs)
         predicted = Used(*(getattr(needed, field) for field in Used._fields))
-        compared = _compared(predicted, point.used)
-        ratios += [ratio for _, _, ratio in compared.values()]
+        matches = compared(predicted, point.used)
+        ratios += [match.ratio for match in matches.values()]
         lost += point.lost
-        rows += _rows(name, compared)
-        figures[name] = {
-            "lost": point.lost,
-            **point.more,
-            **{
-                field: {"predicted": expected, "measured": found, "ratio": ratio}
-                for field, (expected, found, ratio) in compared.items()
-            },
-        }
+        rows += _rows(name, matches)
+        said = {field: match._asdict() for field, match in matches.items()}
+        figures[name] = {"lost": point.lost, **point.more, **said}
     good = sum(LEAST <= ratio <= MOST for ratio in ratios)
     about = {"lost": lost, "least_ratio": min(ratios), "most_ratio": max(ratios)}
     return Result(
@@ -71,22 +74,26 @@ def run(stage: Stage, only: str | None = None) -> Result:
     )
 
 
-def _compared(predicted: Used, measured: Used) -> dict[str, tuple[float, float, float]]:
-    """Return prediction, measurement and their ratio. A direct fleet has no replica."""
+def compared(predicted: Used, measured: Used) -> dict[str, Match]:
+    """Compare what was used. A fleet without the service used no replica."""
     return {
-        field: (float(f"{expected:.3g}"), float(f"{found:.3g}"), round(expected / found, 3))
+        field: Match(_rounded(expected), _rounded(found), round(expected / found, 3))
         for field, expected, found in zip(Used._fields, predicted, measured, strict=True)
         if found
     }
 
 
-def _rows(name: str, compared: dict[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _rows(name: str, matches: dict[str, Match]) -> list[tuple[str, ...]]:
     return [
         (
             f"{name}: {UNITS[field][0]}",
-            f"{expected / UNITS[field][1]:,.3g}",
-            f"{found / UNITS[field][1]:,.3g}",
-            f"{ratio:.2f}" + ("" if LEAST <= ratio <= MOST else " !"),
+            f"{match.predicted / UNITS[field][1]:,.3g}",
+            f"{match.measured / UNITS[field][1]:,.3g}",
+            f"{match.ratio:.2f}" + ("" if LEAST <= match.ratio <= MOST else " !"),
         )
-        for field, (expected, found, ratio) in compared.items()
+        for field, match in matches.items()
     ]

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import handover
+from benchmarks import handover, scale
 from benchmarks.__main__ import BENCHMARKS, ON_EVERY_ENGINE
 from benchmarks.against import ENGINES, against
+from benchmarks.scaling.point import Used
 from benchmarks.stage import Stage, cpu_of
 from tests.servers import Postgres
 
@@ -261,6 +262,29 @@ def test_what_is_measured_on_redis_alone_says_so() -> None:
     )
     assert done.returncode == 2
     assert "server is for redis" in done.stderr
+
+
+def test_what_a_fleet_did_not_use_is_not_compared() -> None:
+    predicted, measured = Used(0.0, 0.0, 0.5, 3e6, 10.0, 0.0), Used(0.0, 0.0, 0.4, 2e6, 20.0, 0.0)
+    found = scale.compared(predicted, measured)
+    assert {name: each.ratio for name, each in found.items()} == {
+        "engine_cpu": 1.25,
+        "engine_memory": 1.5,
+        "network": 0.5,
+    }
+
+
+def test_a_point_is_of_scale_only() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "pair", "--point", "leases"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--point is for scale" in done.stderr
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
