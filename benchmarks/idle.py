@@ -15,6 +15,11 @@ from typing import NamedTuple
 from benchmarks.stage import Result, Stage, cpu_of
 from benchmarks.workers import Main, all_do, orders, worker
 from lockfast import State, aio
+from lockfast.engines import opener
+from lockfast.port import PORT, Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
 from tests.servers import Replica
 
 PROCESSES = 4
@@ -135,6 +140,21 @@ def many_files(pid: int, wanted: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(max(wanted, 1024), most), most))
 
 
+class OneOfMany:
+    """Makes engines for a process that stands for thousands, without the thread that renews leases
+    while the event loop is blocked: so many threads would all wake when the process is late.
+    """
+
+    port = PORT
+
+    def __call__(self, target: Target | None, runtime: Threads | Aio, /) -> Engine:
+        """Make the engine for a URL."""
+        assert target is not None  # each of these clients has a URL
+        engine = opener(target, runtime)()
+        vars(engine).pop("stand_in", None)
+        return engine
+
+
 # --- what the processes do ----------------------------------------------------------------------
 
 
@@ -149,7 +169,7 @@ def _holder(pipe: Connection, holding: Holding, number: int) -> None:
 
 async def _hold(pipe: Connection, holding: Holding, number: int) -> None:
     count = holding.clients // PROCESSES
-    clients = [aio.connect(holding.url) for _ in range(count)]
+    clients = [aio.connect(holding.url, engine=OneOfMany()) for _ in range(count)]
     leases: list[aio.AsyncLease] = []
     places = iter(range(count))
 

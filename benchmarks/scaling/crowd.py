@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from benchmarks.idle import many_files
+from benchmarks.idle import OneOfMany, many_files
 from benchmarks.workers import all_do, orders, worker
 from lockfast import aio
 
@@ -72,7 +72,9 @@ def _waiters(pipe: Connection, urls: Sequence[str], names: Sequence[str]) -> Non
 
 
 async def _wait(pipe: Connection, urls: Sequence[str], names: Sequence[str]) -> None:
-    clients = [aio.connect(urls[place % len(urls)]) for place in range(len(names))]
+    clients = [
+        aio.connect(urls[place % len(urls)], engine=OneOfMany()) for place in range(len(names))
+    ]
     locks = [client.lock(name, ttl=TTL) for client, name in zip(clients, names, strict=True)]
     tasks: list[asyncio.Task[Grant]] = []
     commands = orders(pipe)
