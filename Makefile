@@ -4,8 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := alembic,apscheduler,celery,cli,django,django-celery-beat,etcd,jwt,mysql,otel,postgres,prometheus,redis,redlock,remote,service,sqlalchemy,starlette,testing,web,zookeeper
-BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle http web scale
-ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle
+BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle costs http web scale
+ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle costs
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 
 # Set on some machines. Then each process of pytest, and each Python that a test starts, compiles
@@ -35,7 +35,7 @@ QUICK_EXTRAS := cli,etcd,mysql,postgres,redis,redlock,remote,testing,zookeeper
 QUICK_TOOLS := mypy pytest-timeout pytest-xdist ruff types-grpcio uvloop
 QUICK := tests/unit tests/typing tests/contract/test_memory.py tests/contract/test_redis.py
 # They start many processes, or measure: `make test` has them.
-NOT_QUICK := $(addprefix tests/unit/test_,benchmarks.py servers.py smoke.py tries.py) tests/unit/cli/test_watchdog.py
+NOT_QUICK := $(addprefix tests/unit/test_,benchmarks.py plan.py servers.py smoke.py tries.py) tests/unit/cli/test_watchdog.py
 # Fewer examples of each property, no long histories against the reference model, no measurement.
 FEWER := --hypothesis-profile=quick -k 'not the_engine_and_the_reference_model_agree and not a_hundred_thousand_cost'
 # Guards and integrations need their frameworks' types: `make check` has those.

@@ -15,18 +15,23 @@ from benchmarks.planning.meter import Meter
 from benchmarks.planning.model import filled
 from benchmarks.planning.stored import as_table
 from benchmarks.stage import Result, Stage
+from lockfast.claims.schedule import BEATS
 from lockfast.engines.redis.keys import BUCKETS
+from lockfast.port.limits import LONGEST_WAIT
 from lockfast.service.wire import SILENCE
 from tests.servers import Replica
 
 DIRECT = {"redis": 200, "redlock": 60, "zookeeper": 40, "sqlite": 20}  # clients; 100 on the others
 SERVICE = 1000
 LOADED = 200  # of them acquire and release as fast as they can
-BEATING, LONG, WAITING = 6.0, 15.0, 30.0  # ttls: many renewals, many leases, and waiters
+BEATING, WAITING = 6.0, 30.0  # ttls: many renewals, and waiters
 SHORTEST = {"zookeeper": 4.0}  # the ttl of a quick run
 # 200 backends of PostgreSQL that start together keep two cores busy: see `benchmarks.idle`.
 AT_ONCE, DIRECT_AT_ONCE = 25, 2
 FLOWS = ("engine_us", "replica_us", "engine_bytes", "replica_bytes", "disk_bytes")
+OF_ENGINE = ("engine_us", "engine_bytes", "disk_bytes")
+OF_REPLICA = ("replica_us", "replica_bytes")
+LATENCY = "duration_seconds_sum claim", "duration_seconds_count claim"
 MEMORY = ("engine_memory", "replica_memory")
 
 
@@ -42,6 +47,26 @@ class Span(NamedTuple):
     @property
     def each(self) -> Cost:
         return self.cost.times(1.0 / max(self.done, 1.0))
+
+
+class Found(NamedTuple):
+    """What was measured of one way."""
+
+    one: Span
+    """Pairs of one client, and of many."""
+    many: Span
+    over: Span
+    small: Span
+    """Renewals of leases in small calls, and in large ones. Direct clients send one in each."""
+    large: Span
+    waiting: Span
+    lease: Cost
+    waiter: Cost
+    connection: Cost
+    idle: Cost
+    connections: float
+    latency: float
+    peak: float
 
 
 def run(stage: Stage) -> Result:
@@ -63,42 +88,83 @@ def _said(value: float) -> str:
 def measured(stage: Stage) -> Costs:
     """Measure one engine: directly, and then with a replica in front of it."""
     side = stage.against
-    clients = stage.count(DIRECT.get(stage.engine, 100), 8)
+    clients, more = stage.count(DIRECT.get(stage.engine, 100), 8), stage.count(SERVICE, 16)
     with side.start() as server:
         members, ports = side.members(server), _ports(server.url)
         meter = Meter(members, ports, None)
         stage.say("an idle engine")
-        idle = meter.read()
-        time.sleep(stage.pick(2.0, 0.2))
-        node = _only(idle, MEMORY) + _per_second(meter.read(), idle, stage.pick(2.0, 0.2))
+        idle, seconds = meter.read(), stage.pick(2.0, 0.2)
+        time.sleep(seconds)
+        node = _only(idle, MEMORY) + _per_second(meter.read(), idle, seconds)
         with Crew(server.url, DIRECT_AT_ONCE) as crew:
             # SQLite has no server: what it uses, its clients use.
-            own = members or crew.all("pid")
-            probe = Probe(stage, Meter(own, ports, None), crew, clients, service=False)
-            direct = probe.measure()
-            memory, busiest = probe.memory(), probe.busiest
+            meter = Meter(members or crew.all("pid"), ports, None)
+            probe = Probe(stage, meter, crew, clients, service=False)
+            found, busiest = probe.measure(), probe.busiest
         with Replica(server.url) as it, Crew(it.url, AT_ONCE) as crew:
             meter = Meter(members, ports, (it.pid, it.port))
-            probe_of_service = Probe(stage, meter, crew, stage.count(SERVICE, 16), service=True)
-            service = probe_of_service.measure()
+            probe = Probe(stage, meter, crew, more, service=True)
+            direct, service = ways(found, probe.measure())
+            replica = probe.base
     if side.cluster is not None:
         with side.cluster() as cluster, Replica(cluster.url) as it, Crew(it.url, AT_ONCE) as crew:
             pids = [node.pid for node in cluster.nodes]
             meter = Meter(pids, [node.port for node in cluster.nodes], (it.pid, it.port))
-            probe = Probe(stage, meter, crew, stage.count(SERVICE, 16), service=True)
+            probe = Probe(stage, meter, crew, more, service=True)
             service = replace(service, script=probe.script(service, len(pids)))
-    lease, waiter = memory
     return Costs(
         engine=stage.engine,
-        direct=replace(direct, lease=lease, waiter=waiter),
-        # The engine keeps the same for a claim, whoever made it.
-        service=replace(service, lease=lease + service.lease, waiter=waiter + service.waiter),
+        direct=direct,
+        service=service if members else without_engine(service),
         node=node,
-        replica=probe_of_service.base,
+        replica=replica,
         members=max(len(members), 1),
         busiest=busiest,
         about=about(stage.engine),
     )
+
+
+def ways(direct: Found, service: Found) -> tuple[Way, Way]:
+    """Tell the cost of a call from that of the claims in it, for both ways.
+
+    The engine does the same for a renewal, whoever sends it. A direct client sends it alone, and
+    a replica many in one call: the largest difference there is.
+    """
+    alone = [_only(each, OF_ENGINE) for each in solved(direct.small, service.large)]
+    by_replica = [_only(each, OF_REPLICA) for each in solved(service.small, service.large)]
+    together = [a + b for a, b in zip(alone, by_replica, strict=True)]
+    made: list[Way] = []
+    for found, (call, renewal) in ((direct, alone), (service, together)):
+        pair = (Cost(), found.many.each) if found is direct else solved(found.one, found.many)
+        waiting = _less(found.waiting.each, call.times(1.0 / found.waiting.size))
+        way = Way(
+            pair_call=pair[0],
+            pair=pair[1],
+            handover=found.over.each,
+            renewal_call=call,
+            renewal=renewal,
+            script=Cost(),
+            waiting=_positive(waiting),
+            # The engine keeps the same for a claim too. Many of one client show it.
+            lease=_only(direct.lease, MEMORY[:1]) + _only(found.lease, MEMORY[1:]),
+            waiter=_only(direct.waiter, MEMORY[:1]) + _only(found.waiter, MEMORY[1:]),
+            connection=found.connection,
+            idle=found.idle,
+            connections=found.connections,
+            latency=found.latency,
+            peak=found.peak,
+        )
+        made.append(way)
+    return made[0], made[1]
+
+
+def without_engine(way: Way) -> Way:
+    """Leave out an engine that has no processes: the replica does its work."""
+    values: dict[str, Any] = {field.name: getattr(way, field.name) for field in fields(Way)}
+    for name, value in values.items():
+        if isinstance(value, Cost):
+            values[name] = replace(value, engine_us=0.0, engine_memory=0.0)
+    return Way(**values)
 
 
 def _ports(url: str) -> list[int]:
@@ -121,52 +187,40 @@ class Probe:
         """The replica: memory, and CPU for each second, with a client of each process."""
         self.busiest = 1.0
 
-    def measure(self) -> Way:
-        """Measure everything, but the engine's memory for each lease and each waiter."""
+    def measure(self) -> Found:
+        """Measure everything."""
         crew, stage = self._crew, self._stage
-        connection, idle, connections = self._connect()
+        connection, idle, connections = self._connect(SILENCE if self._service else 4.0)
         stage.say("one client, and then many, that acquire and release")
-        one = self._pairs(lambda: crew.one("pairs", stage.pick(2.0, 0.3), 1))
-        shares = self._meter.shares()
-        seconds = stage.pick(4.0, 0.3)
-        before, loaded = self._meter.calls(), min(self._each, LOADED // PROCESSES)
+        seconds = stage.pick(1.5, 0.3)
+        one = self._pairs(lambda: crew.one("pairs", seconds, 1))
+        latency = seconds / max(one.done, 1.0) / 2.0
+        shares, calls = self._meter.shares(), self._meter.calls()
+        seconds, loaded = stage.pick(4.0, 0.3), min(self._each, LOADED // PROCESSES)
         many = self._pairs(lambda: sum(crew.all("pairs", seconds, loaded)))
-        after = self._meter.calls()
+        if self._service:
+            latency = _ratio(calls, self._meter.calls(), *LATENCY)
         spent = [b - a for a, b in zip(shares, self._meter.shares(), strict=True)]
         self.busiest = max(spent, default=0.0) / max(sum(spent), 1.0) or 1.0
-        call, pair = solved(one, many) if self._service else (Cost(), many.each)
-        latency = (
-            _ratio(before, after, "duration_seconds_sum claim", "duration_seconds_count claim")
-            if self._service
-            else stage.pick(2.0, 0.3) / max(one.done, 1.0) / 2.0
-        )
         stage.say("locks that change hands")
-        names = max(min(self._each, 60) // 3, 1)
-        over = self._pairs(
-            lambda: sum(crew.all("handovers", stage.pick(3.0, 0.3), names)), warm=False
-        )
-        renewal_call, renewal, held = self._renewals()
-        waiting, waiter = self._waiters(renewal_call)
-        return Way(
-            pair_call=call,
-            pair=pair,
-            handover=over.each,
-            renewal_call=renewal_call,
-            renewal=renewal,
-            script=Cost(),
-            waiting=waiting,
-            lease=_only(held, ("replica_memory",)),
-            waiter=_only(waiter, ("replica_memory",)),
-            connection=connection,
-            idle=idle,
+        names, span = max(min(self._each, 60) // 3, 1), stage.pick(2.5, 0.3)
+        over = self._pairs(lambda: sum(crew.all("handovers", span, names)), warm=False)
+        small, large, lease = self._renewals()
+        waiting, waiter = self._waiters()
+        if not self._service:
+            lease = self._many()
+        crew.all("drop")
+        return Found(
+            *(one, many, over, small, large, waiting, lease, waiter, connection, idle),
             connections=connections,
             latency=latency,
             peak=many.done / seconds,
         )
 
-    def _connect(self) -> tuple[Cost, Cost, float]:
+    def _connect(self, quiet: float) -> tuple[Cost, Cost, float]:
         """Return the memory of a client, the cost of a second of it, and the connections to the
-        engine: of each client, or of the replica.
+        engine: of each client, or of the replica. `quiet`: for so many seconds nothing is done. A
+        replica pings each silent client once in `SILENCE`.
         """
         crew, stage, meter = self._crew, self._stage, self._meter
         crew.all("connect", 1)
@@ -180,8 +234,7 @@ class Probe:
         more = (self._each - 1) * PROCESSES
         time.sleep(stage.pick(1.0, 0.1))
         then = meter.read()
-        # A replica pings each silent client once in this time.
-        seconds = stage.pick(SILENCE if self._service else 5.0, 0.3)
+        seconds = stage.pick(quiet, 0.3)
         time.sleep(seconds)
         self._idle = _per_second(meter.read(), then, seconds)
         grown = _only(_positive(_less(then, first)), MEMORY).times(1.0 / more)
@@ -201,67 +254,51 @@ class Probe:
         size = _ratio(calls, self._meter.calls(), "claims_sum resign", "claims_count resign")
         return Span(_positive(used), done, size or 1.0)
 
-    def _renewals(self) -> tuple[Cost, Cost, Cost]:
-        """Return the cost of a call, of a renewal in it, and the memory for each lease."""
+    def _renewals(self) -> tuple[Span, Span, Cost]:
+        """Return renewals in small calls and in large ones, and the memory for each lease."""
         crew, stage = self._crew, self._stage
         ttl = stage.pick(BEATING, SHORTEST.get(stage.engine, 2.0))
         few = max(self._each // 20, 1) if self._service else self._each
-        stage.say("a few leases, renewed one by one" if self._service else "a lease each")
+        stage.say("a few leases" if self._service else "a lease each, renewed one by one")
         crew.all("hold", 0, few, ttl)
-        one = self._renewed(ttl)
-        if not self._service:
-            crew.all("drop")
-            stage.say("one client of many leases")
-            before = self._meter.read()
-            self._many = stage.count(4000, 60)
-            crew.one("hold_many", self._many, stage.pick(LONG, SHORTEST.get(stage.engine, 2.0)))
-            self._lease = _grown(self._meter.read(), before, self._many)
-            many = self._renewed(stage.pick(LONG / 2.0, 2.0))
-            crew.all("drop")
-            return *solved(one, many), Cost()
-        stage.say("a lease for each client")
-        before = self._meter.read()
-        crew.all("hold", few, self._each, ttl)
-        held = _grown(self._meter.read(), before, (self._each - few) * PROCESSES)
-        many = self._renewed(ttl)
-        crew.all("drop")
-        return *solved(one, many), held
-
-    def _waiters(self, call: Cost) -> tuple[Cost, Cost]:
-        """Return the cost of a waiter's renewal without its call, and the memory for each."""
-        crew, stage = self._crew, self._stage
-        stage.say("waiters")
+        small = large = self._renewed(ttl)
         before = self._meter.read()
         if self._service:
-            each = self._each - 1
-            crew.all(
-                "wait",
-                each,
-                max(each // 50, 1),
-                stage.pick(WAITING, SHORTEST.get(stage.engine, 2.0)),
-                each,
-            )
-            count = each * PROCESSES
-        else:
-            count = stage.count(2000, 40)
-            crew.one(
-                "wait",
-                count,
-                max(count // 50, 1),
-                stage.pick(WAITING, SHORTEST.get(stage.engine, 2.0)),
-                1,
-            )
-        waiter = _grown(self._meter.read(), before, count)
-        if not self._service:
-            self._waiter = waiter
-        renewed = self._renewed(stage.pick(10.0, 2.0))
+            stage.say("a lease for each client")
+            crew.all("hold", few, self._each, ttl)
+        held = _grown(self._meter.read(), before, max(self._each - few, 1) * PROCESSES)
+        if self._service:
+            large = self._renewed(ttl)
         crew.all("drop")
-        return _positive(_less(renewed.each, call.times(1.0 / renewed.size))), waiter
+        return small, large, held
+
+    def _waiters(self) -> tuple[Span, Cost]:
+        """Return renewals of waiters, and the memory for each. They stay."""
+        crew, stage = self._crew, self._stage
+        stage.say("waiters")
+        before, ttl = self._meter.read(), stage.pick(WAITING, SHORTEST.get(stage.engine, 2.0))
+        if self._service:
+            each = self._each - 1
+            count = sum(crew.all("wait", each, max(each // 50, 1), ttl, each))
+        else:
+            many = stage.count(2000, 40)
+            count = crew.one("wait", many, many // 40, ttl, 1)
+        waiter = _grown(self._meter.read(), before, count)
+        return self._renewed(stage.pick(LONGEST_WAIT, 2.0)), waiter
+
+    def _many(self) -> Cost:
+        """Return the memory of each of many leases of one client, beside those that wait: a server
+        would put the leases where claims were before.
+        """
+        many, before = self._stage.count(4000, 60), self._meter.read()
+        self._stage.say("many leases of one client")
+        self._crew.one("hold_many", many, self._stage.pick(WAITING, 4.0))
+        return _grown(self._meter.read(), before, many)
 
     def script(self, way: Way, nodes: int) -> Cost:
         """Return what each script costs that a call takes more on a Cluster."""
         ttl = self._stage.pick(BEATING, 2.0)
-        self._connect()
+        self._connect(4.0)
         self._stage.say("a Cluster: a lease for each client")
         self._crew.all("hold", 0, self._each, ttl)
         found = self._renewed(ttl)
@@ -271,12 +308,11 @@ class Probe:
         alone = way.renewal + way.renewal_call.times(calls)
         return _positive(_less(found.each, alone)).times(1.0 / max(scripts, 0.1))
 
-    def memory(self) -> tuple[Cost, Cost]:
-        """Return what the engine keeps for a lease, and for a waiter."""
-        return self._lease, self._waiter
-
     def _renewed(self, ttl: float) -> Span:
-        """Measure renewals for as long as each is renewed three times."""
+        """Measure renewals for some intervals, after the first one: connections open in that, and
+        servers get scripts.
+        """
+        time.sleep(ttl / BEATS)
         before, counts, began = self._meter.read(), self._counts(), time.monotonic()
         time.sleep(ttl)
         seconds, after, now = time.monotonic() - began, self._meter.read(), self._counts()

@@ -26,6 +26,8 @@ MILLION = 1e6
 TICK = 0.001
 """Seconds by which a heart wakes too late: an event loop sleeps for whole milliseconds. A client of
 many leases renews together what is due meanwhile."""
+REQUESTS = {"pair_call": 2, "handover": 2, "renewal_call": 1}
+"""Requests of the engine in each: a claim and a release, or a renewal."""
 SPARE = 1  # replicas more than the load needs: one may die, and the others take its clients
 
 
@@ -133,7 +135,7 @@ def _needs(  # noqa: PLR0913, PLR0917  # the question, and what is tried
         reasons.append(Reason("idle replicas", replicas, idle, "replica"))
     total = sum((each.cost for each in reasons), Cost())
     each_node = way.connections * replicas if replicas else way.connections * fleet.clients / nodes
-    calls = sum(each.count for each in reasons if each.constant.endswith("_call"))
+    calls = sum(each.count * REQUESTS.get(each.constant, 0) for each in reasons)
     found = Needs(
         replica_cpu=total.replica_us / MILLION,
         replica_memory=total.replica_memory,
@@ -204,8 +206,8 @@ def _calls(  # noqa: PLR0913, PLR0917  # what is sent, where, and what it costs
         touched, scripts = filled(nodes, size), filled(rule.buckets, size)
     calls, more = rate / size * touched, rate / size * (scripts - touched)
     yield Reason("  their calls", calls, call.times(calls), constant)
-    if more > 0.0:
-        yield Reason("  more scripts in them", more, script.times(more), "script")
+    if more > calls / 100.0:
+        yield Reason("  more scripts", more, script.times(more), "script")
 
 
 def filled(boxes: int, things: float) -> float:
@@ -240,7 +242,7 @@ def _limits(
     yield Limit(
         "engine CPU",
         found.engine_cpu * costs.busiest / usable,
-        f"{usable:.2g} cores of a server, {costs.busiest:.0%} of the work is the busiest's",
+        f"{usable:.2g} cores of the busiest server, which has {costs.busiest:.0%}",
     )
     yield Limit(
         "engine memory",

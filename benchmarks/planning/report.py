@@ -78,13 +78,13 @@ def _reasons(name: str, needs: Needs) -> str:
         (
             each.what,
             two(each.count),
-            *(two(each.cost.engine_us / 1e6), two(each.cost.replica_us / 1e6)),
+            *(_cores(each.cost.engine_us), _cores(each.cost.replica_us)),
             *(size(each.cost.engine_memory), size(each.cost.replica_memory)),
             each.constant,
         )
         for each in needs.reasons
     ]
-    head = ("", "count, or /s", "engine", "replica", "engine", "replica", "constant")
+    head = ("", "count or /s", "engine", "replica", "engine", "replica", "constant")
     return f"Cores, and memory, of each part ({name}):\n{table(head, rows)}"
 
 
@@ -130,6 +130,11 @@ def two(value: float) -> str:
         return "-"
     rounded = float(f"{value:.2g}")
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def _cores(micros: float) -> str:
+    """Write microseconds for each second."""
+    return "<0.01" if 0.0 < micros < 5_000.0 else two(round(micros / 1e6, 2))
 
 
 def size(value: float) -> str:

@@ -92,6 +92,7 @@ PROMISED = {
         "kb_per_connection": float,
         "engine_cpu_per_renewal_ratio": float,
     },
+    "costs": {"direct": dict, "service": dict, "node": dict, "replica": dict, "about": dict},
     "http": {"ratio_to_bare": float, "pairs_per_second": dict},
     "web": {
         "page_p95_ratio_to_bare": float,
