@@ -92,9 +92,9 @@ async def _hold(
 
 
 async def acquire(
-    client: aio.AsyncClient, places: Iterable[int], ttl: float, tasks: int = TASKS
+    client: aio.AsyncClient, places: Iterable[int], ttl: float
 ) -> list[aio.AsyncLease]:
-    """Acquire the locks with these numbers, so many at the same time."""
+    """Acquire the locks with these numbers, some at the same time."""
     held: list[aio.AsyncLease] = []
     numbers = iter(places)
 
@@ -105,7 +105,7 @@ async def acquire(
             lease = await client.lock(f"hold {number}", ttl=ttl).acquire(timeout=60)
             held.append(lease)
 
-    await asyncio.gather(*(some() for _ in range(tasks)))
+    await asyncio.gather(*(some() for _ in range(TASKS)))
     return held
 
 
