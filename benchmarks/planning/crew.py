@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any, Self, TypeVar
 
@@ -24,6 +24,7 @@ Found = TypeVar("Found")
 PROCESSES = 2
 AT_ONCE = 100  # acquisitions of one client at the same time
 PATIENCE = 300.0
+PAUSE = 3.0  # seconds without a claim that queues, after which no more are expected
 
 
 class Crew:
@@ -205,9 +206,10 @@ class _Member:
             self._tasks.append(asyncio.ensure_future(lock.acquire()))
             if place % AT_ONCE == 0:
                 await asyncio.sleep(0.02)
-        while self._queued < wanted:
-            self._more.clear()
-            await self._more.wait()
+        with suppress(TimeoutError):  # a claim whose reply was lost is renewed, and not counted
+            while self._queued < wanted:
+                self._more.clear()
+                await asyncio.wait_for(self._more.wait(), PAUSE)
         return waiters
 
     async def drop(self) -> int:

@@ -257,6 +257,7 @@ def _limits(
     most = rule.connections or machine.files
     # Each replica connects to every node: more nodes do not take connections from one another.
     connections = found.engine_connections / (found.nodes if fleet.service else 1)
+    connections /= costs.members
     yield Limit("engine connections", connections / most, rule.setting.format(most))
     if not fleet.service:
         return

@@ -24,7 +24,7 @@ from benchmarks.stage import Stage, cpu_of
 from tests.servers import Postgres
 
 ROOT = Path(__file__).parents[2]
-PROMISED = {
+PROMISED: dict[str, dict[str, type]] = {
     "pair": {
         "ratio_to_raw": float,
         "ratio_to_redis_py": float,
