@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle costs http web
+BENCHMARKS := pair tasks handoff handover fight crowd hold server guard together service idle costs http web scale
 ON_EVERY_ENGINE := pair tasks handoff handover fight hold together service idle costs
 OTHERS := $(filter-out redis __init__,$(basename $(notdir $(wildcard benchmarks/against/*.py))))
 

@@ -29,6 +29,7 @@ BENCHMARKS = (
     "costs",
     "http",
     "web",
+    "scale",
 )
 ON_EVERY_ENGINE = (
     "pair",
@@ -66,17 +67,22 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
     parser.add_argument("--before", metavar="COMMIT", help="compare the handoff with a commit's")
+    parser.add_argument("--point", choices=modules["scale"].POINTS, help="only this point of scale")
     parser.add_argument("--save", metavar="FILE", type=Path, help="put the costs into a file")
     args = parser.parse_args()
     if args.engine != "redis" and args.name not in ON_EVERY_ENGINE:
         parser.error(f"{args.name} is for redis; on every engine: {', '.join(ON_EVERY_ENGINE)}")
     if args.before and args.name != "handoff":
         parser.error("--before is for handoff")
+    if args.point and args.name != "scale":
+        parser.error("--point is for scale")
     if args.save and args.name != "costs":
         parser.error("--save is for costs")
     stage = Stage(engine=args.engine, quick=args.quick)
     if args.before:
         result = import_module("benchmarks.versions").run(stage, args.before)
+    elif args.point:
+        result = modules["scale"].run(stage, args.point)
     else:
         result = modules[args.name].run(stage)
     if args.save:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ async def _hold(
 ) -> None:
     async with aio.connect(url) as client:
         began = time.monotonic()
-        held = await _acquire(client, leases, ttl)
+        held = await acquire(client, range(leases), ttl)
         pipe.send(time.monotonic() - began)
         seconds, members = next(commands)
         cpu, server_cpu = time.process_time(), cpu_of(members)
@@ -91,9 +91,12 @@ async def _hold(
         pipe.send(Kept(len(lost), cpu, server_cpu))
 
 
-async def _acquire(client: aio.AsyncClient, leases: int, ttl: float) -> list[aio.AsyncLease]:
+async def acquire(
+    client: aio.AsyncClient, places: Iterable[int], ttl: float
+) -> list[aio.AsyncLease]:
+    """Acquire the locks with these numbers, some at the same time."""
     held: list[aio.AsyncLease] = []
-    numbers = iter(range(leases))
+    numbers = iter(places)
 
     async def some() -> None:
         # One by one: if an acquisition fails, the others must not be dropped, because a warning for

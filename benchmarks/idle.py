@@ -6,15 +6,20 @@ import asyncio
 import gc
 import resource
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.stage import Result, Stage, cpu_of
-from benchmarks.workers import Main, answer, orders, worker
+from benchmarks.workers import Main, all_do, orders, worker
 from lockfast import State, aio
+from lockfast.engines import opener
+from lockfast.port import PORT, Engine
+from lockfast.runtime.aio import Aio
+from lockfast.runtime.threads import Threads
+from lockfast.url import Target
 from tests.servers import Replica
 
 PROCESSES = 4
@@ -43,7 +48,7 @@ def run(stage: Stage) -> Result:
     # A tenth of the ttl, so that few direct clients renew as often as a twentieth of the others.
     short = stage.pick(3.0, 1.5)
     with side.start() as server, Replica(server.url) as replica:
-        _many_files(replica.pid, 2 * connections)
+        many_files(replica.pid, 2 * connections)
         engine = side.members(server)
         stage.say(f"{connections:,} connections, held for {seconds:g} s")
         ours = _held(
@@ -99,37 +104,55 @@ class Holding(NamedTuple):
 def _held(stage: Stage, holding: Holding, engine: Sequence[int], replica: int) -> Kept:
     """Hold the leases, and measure meanwhile."""
     count = holding.clients
-    before = _memory(replica)
-    main: Main = _holder
-    with ExitStack() as stack:
-        pipes = [stack.enter_context(worker(main, holding, number)) for number in range(PROCESSES)]
-        for pipe in pipes:
-            pipe.send("acquire")
-        for pipe in pipes:
-            answer(pipe, PATIENCE)
+    before = memory_of(replica)
+    with held(holding) as lost:
         stage.say(f"{count:,} leases were acquired")
-        memory = (_memory(replica) - before) / count
+        memory = (memory_of(replica) - before) / count
         spent = cpu_of(engine), cpu_of([replica])
         time.sleep(holding.seconds)
         engine_cpu = cpu_of(engine) - spent[0]
         replica_cpu = cpu_of([replica]) - spent[1]
-        for pipe in pipes:
-            pipe.send("count")
-        lost = sum(answer(pipe, PATIENCE) for pipe in pipes)
-    return Kept(lost, engine_cpu, replica_cpu, memory)
+        return Kept(lost(), engine_cpu, replica_cpu, memory)
 
 
-def _memory(pid: int) -> int:
+@contextmanager
+def held(holding: Holding) -> Iterator[Callable[[], int]]:
+    """Have processes acquire the leases, and give what counts those that were lost."""
+    main: Main = _holder
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(worker(main, holding, number)) for number in range(PROCESSES)]
+        all_do(pipes, "acquire", PATIENCE)
+        yield lambda: sum(all_do(pipes, "count", PATIENCE))
+        for pipe in pipes:  # so that all of them close their clients at the same time
+            pipe.close()
+
+
+def memory_of(pid: int) -> int:
     """Return the resident memory of a process in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace").splitlines()
     (line,) = [each for each in lines if each.startswith("VmRSS:")]
     return int(line.split()[1])
 
 
-def _many_files(pid: int, wanted: int) -> None:
+def many_files(pid: int, wanted: int) -> None:
     """Let a process open many connections."""
     _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(max(wanted, 1024), most), most))
+
+
+class OneOfMany:
+    """Makes engines for a process that stands for thousands, without the thread that renews leases
+    while the event loop is blocked: so many threads would all wake when the process is late.
+    """
+
+    port = PORT
+
+    def __call__(self, target: Target | None, runtime: Threads | Aio, /) -> Engine:
+        """Make the engine for a URL."""
+        assert target is not None  # each of these clients has a URL
+        engine = opener(target, runtime)()
+        vars(engine).pop("stand_in", None)
+        return engine
 
 
 # --- what the processes do ----------------------------------------------------------------------
@@ -146,7 +169,7 @@ def _holder(pipe: Connection, holding: Holding, number: int) -> None:
 
 async def _hold(pipe: Connection, holding: Holding, number: int) -> None:
     count = holding.clients // PROCESSES
-    clients = [aio.connect(holding.url) for _ in range(count)]
+    clients = [aio.connect(holding.url, engine=OneOfMany()) for _ in range(count)]
     leases: list[aio.AsyncLease] = []
     places = iter(range(count))
 

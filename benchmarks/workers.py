@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
@@ -49,6 +49,13 @@ def answer(pipe: Connection, patience: float = PATIENCE) -> Any:  # noqa: ANN401
     if not pipe.poll(patience):
         raise TimeoutError("a worker process did not answer")
     return pipe.recv()
+
+
+def all_do(pipes: Sequence[Connection], message: object, patience: float = PATIENCE) -> list[Any]:
+    """Send a message to several workers, and wait for the answers of all."""
+    for pipe in pipes:
+        pipe.send(message)
+    return [answer(pipe, patience) for pipe in pipes]
 
 
 def orders(pipe: Connection) -> Iterator[Any]:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import handover
+from benchmarks import handover, scale
 from benchmarks.__main__ import BENCHMARKS, ON_EVERY_ENGINE
 from benchmarks.against import ENGINES, against
+from benchmarks.scaling.point import Used
 from benchmarks.stage import Stage, cpu_of
 from tests.servers import Postgres
 
@@ -100,6 +101,7 @@ PROMISED: dict[str, dict[str, type]] = {
         "scans_per_second": float,
         "scans_per_second_of_one_viewer": float,
     },
+    "scale": {"lost": int, "least_ratio": float, "most_ratio": float, "good": int, "points": dict},
 }
 ON_OTHERS = {
     "hold": {"lost", "heart_cpu", "server_cpu", "leases"},
@@ -134,7 +136,7 @@ def test_a_benchmark_hands_over_what_it_promises(name: str) -> None:
     # What a program got wrong shows here, however noisy the machine is.
     if name == "crowd":
         assert figures["grants_in_ticket_order"]
-    if name in {"hold", "idle"}:
+    if name in {"hold", "idle", "scale"}:
         assert figures["lost"] == 0
     if name == "web":  # one scan for all ten viewers, at most twice a second
         scans = figures["scans_per_second"]
@@ -261,6 +263,29 @@ def test_what_is_measured_on_redis_alone_says_so() -> None:
     )
     assert done.returncode == 2
     assert "server is for redis" in done.stderr
+
+
+def test_what_a_fleet_did_not_use_is_not_compared() -> None:
+    predicted, measured = Used(0.0, 0.0, 0.5, 3e6, 10.0, 0.0), Used(0.0, 0.0, 0.4, 2e6, 20.0, 0.0)
+    found = scale.compared(predicted, measured)
+    assert {name: each.ratio for name, each in found.items()} == {
+        "engine_cpu": 1.25,
+        "engine_memory": 1.5,
+        "network": 0.5,
+    }
+
+
+def test_a_point_is_of_scale_only() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "pair", "--point", "leases"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--point is for scale" in done.stderr
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import OrderedDict
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -21,8 +22,13 @@ MEMORY = 256  # intervals whose lane is cached
 STEPS = 8  # lanes per doubling of the interval, so renewals come at most 1/8 earlier than asked
 
 
-class Lane(dict[K, float], Generic[K]):
-    """The claims of one interval, each with the time at which it is due, soonest first."""
+class Lane(OrderedDict[K, float], Generic[K]):
+    """The claims of one interval, each with the time at which it is due, soonest first.
+
+    Not a plain dict: that keeps the places of removed keys until it grows, and to find the first
+    key it passes all of them. In a lane they are all in front: with 250,000 claims, each look at
+    the lane took a quarter of a millisecond.
+    """
 
     __slots__ = ("interval",)
 

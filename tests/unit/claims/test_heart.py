@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Sequence
 
 import lockfast
-from lockfast.claims.renewing import CHUNK
+from lockfast.claims.renewing import BEHIND, CHUNK, MANY, chunks
 from lockfast.errors import EngineRefused, EngineUnavailable
 from lockfast.port import Ask, Standing
 from tests.servers.process import wait_until
@@ -39,6 +39,17 @@ def test_renewals_that_nobody_answers_cost_no_lease_of_a_shorter_ttl() -> None:
         assert asked
         assert len(silent) == 200
         engine.renew = renew  # type: ignore[method-assign]
+
+
+def test_a_heart_that_is_behind_renews_more_claims_in_a_request() -> None:
+    """In a busy event loop, requests of 64 claims were too few for the leases of a client."""
+    with lockfast.connect("memory://") as client:
+        leases = [client.lock(f"x{n}").acquire(timeout=5) for n in range(BEHIND)]
+        claims = [lease.claim for lease in leases]
+        usual, late = chunks([claims[: BEHIND - 1]]), chunks([claims[:100], claims[100:]])
+        assert {len(each) for each in usual[:-1]} == {CHUNK}
+        assert max(map(len, late)) == MANY
+        assert {claim for each in late for claim in each} == set(claims)
 
 
 def test_resignations_behind_one_that_is_refused_are_sent_too() -> None:

@@ -79,3 +79,25 @@ def test_a_hundred_thousand_cost_as_much_each_as_a_thousand() -> None:
     few = min(cost(1_000) for _ in range(5))
     many = min(cost(100_000) for _ in range(3))
     assert many < 6 * few
+
+
+def test_a_beat_for_two_of_very_many_costs_no_more_than_one_for_two_of_a_few() -> None:
+    def cost(count: int) -> float:
+        pulse: Pulse[int] = Pulse()
+        lane = pulse.lane(100.0)
+        for key in range(count):
+            lane[key] = float(key)
+        for key in range(count * 2 // 3):  # these were renewed already
+            del lane[key]
+            lane[key] = float(count + key)
+        started = time.process_time()
+        for beat in range(500):
+            for batch in pulse.take(count * 2 / 3 + 2 * beat):
+                for key in batch:
+                    lane[key] = float(count + key)
+            pulse.next()
+        return time.process_time() - started
+
+    few = min(cost(3_000) for _ in range(3))
+    many = min(cost(200_000) for _ in range(2))
+    assert many < 6 * few
