@@ -269,3 +269,30 @@ def test_a_client_that_has_greeted_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with Guarded(Config(port=0)) as guarded:
         asyncio.run(main(f"lockfast://127.0.0.1:{guarded.port}"))
+
+
+def test_a_client_that_has_left_the_backlog_costs_no_handshake() -> None:
+    """A replica did the handshakes of clients that had given up, and those behind gave up too."""
+    made: list[handshake.Arrival] = []
+
+    def make(arrival: handshake.Arrival) -> asyncio.Protocol:
+        made.append(arrival)
+        return asyncio.Protocol()
+
+    async def accept(listening: socket.socket) -> None:
+        entrance = handshake.Entrance(make, None)
+        entrance.open([listening])
+        while not made:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        entrance.close()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as listening:
+        where = listening.getsockname()
+        for _ in range(20):
+            with socket.create_connection(where) as leaver:
+                leaver.sendall(upgrade())
+        with socket.create_connection(where) as stayer:
+            stayer.sendall(upgrade())
+            asyncio.run(accept(listening))
+    assert len(made) == 1

@@ -231,7 +231,7 @@ def test_an_acquisition_asks_again_when_it_was_told_to_and_ends_within_its_timeo
             with pytest.raises(EngineUnavailable, match="this replica is overloaded"):
                 client.lock("in vain").acquire(timeout=0.7)
             threading.Thread(target=recover, daemon=True).start()
-            client.lock("x").acquire(timeout=20.0).ensure_held()
+            client.lock("x", ttl=1.0).acquire(timeout=20.0).ensure_held()
 
     async def in_a_task() -> None:
         async with aio.connect(service.url) as client:
@@ -240,7 +240,7 @@ def test_an_acquisition_asks_again_when_it_was_told_to_and_ends_within_its_timeo
             with pytest.raises(EngineUnavailable, match="this replica is overloaded"):
                 await client.lock("in vain").acquire(timeout=0.7)
             threading.Thread(target=recover, daemon=True).start()
-            (await client.lock("x").acquire(timeout=20.0)).ensure_held()
+            (await client.lock("x", ttl=1.0).acquire(timeout=20.0)).ensure_held()
 
     began = now()
     if form == "threads":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -28,6 +29,7 @@ PAUSE = 0.02  # seconds until it looks again whether there is room
 CLOSING = 2.0  # seconds for a client to answer the end of TLS
 FAILED = 1.0  # seconds to wait when no connection can be accepted, because all descriptors are used
 TURN = 64  # connections, before it is the turn of others
+LEFT = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
 class Arrival:
@@ -99,7 +101,10 @@ class Entrance:
                 log.warning("no connection can be accepted: %s", error)
                 await asyncio.sleep(FAILED)
                 continue
-            self._start(self._take(connection))
+            if _has_left(connection):
+                connection.close()
+            else:
+                self._start(self._take(connection))
             accepted += 1
             if not accepted % TURN:  # `sock_accept` does not suspend while connections wait
                 await asyncio.sleep(0)
@@ -132,3 +137,15 @@ class Entrance:
         except OSError:  # it speaks no TLS, or does not trust the certificate
             arrival.done()
             connection.close()
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Return whether the client has closed a connection while it waited in the system's backlog.
+
+    When a whole fleet connects, the backlog is longer than the patience of a client. A handshake
+    for one that has left is as much work as any other one, and makes those that follow wait until
+    they leave too: then nobody gets in.
+    """
+    poll = select.poll()
+    poll.register(connection, LEFT)
+    return bool(poll.poll(0))

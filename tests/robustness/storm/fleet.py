@@ -162,6 +162,7 @@ class _Members:
         self._leases: dict[int, aio.AsyncLease] = {}
         self._waiting: dict[int, asyncio.Task[aio.AsyncLease]] = {}
         self._transports: dict[AioTransport, None] = {}
+        self._tickets: dict[int, int] = {}
         self._dials: list[tuple[float, int]] = []
         self._greeted: list[float] = []
         self._count()
@@ -212,7 +213,8 @@ class _Members:
         return len(self._leases)
 
     async def mark(self) -> None:
-        """Forget what was counted: the storm begins."""
+        """Forget what was counted, and note the places of the waiters: the storm begins."""
+        self._tickets = {place: self._ticket(place) for place in self._waiting}
         self._dials.clear()
         self._greeted.clear()
 
@@ -234,7 +236,6 @@ class _Members:
         )
 
     async def order(self) -> Order:
-        tickets = {place: self._ticket(place) for place in self._waiting}
         waiters = self._share.clients // WAITERS
         counts: Counter[str] = Counter()
 
@@ -254,9 +255,10 @@ class _Members:
                     if task.exception() is None:
                         lease = task.result()
                         counts["granted"] += 1
-                        counts["moved"] += lease.token != tickets[place]
+                        counts["moved"] += lease.token != self._tickets.get(place, lease.token)
                         counts["unfair"] += any(other < place for other in left.values())
-                        await lease.release()
+                        with contextlib.suppress(LockfastError):
+                            await lease.release()
 
         parts = [
             list(range(begin, min(begin + QUEUE, waiters))) for begin in range(0, waiters, QUEUE)

@@ -33,9 +33,9 @@ SLOWEST = 8.0
 """How many times longer an attempt to connect may take after others have failed. A replica that a
 whole fleet connects to at once is slow. If clients gave up their attempts and began again, it would
 spend its time on connections that nobody waits for, and none of them would succeed."""
-MANY, SLOW = 4.0, 4.0
-"""After a replica has ended whose clients are spread over so many seconds, an attempt may take so
-many times longer for each, at most: half a second for each of several hosts becomes two."""
+SLOW = 6.0
+"""After a replica has ended whose clients are spread over some seconds, an attempt may take as many
+times longer, at most so many: half a second for each of several hosts becomes three."""
 FRESH = 2.0
 """Seconds after which an idle connection may have died without notice: the next request goes with a
 ping, which a replica answers at once, also if its engine is slow."""
@@ -195,7 +195,7 @@ class Transport(ABC):
         old = self.line
         if old is not None and not old.usable:
             # Another replica takes thousands of clients over, and is slow for a moment.
-            self._slow = max(self._slow, min(1.0 + (old.spread or 0.0) / MANY, SLOW))
+            self._slow = max(self._slow, min(1.0 + (old.spread or 0.0), SLOW))
         try:
             if old is not None and old.usable:
                 await self._quiet(old)
